@@ -1,0 +1,46 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the archive of a release, on the controller. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Dict, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import PACKAGES, ROOT, collect, identify
+
+
+class Release(NamedTuple):
+    """What `sources` are called, and they themselves; `pack` makes the archive when a host needs it."""
+
+    id: str
+    version: str
+    digest: str
+    sources: Dict[str, bytes]
+
+
+def build(module_utils_dir: str) -> Release:
+    """The release that consists of the *.py files below `module_utils_dir`.
+
+    Equal sources give equal ids, whether they lie in a checkout or in an installed collection. Raises OSError, and CdiError
+    if the directory is not this collection's.
+    """
+    sources = {f"{package}/__init__.py": b"" for package in PACKAGES}
+    sources.update(collect(module_utils_dir, ROOT))
+    identity = identify(sources)
+    version, _, digest = identity.rpartition("-")
+    return Release(identity, version, digest, sources)
+
+
+def pack(release: Release) -> bytes:
+    """The archive: a zip whose bytes depend on nothing but the sources; stored, because zlibs differ in what they make."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(release.sources):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3  # Unix, wherever it is built
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, release.sources[name])
+    return buffer.getvalue()

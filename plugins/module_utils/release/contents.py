@@ -1,0 +1,56 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a release is: a set of source files, and the id that follows from nothing but them. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import Dict, Mapping
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+ROOT = "ansible_collections/fleet/cdi/plugins/module_utils"
+
+# Empty files above ROOT. Without them a host's own ansible_collections/__init__.py, which the PyPI package `ansible` has,
+# would win against ours wherever it stands on the path: a regular package beats a namespace package.
+PACKAGES = ("ansible_collections", "ansible_collections/fleet", "ansible_collections/fleet/cdi", "ansible_collections/fleet/cdi/plugins")
+
+_SOURCE = re.compile(r"ansible_collections/(?:[A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py")
+_VERSION = re.compile(rb'^VERSION = "([0-9][0-9A-Za-z.+-]*)"$', re.MULTILINE)
+
+
+def identify(sources: Mapping[str, bytes]) -> str:
+    """The id `<version>-<digest>` of `sources`, a mapping of relative paths to contents.
+
+    The digest is the beginning of a SHA-256 over names and contents; modes, times and order have no part in it.
+    Raises CdiError if there is a path that no release has, or no version.
+    """
+    total = hashlib.sha256()
+    for name in sorted(sources):
+        if not _SOURCE.fullmatch(name):
+            raise CdiError(f"{name}: is no source of a release; expected ansible_collections/.../*.py")
+        total.update(b"%s\0%d\0%s" % (name.encode(), len(sources[name]), sources[name]))
+    version = _VERSION.search(sources.get(f"{ROOT}/release/version.py", b""))
+    if version is None:
+        raise CdiError(f'{ROOT}/release/version.py: expected a line VERSION = "..."; this is no release of fleet.cdi')
+    return f"{version.group(1).decode()}-{total.hexdigest()[:12]}"
+
+
+def collect(directory: str, under: str) -> Dict[str, bytes]:
+    """The *.py files in and below `directory`, as `under`/<relative path> -> content. Raises OSError.
+
+    Byte code, hidden files and directories that are no packages don't count: they come and go with use.
+    """
+    sources: Dict[str, bytes] = {}
+    for entry in os.scandir(directory):
+        name = f"{under}/{entry.name}" if under else entry.name
+        if entry.is_dir():
+            if entry.name.isidentifier() and entry.name != "__pycache__":
+                sources.update(collect(entry.path, name))
+        elif entry.name.endswith(".py") and entry.name[:-3].isidentifier():
+            with open(entry.path, "rb") as file:
+                sources[name] = file.read()
+    return sources

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One release per host: what is active, and the refusal to write beside another one. Private API of fleet.cdi.
+
+This travels with every writer, so it stays tiny.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release.version import VERSION
+
+RELEASE = re.compile(r"[0-9][0-9A-Za-z.+-]*-[0-9a-f]{12}")
+
+
+def active(prefix: str) -> Optional[str]:
+    """The id, `<version>-<digest>`, of the release that `<prefix>/lib/current` names; None where there is no such link."""
+    try:
+        target = os.readlink(os.path.join(prefix, "lib", "current"))
+    except OSError:  # missing, or no symlink: nothing that release activated
+        return None
+    return target if RELEASE.fullmatch(target) else None
+
+
+def check(prefix: str) -> None:
+    """Raise CdiError if the release active under `prefix` has another version than this code; none at all is fine."""
+    found = active(prefix)
+    if found is not None and found.rpartition("-")[0] != VERSION:
+        raise CdiError(
+            f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active on this host, but this is version {VERSION}. "
+            "One host has one release: run fleet.cdi.release (role cdi_host does it first), or use the controller that installed it."
+        )
