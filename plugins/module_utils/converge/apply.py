@@ -1,0 +1,28 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carry a plan out, or only show it. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import MODE, Plan
+
+
+def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bool) -> Plan:
+    """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed.
+
+    Nothing is written, no lock taken and no directory made on a host that is as it should be. Raises CdiError.
+    """
+    plan = make_plan(files.manifest(state_dir))
+    if check or not plan.changes:
+        return plan
+    with files.locked_manifest(state_dir) as manifest:
+        plan = make_plan(manifest)  # again: now nobody else changes it
+        for change in plan.changes:
+            manifest.write(change.path, change.after, change.kind, MODE)
+        if not manifest.files:
+            manifest.clear()
+    return plan

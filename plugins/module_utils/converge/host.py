@@ -1,0 +1,98 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One kind of one host, from what the user wants to what the files say: discovery, spec and manifest joined. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple, Optional, Sequence
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Plan, complete, plan_inventory, plan_spec, spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+
+
+class Wanted(NamedTuple):
+    """What is to be there for one kind: from `entries` of the devices settings or from `content`; nothing if both are None."""
+
+    kind: str
+    entries: Optional[dict[str, Any]] = None
+    content: Optional[dict[str, Any]] = None
+
+
+class Paths(NamedTuple):
+    """Where things are on the host. `inventory` may be "": none is written."""
+
+    directory: str = "/etc/cdi"
+    inventory: str = "/run/cdi-inventory.json"
+    state_dir: str = "/var/lib/cdi"
+
+
+class Outcome(NamedTuple):
+    """What was, or with `check` would be, changed."""
+
+    plan: Plan
+    spec: Optional[dict[str, Any]]
+    warnings: tuple[str, ...]
+
+
+def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = False) -> Outcome:
+    """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed."""
+    devices: tuple[Device, ...] = ()
+    spec, warnings = None, []
+    if wanted.entries is not None:
+        enricher, unavailable = udev.enricher("/")
+        found = discover(wanted.entries, snapshot.take("/"), enricher)
+        devices, warnings = found.devices, [*unavailable, *found.warnings]
+        for device in devices:
+            if device.kind != wanted.kind:
+                raise CdiError(
+                    f"devices: {device.profile} yields {device.qualified_names[0]}; expected only devices of kind {wanted.kind}. "
+                    f"Set its kind, or give it a spec of its own."
+                )
+        warnings += _left_out(devices)
+        spec = spec_of(wanted.kind, devices)
+    elif wanted.content is not None:
+        spec = complete(wanted.kind, wanted.content)
+
+    # One file has one path: /var/run/cdi is /run/cdi on most hosts.
+    directory = os.path.realpath(paths.directory)
+    known = registry.load(_directories(directory))
+    boot_id = inventory.boot_id("/")
+
+    def make_plan(manifest: files.Manifest) -> Plan:
+        plan = plan_spec(wanted.kind, spec, directory, known, manifest, files.read, force)
+        if not paths.inventory:
+            return plan
+        listed = _others(paths.inventory, boot_id, wanted.kind) + devices
+        after = inventory.render(listed, boot_id) if listed else None
+        return plan._replace(changes=plan.changes + plan_inventory(paths.inventory, files.read(paths.inventory), after))
+
+    plan = apply(make_plan, paths.state_dir, check)
+    return Outcome(plan, spec, (*warnings, *plan.warnings))
+
+
+def _directories(directory: str) -> Sequence[str]:
+    usual = tuple(os.path.realpath(path) for path in registry.DIRECTORIES)
+    return usual if directory in usual else (directory,)
+
+
+def _others(path: str, boot_id: str, kind: str) -> tuple[Device, ...]:
+    """The devices of other kinds that the inventory lists; one that is missing, damaged or of another boot lists none."""
+    try:
+        return tuple(device for device in inventory.read(path, boot_id) if device.kind != kind)
+    except CdiError:
+        return ()
+
+
+def _left_out(devices: Sequence[Device]) -> list[str]:
+    return [
+        f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}"
+        for device in devices
+        if device.health.state == "unhealthy"
+    ]

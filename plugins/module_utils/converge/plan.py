@@ -1,0 +1,140 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has to change on one host so that a kind's spec is as wanted. Private API of fleet.cdi.
+
+Pure, but for `read`, through which the files come in.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, NamedTuple, Optional, Sequence
+
+from ansible_collections.fleet.cdi.plugins.module_utils.files import Live, Manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, versions
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile, resolve
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
+
+MODE = 0o644  # a rootless runtime has to read it
+
+
+class Change(NamedTuple):
+    """One file that is to become something else; None stands for no file."""
+
+    path: str
+    kind: str  # whose spec it is; "" for the inventory
+    before: Optional[bytes]
+    after: Optional[bytes]
+
+
+class Plan(NamedTuple):
+    """All that is to be done for one kind, and what the user should know of it."""
+
+    path: str
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+
+
+def spec_of(kind: str, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
+    """The spec that offers `devices`, each under every name it has; None where none can be offered: no devices means no file.
+
+    Unhealthy devices are left out. So are device numbers: a runtime then reads them anew whenever a container starts.
+    """
+    offered = [
+        {"name": name, "containerEdits": _edits(device)}
+        for device in devices
+        if device.health.state != "unhealthy"
+        for name in device.names
+    ]
+    return complete(kind, {"devices": offered}) if offered else None
+
+
+def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
+    """`content` (devices, containerEdits, annotations; cdiVersion if it must be that one) as a whole spec of `kind`.
+
+    Without cdiVersion it is the lowest that the content fits. Raises CdiError with everything that is wrong.
+    """
+    names.split_kind(kind)
+    spec = {"cdiVersion": model.VERSIONS[-1], **content, "kind": kind}
+    findings = validate(spec)
+    if not findings and "cdiVersion" not in content:
+        spec["cdiVersion"] = versions.minimum_version(spec)
+        findings = validate(spec)  # enableCMT and enableMBM are gone in the newest version
+    if findings:
+        raise CdiError(f"the spec of {kind}: " + "; ".join(map(str, findings)))
+    return spec
+
+
+def plan_spec(
+    kind: str,
+    spec: Optional[dict[str, Any]],
+    directory: str,
+    registry: Registry,
+    manifest: Manifest,
+    read: Callable[[str], Optional[Live]],
+    force: bool = False,
+) -> Plan:
+    """What makes `spec` the spec of `kind` in `directory` (None: there is to be none).
+
+    Raises CdiError where a foreign file would be touched without `force`, or where a runtime could not find our devices.
+    """
+    path = os.path.join(directory, names.file_name(kind))
+    content = None if spec is None else codec.encode(spec)
+    live = read(path)
+    before = live.content if live else None
+    recorded = manifest.kind_of(path) is not None
+    if live is not None and before != content and not recorded and not force:
+        raise CdiError(
+            f"{path}: is not ours: fleet.cdi has no record of writing it. It stays as it is. "
+            "Move it away, choose another kind or directory, or set force to replace it (undo then puts it back)."
+        )
+    changes, warnings = [], []
+    if before != content or (live is not None and recorded and live.mode != MODE):
+        changes.append(Change(path, kind, before, content))
+    # A spec of this kind that we wrote into another directory, before the settings changed, would be read as well.
+    moved = [other for other in manifest.files if other != path and manifest.kind_of(other) == kind]
+    for other in moved:
+        found = read(other)
+        if found is not None and manifest.owns(other):
+            changes.append(Change(other, kind, found.content, None))
+        elif found is not None:
+            warnings.append(f"{other}: was changed by somebody else since fleet.cdi wrote it; it is left there")
+    if spec is not None:
+        warnings += _clashes(SpecFile(path, 0, spec), registry, gone={path, *(change.path for change in changes)})
+    return Plan(path, tuple(changes), tuple(warnings))
+
+
+def plan_inventory(path: str, before: Optional[Live], after: Optional[bytes]) -> tuple[Change, ...]:
+    """What makes `after` the inventory at `path`."""
+    content = before.content if before else None
+    return () if content == after else (Change(path, "", content, after),)
+
+
+def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
+    """Warnings for foreign names that `ours` overrules. Raises CdiError where ours would be the one that can't be resolved."""
+    directory = os.path.dirname(ours.path)
+    ours = ours._replace(priority=registry.directories.index(directory))
+    after = resolve(registry.directories, [file for file in registry.specs if file.path not in gone] + [ours], {})
+    warnings = []
+    for name in ours.qualified_names:
+        if name in after.conflicts:
+            other = next(path for path in after.conflicts[name] if path != ours.path)
+            raise CdiError(f"{ours.path}: {name} is also in {other}: a runtime would resolve neither. Remove or rename one.")
+        if after.devices[name] != ours.path:
+            raise CdiError(
+                f"{ours.path}: {name} would have no effect: {after.devices[name]} defines it in a directory of higher priority. "
+                f"Remove it there, or write to {os.path.dirname(after.devices[name])}."
+            )
+        if name in after.shadowed:
+            warnings.append(f"{ours.path}: {name} takes the place of the one in {after.shadowed[name][0]}")
+    return warnings
+
+
+def _edits(device: Device) -> dict[str, Any]:
+    nodes = []
+    for node in device.nodes:
+        seen_at = node.container_path or node.path
+        nodes.append({"path": seen_at} if seen_at == node.path else {"path": seen_at, "hostPath": node.path})
+    return {**({"env": list(device.env)} if device.env else {}), "deviceNodes": nodes}

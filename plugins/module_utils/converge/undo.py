@@ -1,0 +1,45 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take back what fleet.cdi changed on a host: exactly that, by the manifest. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+class Undone(NamedTuple):
+    """What undo did, or with `check` would do, by path."""
+
+    removed: tuple[str, ...]
+    restored: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]  # (path, why)
+
+
+def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
+    """Remove what we wrote and put back what was there before, per file.
+
+    A file that somebody changed since is kept, with its record, and reported; `force` takes it back too. Raises CdiError for a
+    manifest that can't be read.
+    """
+    manifest = files.manifest(state_dir)
+    if check or not manifest.files:
+        return _take_back(manifest, check, force)
+    with files.locked_manifest(state_dir) as manifest:
+        undone = _take_back(manifest, check, force)
+        manifest.clear()
+    return undone
+
+
+def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:
+    done: dict[str, list[str]] = {"removed": [], "restored": [], "gone": []}
+    kept = []
+    for path in sorted(manifest.files):
+        try:
+            done[manifest.take_back(path, check=check, force=force)].append(path)
+        except CdiError as error:
+            kept.append((path, str(error)))
+    return Undone(tuple(done["removed"]), tuple(done["restored"]), tuple(kept))

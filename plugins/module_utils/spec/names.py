@@ -1,0 +1,56 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The names of CDI: kinds and qualified device names (SPEC.md, "Kind" and "CDI Devices"). Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# One letter for a vendor or class is legal to the reference library, yet its release 1.1.0 crashes on it: we ask for two.
+VENDOR = re.compile(r"(?=.{2,253}\Z)[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z")
+CLASS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,61}[A-Za-z0-9]\Z")
+DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?\Z")
+
+VENDOR_RULE = "a DNS subdomain of 2 to 253 characters that starts with a letter"
+CLASS_RULE = "2 to 63 letters, digits, '-', '_' and '.', starting with a letter and ending with a letter or digit"
+DEVICE_RULE = "letters, digits, '-', '_', '.' and ':', starting and ending with a letter or digit"
+
+
+class QualifiedName(NamedTuple):
+    """`vendor/class=device`, taken apart."""
+
+    vendor: str
+    class_: str
+    device: str
+
+
+def split_kind(kind: str) -> tuple[str, str]:
+    """`vendor/class` as (vendor, class). Raises CdiError for anything else."""
+    vendor, slash, class_ = kind.partition("/")
+    if not slash:
+        raise CdiError(f"kind {kind!r}: found no '/'; expected vendor/class, as in fleet.cdi/gpu")
+    if not VENDOR.match(vendor):
+        raise CdiError(f"kind {kind!r}: found the vendor {vendor!r}; expected {VENDOR_RULE}")
+    if not CLASS.match(class_):
+        raise CdiError(f"kind {kind!r}: found the class {class_!r}; expected {CLASS_RULE}")
+    return vendor, class_
+
+
+def split_qualified_name(name: str) -> QualifiedName:
+    """`vendor/class=device` taken apart. Raises CdiError for anything else."""
+    kind, equals, device = name.partition("=")
+    if not equals:
+        raise CdiError(f"device {name!r}: found no '='; expected vendor/class=device, as in fleet.cdi/gpu=0")
+    vendor, class_ = split_kind(kind)
+    if not DEVICE.match(device):
+        raise CdiError(f"device {name!r}: found the device name {device!r}; expected {DEVICE_RULE}")
+    return QualifiedName(vendor, class_, device)
+
+
+def file_name(kind: str) -> str:
+    """The file name that the reference library gives to the spec of a kind (specs.go, GenerateSpecName)."""
+    return kind.replace("/", "-") + ".json"

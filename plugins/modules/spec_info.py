@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module fleet.cdi.spec_info: the CDI specs of a host as a runtime sees them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: spec_info
+short_description: Show the CDI specs of a host as a container runtime sees them
+version_added: 0.1.0
+description:
+  - Reads every Container Device Interface (CDI) spec in the spec directories, ours and others', with the priority and conflict rules of
+    the CDI reference library, and returns which file provides which device, what is broken, in conflict or overruled.
+author:
+  - fleet.cdi contributors (@fleet-cdi)
+extends_documentation_fragment:
+  - fleet.cdi.attributes
+  - fleet.cdi.attributes.info_module
+options:
+  directories:
+    description:
+      - The spec directories, lowest priority first. One that is missing counts as empty.
+    type: list
+    elements: path
+    default: [/etc/cdi, /var/run/cdi]
+  state_dir:
+    description:
+      - The directory of the manifest, which says which specs this collection wrote.
+    type: path
+    default: /var/lib/cdi
+seealso:
+  - module: fleet.cdi.spec
+"""
+
+EXAMPLES = r"""
+- name: Read the specs of the host
+  fleet.cdi.spec_info:
+  register: cdi
+
+- name: Fail where a runtime could not resolve a device
+  ansible.builtin.assert:
+    that:
+      - not cdi.errors
+      - not cdi.conflicts
+"""
+
+RETURN = r"""
+specs:
+  description: Every valid spec, lowest priority first.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    path:
+      description: The file.
+      type: str
+      sample: /etc/cdi/fleet.cdi-misc.json
+    kind:
+      description: The kind that it defines devices of.
+      type: str
+      sample: fleet.cdi/misc
+    cdi_version:
+      description: The CDI version that it declares.
+      type: str
+      sample: 0.3.0
+    names:
+      description: The qualified names that it defines.
+      type: list
+      elements: str
+      sample:
+        - fleet.cdi/misc=fuse
+    managed:
+      description: Whether the manifest lists it and nobody has changed it since.
+      type: bool
+      sample: true
+devices:
+  description: The file that provides each qualified name.
+  returned: success
+  type: dict
+  sample:
+    fleet.cdi/misc=fuse: /etc/cdi/fleet.cdi-misc.json
+errors:
+  description: What is wrong with a file or directory, by its path. Its devices don't exist for a runtime.
+  returned: success
+  type: dict
+  sample:
+    /etc/cdi/half.json: "/etc/cdi/half.json: is not well-formed: Expecting value: line 1 column 17 (char 16)"
+conflicts:
+  description: The files that define the same name in the same directory, by that name. A runtime resolves none of them.
+  returned: success
+  type: dict
+  sample:
+    example.com/gpu=0:
+      - /etc/cdi/a.json
+      - /etc/cdi/b.json
+shadowed:
+  description: The files whose definition of a name is overruled by a directory of higher priority, by that name.
+  returned: success
+  type: dict
+  sample:
+    example.com/gpu=0:
+      - /etc/cdi/a.json
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec=dict(
+            directories=dict(type="list", elements="path", default=list(registry.DIRECTORIES)),
+            state_dir=dict(type="path", default="/var/lib/cdi"),
+        ),
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(changed=False, **view(module.params["directories"], module.params["state_dir"]))
+    except CdiError as error:
+        module.fail_json(msg=str(error))
+
+
+def view(directories: list[str], state_dir: str) -> dict[str, Any]:
+    """The registry over `directories` as the module returns it. Raises CdiError for a manifest that can't be read."""
+    found = registry.load(directories)
+    manifest = files.manifest(state_dir)
+    return {
+        "specs": [
+            {
+                "path": file.path,
+                "kind": file.spec["kind"],
+                "cdi_version": file.spec["cdiVersion"],
+                "names": file.qualified_names,
+                "managed": manifest.owns(file.path),
+            }
+            for file in found.specs
+        ],
+        "devices": found.devices,
+        "errors": found.errors,
+        "conflicts": found.conflicts,
+        "shadowed": found.shadowed,
+    }
+
+
+if __name__ == "__main__":
+    main()
