@@ -47,10 +47,11 @@ def read(path: str, limit: int = 16 << 20) -> Optional[Live]:
         if error.errno == errno.ELOOP:
             raise CdiError(f"{path}: is a symlink to {os.readlink(path)}; expected a regular file. Remove the link.") from None
         raise _failed("read", path, error) from None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        raise CdiError(f"{path}: is no regular file ({stat.filemode(found.st_mode)}); expected one, or none")
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise CdiError(f"{path}: is no regular file ({stat.filemode(found.st_mode)}); expected one, or none")
         content = file.read(limit + 1)
     if len(content) > limit:
         raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a configuration file")
@@ -176,8 +177,8 @@ class Manifest:
         record = before or {"applied": [], "kind": kind, "prior": _prior(read(path))}
         wanted = digest(content)
         was = [state for state in record["applied"] if state != wanted]
-        made = [] if content is None else make_directory(os.path.dirname(path))
-        self.directories += made
+        if content is not None:
+            self.directories += make_directory(os.path.dirname(path))
         self.files[path] = {**record, "kind": kind, "applied": [wanted, *was][:2]}
         try:
             self._save()
@@ -190,7 +191,6 @@ class Manifest:
                 del self.files[path]
             else:
                 self.files[path] = before
-            self.clear(made)
             raise
         if content is None and record["prior"] is None:
             self.forget(path)
@@ -223,15 +223,15 @@ class Manifest:
         del self.files[path]
         self._save()
 
-    def clear(self, directories: Optional[list[str]] = None) -> None:
-        """Remove those of `directories` (default: all that we made) that are empty, and the manifest if it has nothing to say."""
-        ours = sorted(self.directories if directories is None else directories, key=len, reverse=True)
-        last = [directory for directory in ours if f"{self.state_dir}/".startswith(f"{directory}/")]
-        for directory in ours:
-            if directory not in last and _remove_empty(directory):
-                self.directories.remove(directory)
-        if self.files or set(self.directories) - set(last):
-            self._save()
+    def clear(self) -> None:
+        """Remove the directories that we made and that are empty, and the manifest itself once it has nothing to say."""
+        made = sorted(self.directories, key=len, reverse=True)
+        last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
+        kept = [directory for directory in made if directory in last or not _remove_empty(directory)]
+        if self.files or kept != last:
+            if len(kept) < len(made):
+                self.directories = kept
+                self._save()
             return
         remove(self.path)
         remove(os.path.join(self.state_dir, ".lock"))
@@ -270,14 +270,20 @@ def manifest(state_dir: str) -> Manifest:
 
 @contextmanager
 def locked_manifest(state_dir: str) -> Iterator[Manifest]:
-    """The manifest in `state_dir`, to change: one process at a time. Makes the directory. Raises CdiError."""
+    """The manifest in `state_dir`, to change: one process at a time.
+
+    Makes the directory, and leaves neither it nor an empty directory of ours behind. Raises CdiError.
+    """
     state_dir = os.path.abspath(state_dir)
     made = make_directory(state_dir)
     handle = _lock(os.path.join(state_dir, ".lock"))
     try:
         current = manifest(state_dir)
         current.directories.extend(made)
-        yield current
+        try:
+            yield current
+        finally:
+            current.clear()
     finally:
         os.close(handle)
 

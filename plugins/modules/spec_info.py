@@ -82,7 +82,7 @@ devices:
   sample:
     fleet.cdi/misc=fuse: /etc/cdi/fleet.cdi-misc.json
 errors:
-  description: What is wrong with a file or directory, by its path. Its devices don't exist for a runtime.
+  description: What is wrong with a file or directory, by its path. Its devices are not in RV(devices).
   returned: success
   type: dict
   sample:

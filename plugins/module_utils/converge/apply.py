@@ -23,6 +23,4 @@ def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bo
         plan = make_plan(manifest)  # again: now nobody else changes it
         for change in plan.changes:
             manifest.write(change.path, change.after, change.kind, MODE)
-        if not manifest.files:
-            manifest.clear()
     return plan

@@ -29,9 +29,7 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     if check or not manifest.files:
         return _take_back(manifest, check, force)
     with files.locked_manifest(state_dir) as manifest:
-        undone = _take_back(manifest, check, force)
-        manifest.clear()
-    return undone
+        return _take_back(manifest, check, force)
 
 
 def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:

@@ -1,0 +1,227 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans: from devices and content to files, what is refused before anything is written, and undo."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+
+KIND = "vendor.com/serial"
+
+
+def device(number, **more):
+    """A serial port with one node."""
+    node = Node(f"/dev/ttyS{number}", "c", 4, 64 + number)
+    return Device(f"tty:ttyS{number}", "rule", KIND, (f"port{number}",), (node,), **more)
+
+
+class TestSpecOf:
+    def test_a_device_under_each_of_its_names(self):
+        spec = plan.spec_of(KIND, [device(0)._replace(names=("port0", "front"))])
+        nodes = {"deviceNodes": [{"path": "/dev/ttyS0"}]}
+        assert spec == {
+            "cdiVersion": "0.3.0",
+            "kind": KIND,
+            "devices": [{"name": "port0", "containerEdits": nodes}, {"name": "front", "containerEdits": nodes}],
+        }
+
+    def test_another_path_in_the_container_needs_0_5_0(self):
+        moved = device(0, env=("PORT=/dev/modem",))._replace(nodes=(Node("/dev/ttyS0", "c", 4, 64, "", "/dev/modem"),))
+        spec = plan.spec_of(KIND, [moved])
+        assert spec["cdiVersion"] == "0.5.0"
+        assert spec["devices"][0]["containerEdits"] == {
+            "env": ["PORT=/dev/modem"],
+            "deviceNodes": [{"path": "/dev/modem", "hostPath": "/dev/ttyS0"}],
+        }
+
+    def test_no_devices_means_no_file(self):
+        assert plan.spec_of(KIND, []) is None
+        assert plan.spec_of(KIND, [device(0, health=Health("unhealthy", "its node is missing"))]) is None
+
+    @pytest.mark.parametrize("kind", ["vendor.com", "v/serial", "vendor.com/se rial"])
+    def test_an_invalid_kind_is_named(self, kind):
+        with pytest.raises(CdiError, match=f"kind '{kind}': found"):
+            plan.complete(kind, {"devices": []})
+
+    def test_everything_wrong_with_content_is_said_at_once(self):
+        with pytest.raises(CdiError) as caught:
+            plan.complete(KIND, {"devices": [{"name": "a b", "containerEdits": {}}], "colour": "red"})
+        for word in ("/colour", "/devices/0/name", "/devices/0/containerEdits"):
+            assert word in str(caught.value)
+
+    def test_a_version_that_was_asked_for_is_kept(self):
+        content = {"devices": [{"name": "a", "containerEdits": {"env": ["A=1"]}}]}
+        assert plan.complete(KIND, {**content, "cdiVersion": "0.8.0"})["cdiVersion"] == "0.8.0"
+        with pytest.raises(CdiError, match="minimum-version"):
+            plan.complete(KIND, {**content, "annotations": {"a": "b"}, "cdiVersion": "0.5.0"})
+
+
+class Host:
+    """A host with two spec directories, the first of lower priority, and a state directory."""
+
+    def __init__(self, root):
+        self.root = root
+        self.etc, self.run, self.state_dir = (f"{root}/{name}" for name in ("etc", "run", "state"))
+
+    def converge(self, spec, directory=None, force=False, check=False, kind=KIND):
+        def make(manifest):
+            known = registry.load((self.etc, self.run))
+            return plan.plan_spec(kind, spec, directory or self.etc, known, manifest, files.read, force)
+
+        return apply(make, self.state_dir, check)
+
+    def put(self, directory, name, content):
+        files.make_directory(directory)
+        files.replace(f"{directory}/{name}", content)
+        return f"{directory}/{name}"
+
+    def everything(self):
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path)
+
+
+SPEC = plan.complete(KIND, {"devices": [{"name": "port0", "containerEdits": {"env": ["A=1"]}}]})
+OTHER = plan.complete(KIND, {"devices": [{"name": "port1", "containerEdits": {"env": ["A=1"]}}]})
+FILE = "vendor.com-serial.json"
+
+
+def test_the_second_time_nothing_changes(host):
+    assert [change.path for change in host.converge(SPEC).changes] == [f"{host.etc}/{FILE}"]
+    before = host.everything()
+    assert json.loads(before[f"etc/{FILE}"]) == SPEC
+    assert host.converge(SPEC).changes == ()
+    assert host.everything() == before
+
+
+def test_check_mode_answers_the_same_plan_and_touches_nothing(host):
+    preview = host.converge(SPEC, check=True)
+    assert host.everything() == {} and not (host.root / "etc").exists()
+    assert host.converge(SPEC) == preview
+
+
+def test_absent_takes_the_file_and_every_trace(host):
+    host.converge(SPEC)
+    assert host.converge(None).changes
+    assert host.everything() == {} and list(host.root.iterdir()) == []
+    assert host.converge(None).changes == ()
+    assert list(host.root.iterdir()) == []
+
+
+def test_a_mode_that_rootless_runtimes_cannot_read_is_mended(host):
+    host.converge(SPEC)
+    (host.root / "etc" / FILE).chmod(0o600)
+    assert host.converge(SPEC).changes
+    assert files.read(f"{host.etc}/{FILE}").mode == 0o644
+
+
+def test_a_foreign_file_stays_unless_forced_and_undo_brings_it_back(host):
+    path = host.put(host.etc, FILE, b"theirs")
+    before = host.everything()
+    for spec in (SPEC, None):
+        with pytest.raises(CdiError, match=f"{path}: is not ours"):
+            host.converge(spec)
+    assert host.everything() == before
+    host.converge(SPEC, force=True)
+    host.converge(OTHER)
+    assert undo(host.state_dir) == ((), (path,), ())
+    assert host.everything() == before
+
+
+def test_a_foreign_file_that_already_says_what_we_want_stays_foreign(host):
+    host.converge(SPEC)
+    content = files.read(f"{host.etc}/{FILE}").content
+    undo(host.state_dir)
+    host.put(host.etc, FILE, content)
+    assert host.converge(SPEC).changes == ()
+    assert undo(host.state_dir) == ((), (), ())
+    assert (host.root / "etc" / FILE).exists()
+
+
+def test_drift_is_mended(host):
+    host.converge(SPEC)
+    host.put(host.etc, FILE, b"edited")
+    assert [change.before for change in host.converge(SPEC).changes] == [b"edited"]
+
+
+def test_a_symlink_as_target_is_refused(host):
+    outside = host.put(f"{host.root}/outside", "x.json", b"theirs")
+    files.make_directory(host.etc)
+    (host.root / "etc" / FILE).symlink_to(outside)
+    with pytest.raises(CdiError, match=f"{FILE}: is a symlink to {outside}"):
+        host.converge(SPEC)
+    assert (host.root / "outside" / "x.json").read_bytes() == b"theirs"
+
+
+class TestOtherSpecs:
+    """A runtime resolves neither of two definitions in one directory, and only the later directory's of two."""
+
+    def test_the_same_name_in_the_same_directory_is_refused(self, host):
+        other = host.put(host.etc, "other.json", json.dumps(SPEC).encode())
+        before = host.everything()
+        with pytest.raises(CdiError, match=f"{KIND}=port0 is also in {other}: a runtime would resolve neither"):
+            host.converge(SPEC)
+        assert host.everything() == before
+
+    def test_another_name_of_the_same_kind_is_fine(self, host):
+        host.put(host.etc, "other.json", json.dumps(OTHER).encode())
+        assert host.converge(SPEC).warnings == ()
+
+    def test_a_name_that_a_later_directory_overrules_is_refused(self, host):
+        other = host.put(host.run, "other.json", json.dumps(SPEC).encode())
+        with pytest.raises(CdiError, match=f"{KIND}=port0 would have no effect: {other} defines it"):
+            host.converge(SPEC)
+
+    def test_overruling_somebody_else_is_said(self, host):
+        other = host.put(host.etc, "other.json", json.dumps(SPEC).encode())
+        assert host.converge(SPEC, host.run).warnings == (f"{host.run}/{FILE}: {KIND}=port0 takes the place of the one in {other}",)
+
+    def test_our_own_spec_moves_with_the_directory(self, host):
+        host.converge(SPEC)
+        assert [change.path for change in host.converge(SPEC, host.run).changes] == [f"{host.run}/{FILE}", f"{host.etc}/{FILE}"]
+        assert sorted(host.everything()) == [f"run/{FILE}", "state/.lock", "state/manifest.json"]
+
+
+class TestUndo:
+    def test_takes_back_exactly_what_we_wrote(self, host):
+        theirs = host.put(host.etc, "theirs.json", b"{}")
+        host.converge(SPEC)
+        assert undo(host.state_dir, check=True).removed == (f"{host.etc}/{FILE}",)
+        assert undo(host.state_dir).removed == (f"{host.etc}/{FILE}",)
+        assert list(host.everything()) == ["etc/theirs.json"] and files.read(theirs).content == b"{}"
+        assert undo(host.state_dir) == ((), (), ())
+
+    def test_keeps_what_somebody_changed_since_and_says_so_until_it_is_forced(self, host):
+        host.converge(SPEC)
+        path = host.put(host.etc, FILE, b"edited")
+        for _time in range(2):
+            (kept,) = undo(host.state_dir).kept
+            assert kept[0] == path and "was changed by somebody else" in kept[1]
+        assert undo(host.state_dir, force=True).removed == (path,)
+        assert host.everything() == {}
+
+
+@given(st.lists(st.sampled_from([SPEC, OTHER, None]), max_size=6))
+def test_after_any_sequence_the_file_says_what_was_wanted_last_and_undo_leaves_nothing(tmp_path_factory, wanted):
+    host = Host(tmp_path_factory.mktemp("host"))
+    for spec in wanted:
+        host.converge(spec)
+    live = files.read(f"{host.etc}/{FILE}")
+    assert (json.loads(live.content) if live else None) == (wanted[-1] if wanted else None)
+    undo(host.state_dir)
+    assert list(host.root.iterdir()) == []
