@@ -1,0 +1,90 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# The one entry to everything that checks this collection: see CONTRIBUTING.md. Needs python3 (+venv), git and make.
+#
+#   make test [INSTALL=1]   every part below, in order, each within its minutes (tests/harness/parts.py)
+#   make PART [INSTALL=1]   one of them; INSTALL=1 lets root install missing real counterparts by apt
+
+PYTHON ?= python3
+INSTALL ?=
+ROOM ?=
+export FLEET_CDI_DATA
+
+# The environments are made anew when what they hold, or the Python, changes.
+stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' ' -f1)
+VENV := $(call stamp,venv,tests/requirements.txt)
+FLOOR := $(call stamp,venv-floor,tests/requirements-floor.txt)
+BIN := $(CURDIR)/build/venv/bin
+# No configuration of the user's may change what is tested.
+RUN := env ANSIBLE_CONFIG=/dev/null ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath PATH="$(BIN):$$PATH"
+COUNTERPARTS = @$(PYTHON) tests/harness/counterparts.py $(if $(INSTALL),install,report)
+LINK := build/pythonpath/ansible_collections/fleet/cdi
+# Tools that want a collection at its proper path, and nothing but its files, get a copy.
+COPY := build/collections/ansible_collections/fleet/cdi
+
+.DEFAULT_GOAL := help
+.PHONY: help test setup lint sanity unit floor integration molecule bench nightly format clean copy
+
+help:
+	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
+
+test:
+	+@$(PYTHON) tests/harness/parts.py
+
+setup: $(VENV) $(FLOOR) $(LINK)
+	$(COUNTERPARTS)
+
+$(VENV): tests/requirements.txt
+	$(PYTHON) -m venv build/venv
+	build/venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(FLOOR): tests/requirements-floor.txt
+	$(PYTHON) -m venv build/venv-floor
+	build/venv-floor/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(LINK):
+	@mkdir -p $(@D)
+	@ln -sfn ../../../../.. $@
+
+copy:
+	@$(PYTHON) tests/harness/mirror.py $(COPY)
+
+lint: $(VENV) $(LINK) copy
+	$(COUNTERPARTS) lint
+	@$(RUN) python tests/harness/lint.py $(COPY)
+
+sanity: $(VENV) copy
+	$(COUNTERPARTS) sanity
+	@$(RUN) python tests/harness/sanity.py $(COPY)
+
+unit: $(VENV) $(LINK)
+	$(COUNTERPARTS) unit
+	@$(RUN) python -m pytest -q tests/unit
+
+floor: $(FLOOR) $(LINK)
+	@env ANSIBLE_CONFIG=/dev/null ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
+	  PATH="$(CURDIR)/build/venv-floor/bin:$$PATH" python tests/harness/floor.py
+
+integration: $(VENV) $(LINK) copy
+	$(COUNTERPARTS) integration
+	@$(RUN) python tests/harness/integration.py $(COPY)
+
+molecule: $(VENV) $(LINK)
+	$(COUNTERPARTS) molecule
+	@$(RUN) python tests/harness/scenarios.py
+
+bench: $(VENV) $(LINK)
+	@$(RUN) python tests/harness/bench.py $(ROOM)
+
+nightly: $(VENV) $(LINK)
+	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
+
+format: $(VENV)
+	@build/venv/bin/ruff format .
+	@build/venv/bin/ruff check --fix .
+
+clean:
+	rm -rf build

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make test`: every part in order, whatever the ones before said; at the end, real minutes beside budgeted ones.
+
+A part over its minutes is printed loudly and is no failure: machines differ, a table that is shown doesn't rot.
+What needs longer belongs to `make nightly`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+# Part -> minutes that it may take on two cores with cold caches; 45 in sum.
+MINUTES = {
+    "setup": 5,  # environments and counterparts
+    "lint": 5,
+    "sanity": 9,
+    "unit": 4,
+    "floor": 2,
+    "integration": 6,
+    "molecule": 14,
+}
+TOTAL = 45
+
+
+def report(results: dict[str, tuple[int, float]]) -> str:
+    """The closing table. `results`: part -> exit status and seconds, in order."""
+    lines = [f"{'part':<12} {'result':<8} {'minutes':>8} {'budget':>7}"]
+    for part, (status, seconds) in results.items():
+        over = seconds / 60 > MINUTES[part]
+        verdict = "passed" if status == 0 else "FAILED"
+        loud = "   OVER BUDGET: make it faster or move what is slow to nightly" if over else ""
+        lines.append(f"{part:<12} {verdict:<8} {seconds / 60:>8.1f} {MINUTES[part]:>7}{loud}")
+    total = sum(seconds for _status, seconds in results.values()) / 60
+    lines.append(f"{'all':<12} {'':<8} {total:>8.1f} {TOTAL:>7}")
+    failed = sum(status != 0 for status, _seconds in results.values())
+    lines.append(f"parts: {len(results) - failed} passed, {failed} failed")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the parts by the same targets that people use."""
+    if sum(MINUTES.values()) > TOTAL:
+        print(f"tests/harness/parts.py: the parts may take {TOTAL} minutes in sum, not {sum(MINUTES.values())}")
+        return 2
+    results: dict[str, tuple[int, float]] = {}
+    for part in MINUTES:
+        print(f"\n===== {part} =====", flush=True)
+        start = time.monotonic()
+        status = subprocess.run([os.environ.get("MAKE", "make"), part], stdin=subprocess.DEVNULL).returncode
+        results[part] = (status, time.monotonic() - start)
+    print("\n" + report(results), flush=True)
+    return 0 if all(status == 0 for status, _seconds in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
