@@ -1,0 +1,97 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files below a root directory, as a process whose root it is would see them. Private API of fleet.cdi.
+
+A dump or an image is foreign input: its symlinks never lead out of it, and no FIFO in it is waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+LIMIT = 65536  # bytes of a file; an attribute of sysfs has at most one page, and no page of Linux is larger
+DEPTH = 200  # directories in the target of a link; a real sysfs stays below 40
+LINKS = 40  # links on the way of one path, as in the kernel (MAXSYMLINKS)
+
+
+def printable(name: str) -> str:
+    """A file's name as text that can be printed: bytes that are no UTF-8 become U+FFFD."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class Root:
+    """One root directory. Paths are absolute, as seen from inside. Remembers every link that it read."""
+
+    def __init__(self, directory: str) -> None:
+        self.prefix = "" if directory == "/" else os.path.realpath(directory)
+        self._resolved: dict[str, str] = {}
+
+    def resolve(self, path: str) -> str:
+        """`path` free of links, "" for the root itself. Raises OSError (ENOENT, ELOOP ...)."""
+        return self._resolve(path, [LINKS])
+
+    def read(self, path: str) -> bytes:
+        """The content of a regular file. Raises OSError; EFBIG for more than LIMIT bytes."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(self._locate(path), flags)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
+            content = os.read(handle, LIMIT + 1)
+        finally:
+            os.close(handle)
+        if len(content) > LIMIT:
+            raise OSError(errno.EFBIG, "it is larger than an attribute can be")
+        return content
+
+    def readlink(self, path: str) -> str:
+        """What the symlink at `path` says, "" if there is none."""
+        try:
+            return os.readlink(self._locate(path))
+        except OSError:
+            return ""
+
+    def lstat(self, path: str) -> os.stat_result:
+        """What lies at `path`, a link itself included. Raises OSError."""
+        return os.lstat(self._locate(path))
+
+    def names(self, path: str) -> list[str]:
+        """What lies in a directory, sorted; empty if there is no such directory."""
+        try:
+            return sorted(os.listdir(self.prefix + self.resolve(path) or "/"))
+        except OSError:
+            return []
+
+    def _locate(self, path: str) -> str:
+        """Where the host has `path`; only its last part may be a link."""
+        directory, name = os.path.split(path)
+        return f"{self.prefix}{self.resolve(directory)}/{name}"
+
+    def _resolve(self, path: str, hops: list[int]) -> str:
+        if path in ("", "/"):
+            return ""
+        if path in self._resolved:
+            return self._resolved[path]
+        parent, name = os.path.split(path)
+        directory = self._resolve(parent, hops)
+        if name in ("", "."):
+            return directory
+        if name == "..":
+            return os.path.dirname(directory)
+        real = f"{directory}/{name}"
+        try:
+            target = os.readlink(self.prefix + real)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # it is there and is no link
+                raise
+        else:
+            hops[0] -= 1
+            target = target if target.startswith("/") else f"{directory}/{target}"
+            if hops[0] < 0 or target.count("/") > DEPTH:
+                raise OSError(errno.ELOOP, "too many levels of symbolic links")
+            real = self._resolve(target, hops)
+        self._resolved[path] = real
+        return real

@@ -1,0 +1,241 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One lazy view of a host's sysfs, the same for a live host, a mounted image and a dump. Private API of fleet.cdi.
+
+Nothing is read before it is asked for, and nothing is read twice. Dumps that other tools made leave out parts (uevent
+files, subsystem links); then what a directory's own name says stands in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root, printable
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Health, Node
+
+# Domain (more than 4 digits where a bridge brings its own, as VMD does), bus, device, function.
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
+# "pci:v00001BCFd0000001Csv00001BCFsd00000000bc0Bsc40i00"
+PCI_MODALIAS = re.compile(r"pci:v0000(.{4})d0000(.{4})sv.{8}sd.{8}bc(..)sc(..)i(..)")
+# Where physical devices sit. Virtio, auxiliary, HID and the like only carry protocols: their numbers change with the
+# order of probing, so a device is known by what they sit on.
+PHYSICAL_BUSES = ("pci", "usb", "platform", "pnp", "scsi", "mdev", "vmbus", "ccw", "amba")
+NUMBER = re.compile(r"[0-9]{1,9}\Z")
+
+
+class SysDevice:
+    """One device of sysfs. Every property is read once, on demand; what is missing or unreadable is empty, no error."""
+
+    def __init__(self, snapshot: Snapshot, path: str, subsystem: Optional[str] = None) -> None:
+        self.snapshot = snapshot
+        self.path = path  # as the host sees it: /sys/devices/...
+        self.name = os.path.basename(path)
+        self.sysname = printable(self.name).replace("!", "/")  # as udev calls it: a directory's name can't have "/"
+        self._attributes: dict[str, Optional[str]] = {}
+        if subsystem is not None:
+            self.subsystem = subsystem
+
+    @cached_property
+    def subsystem(self) -> str:
+        """Class or bus, "" for a directory that is no device."""
+        return os.path.basename(self.snapshot.root.readlink(f"{self.path}/subsystem")) or (
+            "pci" if PCI_ADDRESS.match(self.name) else ""
+        )
+
+    @cached_property
+    def uevent(self) -> dict[str, str]:
+        """The kernel's own properties: MAJOR, MINOR, DEVNAME, DRIVER, PCI_ID ..."""
+        text = self.attribute("uevent") or ""
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+    @cached_property
+    def bound(self) -> str:
+        """The driver bound to this very device, "" without one."""
+        return printable(os.path.basename(self.snapshot.root.readlink(f"{self.path}/driver"))) or self.uevent.get(
+            "DRIVER", ""
+        )
+
+    @cached_property
+    def driver(self) -> str:
+        """The driver of this device, or of the nearest ancestor that has one, up to the physical device."""
+        for device in self.up_to_physical():
+            if device.bound:
+                return device.bound
+        return ""
+
+    @cached_property
+    def physical(self) -> Optional[SysDevice]:
+        """The nearest device on one of PHYSICAL_BUSES, this one included; None for a purely virtual one."""
+        for device in self.lineage():
+            # A USB interface ("1-1:1.0") is a function of its device ("1-1").
+            if device.subsystem in PHYSICAL_BUSES and not (device.subsystem == "usb" and ":" in device.name):
+                return device
+        return None
+
+    @cached_property
+    def pci(self) -> Optional[SysDevice]:
+        """The nearest PCI function, this one included."""
+        for device in self.lineage():
+            if PCI_ADDRESS.match(device.name):
+                return device
+        return None
+
+    @cached_property
+    def numa_node(self) -> Optional[int]:
+        """The nearest numa_node there is. The kernel's -1 means that the firmware does not say, and stays unknown."""
+        for device in self.lineage():
+            text = device.attribute("numa_node")
+            if text is not None:
+                return int(text) if NUMBER.match(text) else None
+        return None
+
+    @cached_property
+    def pci_ids(self) -> tuple[str, str, str]:
+        """Of a PCI function: vendor, device, class as in "0x1bcf", "0x001c", "0x0b4000"; "" for what is nowhere."""
+        found = tuple((self.attribute(name) or "").lower() for name in ("vendor", "device", "class"))
+        if not all(found):
+            alias = PCI_MODALIAS.match(self.attribute("modalias") or self.uevent.get("MODALIAS", ""))
+            if alias:
+                vendor, device, *class_ = (part.lower() for part in alias.groups())
+                found = ("0x" + vendor, "0x" + device, "0x" + "".join(class_))
+        return found[0], found[1], found[2]
+
+    def lineage(self) -> Iterator[SysDevice]:
+        """This device and its ancestors, nearest first. Directories in between that are no devices are left out."""
+        yield self
+        path = os.path.dirname(self.path)
+        while path.startswith("/sys/devices/"):
+            device = self.snapshot.device(path)
+            if device.subsystem:
+                yield device
+            path = os.path.dirname(path)
+
+    def up_to_physical(self) -> Iterator[SysDevice]:
+        """The part of the lineage that is this device: to its physical one; only itself for a virtual one."""
+        end = self.physical
+        for device in self.lineage():
+            yield device
+            if end is None or device is end:
+                return
+
+    def attribute(self, name: str, asked_for: bool = False) -> Optional[str]:
+        """The text of an attribute without surrounding blanks; None if there is none or it can't be read.
+
+        `name` may lead through links ("device/vendor"). Bytes that are no UTF-8 come as U+FFFD. An attribute that
+        somebody `asked_for` and that is there but can't be read is reported.
+        """
+        if name not in self._attributes:
+            try:
+                content = self.snapshot.root.read(f"{self.path}/{name}")
+            except OSError as error:
+                self._attributes[name] = None
+                if asked_for and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                    self.snapshot.report(f"{self.path}/{name}: can't be read ({error.strerror}); taken as absent")
+            else:
+                self._attributes[name] = content.decode("utf-8", "replace").strip("\0 \t\n")
+        return self._attributes[name]
+
+    @cached_property
+    def node(self) -> Optional[Node]:
+        """The device node that belongs to this device, None if it has none."""
+        major, minor = self.uevent.get("MAJOR", ""), self.uevent.get("MINOR", "")
+        if not major:  # no uevent in this dump
+            major, _colon, minor = (self.attribute("dev") or "").partition(":")
+        if not (NUMBER.match(major) and NUMBER.match(minor)):
+            return None
+        name = self.uevent.get("DEVNAME") or self.sysname
+        if name.startswith("/dev/"):  # kernels before 2.6.38
+            name = name[5:]
+        if not name or os.path.normpath("/" + name) != "/" + name:
+            self.snapshot.report(f"{self.path}: its node is called {name!r}, which is no path under /dev; left out")
+            return None
+        return Node("/dev/" + name, "b" if self.subsystem == "block" else "c", int(major), int(minor))
+
+
+class Snapshot:
+    """The sysfs below one root. Made by `take`; used for one run, so that the whole run sees one state of the host."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.reports: list[str] = []  # what is odd about what was looked at, each once
+        self._devices: dict[str, SysDevice] = {}
+        self._members: dict[str, tuple[SysDevice, ...]] = {}
+        places = list(self._find_subsystems())
+        self._places = {name: place for place, name in reversed(places)}  # the first of a name wins
+        self._has_dev = bool(root.names("/dev"))
+
+    @property
+    def subsystems(self) -> tuple[str, ...]:
+        """Every class and bus there is."""
+        return tuple(sorted(self._places))
+
+    def members(self, subsystem: str) -> tuple[SysDevice, ...]:
+        """The devices of one class or bus, by name."""
+        if subsystem not in self._members:
+            place = self._places.get(subsystem, "")
+            found = []
+            for name in self.root.names(place) if place else ():
+                try:
+                    path = self.root.resolve(f"{place}/{name}")
+                except OSError as error:
+                    self.report(f"{place}/{name}: leads nowhere ({error.strerror}); left out")
+                    continue
+                if path.startswith("/sys/"):
+                    found.append(self.device(path, subsystem))
+            self._members[subsystem] = tuple(found)
+        return self._members[subsystem]
+
+    def device(self, path: str, subsystem: Optional[str] = None) -> SysDevice:
+        """The device whose directory, seen from the host and free of links, is `path`."""
+        if path not in self._devices:
+            self._devices[path] = SysDevice(self, path, subsystem)
+        return self._devices[path]
+
+    def health(self, node: Node) -> Health:
+        """Whether the node is under /dev with the kernel's numbers. Unknown in a dump without /dev."""
+        if not self._has_dev:
+            return Health("unknown")
+        try:
+            found = self.root.lstat(node.path)
+        except OSError as error:
+            return Health("unhealthy", f"{node.path}: {error.strerror}")
+        type_ = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
+        if not type_:
+            return Health("unhealthy", f"{node.path}: is no device node ({stat.filemode(found.st_mode)})")
+        is_, should = (type_, os.major(found.st_rdev), os.minor(found.st_rdev)), node[1:4]
+        if is_ != should:
+            numbers = "is {} {}:{}, but the kernel's device is {} {}:{}".format(*is_, *should)
+            return Health("unhealthy", f"{node.path}: {numbers}")
+        return Health("healthy")
+
+    def report(self, text: str) -> None:
+        """Remember something odd, once."""
+        text = printable(text)
+        if text not in self.reports:
+            self.reports.append(text)
+
+    def _find_subsystems(self) -> Iterator[tuple[str, str]]:
+        """(directory of its devices, name) of each class and bus; a class of the same name comes first."""
+        for name in self.root.names("/sys/class"):
+            yield f"/sys/class/{name}", name
+        if self.root.names("/sys/block"):  # for dumps that have no /sys/class; whole disks only
+            yield "/sys/block", "block"
+        for name in self.root.names("/sys/bus"):
+            yield f"/sys/bus/{name}/devices", name
+
+
+def take(root: str = "/") -> Snapshot:
+    """The view of the host whose root directory is `root`. Raises CdiError if no sysfs is there."""
+    snapshot = Snapshot(Root(root))
+    if not snapshot.subsystems:
+        raise CdiError(
+            f"root {root!r}: found no sys/class and no sys/bus below it; expected the root directory of a host, of a "
+            "mounted image or of a dump of one"
+        )
+    return snapshot
