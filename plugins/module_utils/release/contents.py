@@ -42,15 +42,15 @@ def identify(sources: Mapping[str, bytes]) -> str:
 def collect(directory: str, under: str) -> Dict[str, bytes]:
     """The *.py files in and below `directory`, as `under`/<relative path> -> content. Raises OSError.
 
-    Byte code, hidden files and directories that are no packages don't count: they come and go with use.
+    Byte code, hidden files, symlinks and directories that are no packages don't count: they come and go with use.
     """
     sources: Dict[str, bytes] = {}
     for entry in os.scandir(directory):
         name = f"{under}/{entry.name}" if under else entry.name
-        if entry.is_dir():
+        if entry.is_dir(follow_symlinks=False):
             if entry.name.isidentifier() and entry.name != "__pycache__":
                 sources.update(collect(entry.path, name))
-        elif entry.name.endswith(".py") and entry.name[:-3].isidentifier():
+        elif entry.is_file(follow_symlinks=False) and entry.name.endswith(".py") and entry.name[:-3].isidentifier():
             with open(entry.path, "rb") as file:
                 sources[name] = file.read()
     return sources

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi, the command line of a host. Private API of fleet.cdi.
+
+Each verb is a file of this directory with `run(arguments, paths) -> int`, imported when it is used, and an entry in VERBS.
+Exit codes: 0 all is well, 1 there are findings, 2 it could not be done (one line on stderr says why).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import Any, Mapping, NamedTuple, Sequence
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+class Verb(NamedTuple):
+    """One thing that fleet-cdi does: its help, and its switches with theirs."""
+
+    help: str
+    switches: dict[str, str]
+
+
+JSON = {"--json": "print one JSON document instead of text"}
+
+VERBS = {
+    "devices": Verb(
+        "show the devices of this host",
+        {"--scan": "discover them now, with the defaults of every profile, instead of reading the inventory", **JSON},
+    ),
+    "specs": Verb("show the CDI specs as a container runtime sees them; exit code 1 if there are errors or conflicts", JSON),
+    "undo": Verb(
+        "take back every file that fleet.cdi wrote; exit code 1 if some are kept",
+        {
+            "--check": "say what would be done, and do nothing",
+            "--force": "also take back files that somebody changed since",
+            **JSON,
+        },
+    ),
+}
+
+
+def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
+    """Run the command line `argv`; `release` and `defaults` (state_dir, inventory, spec_dirs, prefix) come from the launcher."""
+    given = _parser(release, defaults).parse_args(argv)
+    chosen = vars(given)
+    paths = Paths(
+        chosen.get("state_dir", defaults["state_dir"]),
+        chosen.get("inventory", defaults["inventory"]),
+        tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
+        defaults["prefix"],
+    )
+    try:
+        verb = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.cli.{given.verb}")
+        status: int = verb.run(given, paths)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough (| head). Python must not try to flush the rest when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (CdiError, OSError) as error:
+        print("fleet-cdi:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130  # as a shell reports SIGINT
+    return status
+
+
+def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
+    # Suppressed defaults: a verb's parser must not reset what stood before the verb.
+    everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    everywhere.add_argument("--state-dir", metavar="DIR", help=f"where the manifest is ({defaults['state_dir']})")
+    everywhere.add_argument("--inventory", metavar="FILE", help=f"the devices of this boot ({defaults['inventory']})")
+    everywhere.add_argument(
+        "--spec-dir",
+        metavar="DIR",
+        action="append",
+        help=f"a spec directory, lowest priority first; repeat it for more ({' '.join(defaults['spec_dirs'])})",
+    )
+    parser = argparse.ArgumentParser(
+        prog="fleet-cdi",
+        parents=[everywhere],
+        description="CDI devices of this host.",
+        epilog="Exit codes: 0 all is well, 1 there are findings, 2 it could not be done.",
+    )
+    parser.add_argument("--version", action="version", version=f"fleet-cdi {release}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, verb in VERBS.items():
+        one = verbs.add_parser(name, parents=[everywhere], help=verb.help, description=verb.help)
+        for switch, text in verb.switches.items():
+            one.add_argument(switch, action="store_true", help=text)
+    return parser

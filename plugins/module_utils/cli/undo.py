@@ -1,0 +1,31 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi undo: take back every file that fleet.cdi wrote on this host. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+
+
+def run(arguments: Any, paths: Paths) -> int:
+    """Undo by the manifest, and print what was done; 1 if something was kept. Raises CdiError."""
+    done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
+    kept = [{"path": path, "reason": reason} for path, reason in done.kept]
+    if arguments.json:
+        print(json.dumps({"removed": done.removed, "restored": done.restored, "kept": kept}, indent=2, sort_keys=True))
+        return 1 if kept else 0
+    would = "would be " if arguments.check else ""
+    for path in done.removed:
+        print(f"{would}removed: {path}")
+    for path in done.restored:
+        print(f"{would}restored: {path}")
+    for path, reason in done.kept:
+        print(f"kept: {reason}" if path in reason else f"kept: {path}: {reason}")
+    if not any(done):
+        print(f"Nothing to undo: the manifest in {paths.state_dir} lists no file.")
+    return 1 if kept else 0

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a release needs to know of its host: distribution and interpreter. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+OLDEST = (3, 9)
+
+# import name -> distribution package; the names are the same in Debian, Ubuntu and EL9/10
+PACKAGES = {"pyudev": "python3-pyudev"}
+
+# Runs one command, returns its exit status, stdout and stderr; raises OSError if it can't be started.
+Run = Callable[[List[str]], Tuple[int, str, str]]
+
+# Python 2 and 3.0 have to get through it, so that they are refused by name.
+_PROBE = """
+import json, sys
+known = {"version": list(sys.version_info[:3]), "tag": "", "found": []}
+if sys.version_info >= (3, 4):
+    from importlib.util import find_spec
+    known["tag"] = sys.implementation.cache_tag
+    known["found"] = [name for name in sys.argv[1:] if find_spec(name)]
+print(json.dumps(known))
+"""
+
+
+class Interpreter(NamedTuple):
+    """The Python that runs the release."""
+
+    path: str
+    version: str  # "3.11.2"
+    tag: str  # of its byte code: "cpython-311"
+    missing_packages: Tuple[str, ...]  # distribution packages that it lacks
+
+
+def probe(python: str, run: Run) -> Interpreter:
+    """Ask `python` what it is, isolated as the launcher starts it. Raises CdiError if it can't run a release."""
+    try:
+        status, out, err = run([python, "-I", "-c", _PROBE, *PACKAGES])
+        known = json.loads(out) if status == 0 else {}
+    except OSError as error:
+        raise CdiError(f"python: can't run {python}: {error.strerror}; expected the host's Python >= 3.9") from None
+    except ValueError:
+        status, known, err = 0, {}, out
+    if not known:
+        said = " ".join(err.split())[:200]
+        raise CdiError(f"python: {python} is no Python >= 3.9 (exit status {status}: {said}); name the host's Python")
+    version = ".".join(str(part) for part in known["version"])
+    if tuple(known["version"][:2]) < OLDEST:
+        raise CdiError(f"python: {python} is Python {version}; a release needs >= 3.9. Name a newer one with the option python.")
+    lacking = tuple(package for name, package in PACKAGES.items() if name not in known["found"])
+    return Interpreter(python, version, known["tag"], lacking)
+
+
+def distribution(root: str = "/") -> Dict[str, str]:
+    """ID, VERSION_ID and NAME of os-release(5) as {"id", "version_id", "name"}, "" for what it doesn't say."""
+    fields: Dict[str, str] = {}
+    for path in ("etc/os-release", "usr/lib/os-release"):
+        try:
+            with open(root.rstrip("/") + "/" + path, encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, equals, value = line.partition("=")
+            if equals and not name.startswith("#"):
+                fields[name.strip()] = _unquoted(value)
+        break
+    return {key: fields.get(key.upper(), "") for key in ("id", "version_id", "name")}
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return "".join(shlex.split(value))
+    except ValueError:  # an unbalanced quote
+        return value.strip()

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The text of `bin/fleet-cdi`. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# What neither sh's double quotes nor Python's triple quotes take as it is (see _TRAMPOLINE).
+_UNUSABLE = re.compile(r"[\x00-\x1f\x7f\"'$\\`]")
+
+# binfmt_script: the kernel cuts a longer first line off (127 bytes before Linux 5.1) and splits it at the first blank.
+_LONGEST = 127
+
+_DIRECT = "#!{python} -I\n"
+
+# As pip does it: sh runs the second line; to Python the second and third are a string.
+_TRAMPOLINE = "#!/bin/sh\n'''exec' \"{python}\" -I \"$0\" \"$@\"\n' '''\n"
+
+# Byte code is made when a release is installed; nothing may appear in its directory later.
+_BODY = """\
+# Written by fleet.cdi.release; run it with other options instead of changing this file.
+import os
+import sys
+
+sys.dont_write_bytecode = True
+RELEASE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, RELEASE)
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+
+sys.exit(main(sys.argv[1:], os.path.basename(RELEASE), {defaults}))
+"""
+
+
+def text(python: str, defaults: Mapping[str, Any]) -> str:
+    """The launcher that runs under `python` and hands `defaults` (strings and lists of them) to the command line.
+
+    -I keeps the user's PYTHON* variables and site directory and the current directory out of it. Raises CdiError for an
+    interpreter that can't be named in a script.
+    """
+    if not python.startswith("/") or _UNUSABLE.search(python):
+        raise CdiError(f"python: found {python!r}; expected an absolute path without quotes, $, \\ and control characters")
+    direct = _DIRECT.format(python=python)
+    blank = re.search(r"\s", python)
+    first = _TRAMPOLINE.format(python=python) if blank or len(direct.encode()) > _LONGEST else direct
+    return first + _BODY.replace("{defaults}", json.dumps(defaults, sort_keys=True))

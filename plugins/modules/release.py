@@ -1,0 +1,216 @@
+#!/usr/bin/python
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module fleet.cdi.release: the on-host code of this collection, one release per host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: release
+short_description: Install, roll back or remove the on-host code of this collection
+version_added: 0.1.0
+description:
+  - Brings the code of the controller's fleet.cdi to a host, as one archive, and makes it the host's active release. C(fleet-cdi), the
+    command line for operators, is C(bin/fleet-cdi) below O(prefix).
+  - A release is unpacked, verified, byte-compiled and run once before it is activated by one atomic rename, so that a run that is
+    killed or fails at any point leaves the release that was active before. The one before stays for O(state=previous); older ones go.
+  - The archive is transferred only to a host that lacks the release. On a host that has it this is one module run, which also
+    compares the digest of the installed sources and repairs what was changed.
+author:
+  - fleet.cdi contributors (@fleet-cdi)
+extends_documentation_fragment:
+  - fleet.cdi.attributes
+  - fleet.cdi.attributes.writer
+options:
+  state:
+    description:
+      - With V(present) the release of the controller is the active one.
+      - V(previous) rolls back to the release that was active before, with the launcher that it had. Repeating it changes nothing, so that
+        a play can be run again on the hosts where it failed. V(present) ends the roll-back.
+      - V(absent) removes all releases, and of the directories that were made for them those that are empty. Specs, manifest and
+        inventory stay; run C(fleet-cdi undo) before this to take the specs back.
+    type: str
+    choices: [present, previous, absent]
+    default: present
+  prefix:
+    description:
+      - The directory that gets C(bin) and C(lib). It is made if it is missing. An absolute path, in which no component is another user's
+        symlink.
+    type: path
+    default: /opt/cdi
+  python:
+    description:
+      - The interpreter on the host that runs the release, Python 3.9 or later. An absolute path.
+    type: path
+    default: /usr/bin/python3
+  paths:
+    description:
+      - Where C(fleet-cdi) finds things unless its own options say otherwise.
+    type: dict
+    default: {}
+    suboptions:
+      state_dir:
+        description:
+          - The directory of the manifest.
+        type: path
+        default: /var/lib/cdi
+      inventory:
+        description:
+          - The file with the devices of this boot.
+        type: path
+        default: /run/cdi-inventory.json
+      spec_dirs:
+        description:
+          - The spec directories, lowest priority first.
+        type: list
+        elements: path
+        default: [/etc/cdi, /var/run/cdi]
+  release:
+    description:
+      - The id of the release to make active. The action plugin fills it in with that of the controller's collection; do not set it.
+    type: str
+  archive:
+    description:
+      - The archive of O(release) on the host. The action plugin transfers it when it is needed and fills this in; do not set it.
+    type: path
+notes:
+  - The code on the host needs nothing but the Python standard library. With C(pyudev) it also sees udev's properties;
+    RV(missing_packages) says whether that is at hand.
+seealso:
+  - module: fleet.cdi.spec
+"""
+
+EXAMPLES = r"""
+- name: Bring this collection's code to the host
+  fleet.cdi.release:
+  become: true
+
+- name: Keep everything below one directory of an ordinary user
+  fleet.cdi.release:
+    prefix: "{{ ansible_user_dir }}/cdi"
+    paths:
+      state_dir: "{{ ansible_user_dir }}/cdi/state"
+      inventory: "{{ ansible_user_dir }}/cdi/inventory.json"
+      spec_dirs:
+        - "{{ ansible_user_dir }}/cdi/specs"
+
+- name: Go back to the release before
+  fleet.cdi.release:
+    state: previous
+  become: true
+
+- name: Remove the on-host code
+  fleet.cdi.release:
+    state: absent
+  become: true
+"""
+
+RETURN = r"""
+release:
+  description: The active release, V(null) without one. In check mode the one that would be.
+  returned: success
+  type: str
+  sample: 0.1.0-95b2cc14fefb
+previous:
+  description: The release that O(state=previous) goes back to, or after that the one that was left; V(null) without one.
+  returned: success
+  type: str
+  sample: 0.1.0-3d0c9f41aa27
+distribution:
+  description: C(ID), C(VERSION_ID) and C(NAME) of the host's C(os-release), empty where it does not say.
+  returned: success
+  type: dict
+  sample:
+    id: debian
+    name: Debian GNU/Linux
+    version_id: "12"
+python:
+  description: The interpreter that runs the release.
+  returned: O(state) is not V(absent)
+  type: dict
+  contains:
+    path:
+      description: The value of O(python).
+      type: str
+      sample: /usr/bin/python3
+    version:
+      description: Its version.
+      type: str
+      sample: 3.11.2
+missing_packages:
+  description: Distribution packages that O(python) lacks; discovery does without, and sees less.
+  returned: O(state) is not V(absent)
+  type: list
+  elements: str
+  sample:
+    - python3-pyudev
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import host, install, launcher
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec=dict(
+            state=dict(choices=["present", "previous", "absent"], default="present"),
+            prefix=dict(type="path", default="/opt/cdi"),
+            python=dict(type="path", default="/usr/bin/python3"),
+            paths=dict(
+                type="dict",
+                default={},
+                options=dict(
+                    state_dir=dict(type="path", default="/var/lib/cdi"),
+                    inventory=dict(type="path", default="/run/cdi-inventory.json"),
+                    spec_dirs=dict(type="list", elements="path", default=["/etc/cdi", "/var/run/cdi"]),
+                ),
+            ),
+            release=dict(),
+            archive=dict(type="path"),
+        ),
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**act(module))
+    except CdiError as error:
+        module.fail_json(msg=str(error))
+
+
+def act(module: AnsibleModule) -> dict[str, Any]:
+    """Do what the parameters say, and return what the module returns. Raises CdiError."""
+
+    def run(command: list[str]) -> tuple[int, str, str]:
+        result: tuple[int, str, str] = module.run_command(command, handle_exceptions=False)
+        return result
+
+    wanted = module.params
+    result: dict[str, Any] = {"distribution": host.distribution()}
+    if wanted["state"] == "absent":
+        outcome = install.remove(wanted["prefix"], module.check_mode)
+    else:
+        python = host.probe(wanted["python"], run)
+        result["python"] = {"path": python.path, "version": python.version}
+        result["missing_packages"] = list(python.missing_packages)
+        if wanted["state"] == "previous":
+            outcome = install.rollback(wanted["prefix"], run, module.check_mode)
+        else:
+            text = launcher.text(python.path, {**wanted["paths"], "prefix": wanted["prefix"]})
+            archive = None
+            if wanted["archive"]:
+                with open(wanted["archive"], "rb") as file:
+                    archive = file.read()
+            outcome = install.present(wanted["prefix"], wanted["release"] or "", python, text, run, archive, module.check_mode)
+    if outcome.needs_archive:
+        return {"changed": False, "needs_archive": True}  # to the action plugin, which calls again
+    result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
+    if module._diff:
+        result["diff"] = {"before": outcome.before, "after": outcome.after}
+    return result
+
+
+if __name__ == "__main__":
+    main()
