@@ -1,0 +1,43 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests with real programs share: modules run by the real ansible, on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def ansible_module(tmp_path_factory):
+    """Run one module of the collection: ansible_module("fleet.cdi.spec", kind=...) -> its result.
+
+    `failed=True` expects a failure; `check=True` runs it in check mode.
+    """
+    home = tmp_path_factory.mktemp("ansible")
+    environment = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath"),
+        "ANSIBLE_HOME": str(home),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+    def run(module, failed=False, check=False, **options):
+        start = [str(Path(sys.executable).parent / "ansible"), "localhost", "-m", module]
+        start += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
+        start += ["-a", json.dumps(options)] if options else []
+        done = subprocess.run(start, capture_output=True, text=True, env=environment, check=False)
+        assert " => " in done.stdout, done.stdout + done.stderr
+        head, _arrow, document = done.stdout.partition(" => ")
+        assert head.endswith("FAILED!") == failed, done.stdout + done.stderr
+        return json.loads(document)
+
+    return run
