@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Atomic durable replacement of files, and the manifest of what fleet.cdi changed on a host. Private API of fleet.cdi.
 
-Nothing else in the collection replaces files. `replace` and `remove` do one file; a `Manifest` does the same and remembers,
-intent first, so that a crash at any step leaves either a file that nobody calls ours or a file that undo can take back.
+Nothing else in the collection replaces files. `replace` and `remove` do one file; a `Manifest` does the same and
+remembers, intent first, so that a crash at any step leaves a file that is not ours or one that undo can take back.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import hashlib
 import json
 import os
 import stat
-from contextlib import contextmanager
-from typing import Any, Iterator, NamedTuple, Optional
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -36,7 +37,8 @@ class Live(NamedTuple):
 def read(path: str, limit: int = 16 << 20) -> Optional[Live]:
     """The file at `path`; None if there is none.
 
-    Raises CdiError for a symlink, anything that is no regular file, one larger than `limit` bytes, or one that can't be read.
+    Raises CdiError for a symlink, anything that is no regular file, one larger than `limit` bytes, or one that can't
+    be read.
     """
     try:
         # O_NONBLOCK: opening a FIFO that somebody left here must not hang a play.
@@ -45,7 +47,9 @@ def read(path: str, limit: int = 16 << 20) -> Optional[Live]:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise CdiError(f"{path}: is a symlink to {os.readlink(path)}; expected a regular file. Remove the link.") from None
+            raise CdiError(
+                f"{path}: is a symlink to {os.readlink(path)}; expected a regular file. Remove the link."
+            ) from None
         raise _failed("read", path, error) from None
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
@@ -61,8 +65,8 @@ def read(path: str, limit: int = 16 << 20) -> Optional[Live]:
 def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[int, int]] = None) -> None:
     """Put `content` at `path`: whole or not at all, and on disk when this returns.
 
-    The temporary file lies beside the target and has its mode, owner (uid, gid) and SELinux label before it takes the name.
-    Raises CdiError; the target is then as it was.
+    The temporary file lies beside the target and has its mode, owner (uid, gid) and SELinux label before it takes the
+    name. Raises CdiError; the target is then as it was.
     """
     directory, name = os.path.split(path)
     temporary = f".{name}.{os.getpid()}.tmp"  # runtimes read only *.json and *.yaml
@@ -73,7 +77,9 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
     try:
         _refuse_irregular(path, name, at)
         _discard(temporary, at)  # a killed process with our pid may have left one
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+        handle = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at
+        )
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
@@ -131,7 +137,7 @@ def make_directory(path: str, mode: int = 0o755) -> list[str]:
 
 
 def canonical(path: str) -> str:
-    """The one name of a file: links above it resolved (/var/run is a link to /run on most hosts), the file itself as it is."""
+    """The one name of a file: links above it resolved (/var/run is one to /run), the file itself as it is."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
@@ -143,9 +149,9 @@ def digest(content: Optional[bytes]) -> Optional[str]:
 class Manifest:
     """What fleet.cdi changed on this host and what was there before, in `<state_dir>/manifest.json`.
 
-    `files` maps a path to {"applied", "kind", "prior"}. `applied` holds the digests of the last two states that we put there,
-    newest first (null: we removed the file): both are ours, because a crash may have come between the record and the file.
-    `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}.
+    `files` maps a path to {"applied", "kind", "prior"}. `applied` holds the digests of the last two states that we
+    put there, newest first (null: we removed the file): both are ours, because a crash may have come between the
+    record and the file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}.
     `directories` lists the directories that we made.
     """
 
@@ -198,7 +204,8 @@ class Manifest:
     def take_back(self, path: str, check: bool = False, force: bool = False) -> str:
         """Put back what was at `path` before us: returns "removed", "restored" or "gone" (it already was as before).
 
-        With `check` it only says so. Raises CdiError where somebody changed the file since: it is theirs now, unless `force`.
+        With `check` it only says so. Raises CdiError where somebody changed the file since: it is theirs now, unless
+        `force`.
         """
         live = read(path)
         prior = self.files[path]["prior"]
@@ -224,7 +231,7 @@ class Manifest:
         self._save()
 
     def clear(self) -> None:
-        """Remove the directories that we made and that are empty, and the manifest itself once it has nothing to say."""
+        """Remove the directories that we made and that are empty, and the manifest once it has nothing to say."""
         made = sorted(self.directories, key=len, reverse=True)
         last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
         kept = [directory for directory in made if directory in last or not _remove_empty(directory)]
@@ -246,7 +253,8 @@ class Manifest:
 def manifest(state_dir: str) -> Manifest:
     """The manifest in `state_dir`, to look at (check mode, info); empty if there is none.
 
-    Raises CdiError for one that is damaged or of a newer release: nothing may be changed then, as it could not be undone.
+    Raises CdiError for one that is damaged or of a newer release: nothing may be changed then, as it could not be
+    undone.
     """
     state_dir = os.path.abspath(state_dir)
     path = os.path.join(state_dir, "manifest.json")
@@ -265,7 +273,9 @@ def manifest(state_dir: str) -> Manifest:
             f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. "
             "Restore it, or move it away and look after the files that it named by hand."
         ) from None
-    raise CdiError(f"{path}: has version {version!r}; this release reads {MANIFEST_VERSION}. Use the release that wrote it.")
+    raise CdiError(
+        f"{path}: has version {version!r}; this release reads {MANIFEST_VERSION}. Use the release that wrote it."
+    )
 
 
 @contextmanager
@@ -342,10 +352,8 @@ def _label(handle: int, path: str) -> None:
 
 
 def _discard(name: str, at: int) -> None:
-    try:
+    with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=at)
-    except FileNotFoundError:
-        pass
 
 
 def _remove_empty(directory: str) -> bool:

@@ -11,12 +11,17 @@ module: spec
 short_description: Manage the CDI spec of one kind on a host
 version_added: 0.1.0
 description:
-  - Makes the Container Device Interface (CDI) spec of one kind present, from the devices of the host or from explicit content, or absent.
-  - The file is C(<vendor>-<class>.json) in O(directory), mode C(0644), replaced atomically and durably, and only when it differs.
-  - It has the lowest CDI version that its content fits. Device numbers are left out, so that runtimes read them at each container start.
-  - What was written, and what was there before, is recorded in C(<state_dir>/manifest.json); C(fleet-cdi undo) takes exactly that back.
+  - Makes the Container Device Interface (CDI) spec of one kind present, from the devices of the host or from explicit
+    content, or absent.
+  - The file is C(<vendor>-<class>.json) in O(directory), mode C(0644), replaced atomically and durably, and only when
+    it differs.
+  - It has the lowest CDI version that its content fits. Device numbers are left out, so that runtimes read them at
+    each container start.
+  - What was written, and what was there before, is recorded in C(<state_dir>/manifest.json); C(fleet-cdi undo) takes
+    exactly that back.
     A file without a record is foreign, even one of the same kind, and stays as it is unless O(force=true).
-  - Fails, with nothing written, where the spec would define a name that another file in the same directory defines too, or one that
+  - Fails, with nothing written, where the spec would define a name that another file in the same directory defines
+    too, or one that
     a directory of higher priority overrules.
 author:
   - fleet.cdi contributors (@fleet-cdi)
@@ -38,11 +43,13 @@ options:
     default: present
   devices:
     description:
-      - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info#module). All have to yield O(kind).
+      - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info#module). All have to yield
+        O(kind).
     type: dict
   content:
     description:
-      - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the CDI specification.
+      - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
+        CDI specification.
     type: dict
   directory:
     description:
@@ -51,7 +58,8 @@ options:
     default: /etc/cdi
   inventory:
     description:
-      - The file that lists the devices behind the specs for this boot. O(devices) are listed in it; an empty string writes none.
+      - The file that lists the devices behind the specs for this boot. O(devices) are listed in it; an empty string
+        writes none.
     type: str
     default: /run/cdi-inventory.json
   state_dir:
@@ -61,7 +69,8 @@ options:
     default: /var/lib/cdi
   prefix:
     description:
-      - Where the on-host release is installed. If another version than this collection's is active there, nothing is written.
+      - Where the on-host release is installed. If another version than this collection's is active there, nothing is
+        written.
     type: path
     default: /opt/cdi
   force:
@@ -135,6 +144,7 @@ import json
 from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import host
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard

@@ -11,7 +11,8 @@ module: spec_info
 short_description: Show the CDI specs of a host as a container runtime sees them
 version_added: 0.1.0
 description:
-  - Reads every Container Device Interface (CDI) spec in the spec directories, ours and others', with the priority and conflict rules of
+  - Reads every Container Device Interface (CDI) spec in the spec directories, ours and others', with the priority and
+    conflict rules of
     the CDI reference library, and returns which file provides which device, what is broken, in conflict or overruled.
 author:
   - fleet.cdi contributors (@fleet-cdi)
@@ -107,6 +108,7 @@ shadowed:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry

@@ -1,16 +1,26 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One kind of one host, from what the user wants to what the files say: discovery, spec and manifest joined. Private API of fleet.cdi."""
+"""One kind of one host, from what the user wants to what the files say: discovery, spec and manifest joined.
+
+Private API of fleet.cdi.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Plan, complete, plan_inventory, plan_spec, spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
+    Plan,
+    complete,
+    plan_inventory,
+    plan_spec,
+    spec_of,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
@@ -18,7 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
 
 class Wanted(NamedTuple):
-    """What is to be there for one kind: from `entries` of the devices settings or from `content`; nothing if both are None."""
+    """What is to be there for one kind: from `entries` of the devices settings or `content`; nothing if both are None."""
 
     kind: str
     entries: Optional[dict[str, Any]] = None
@@ -52,8 +62,8 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
         for device in devices:
             if device.kind != wanted.kind:
                 raise CdiError(
-                    f"devices: {device.profile} yields {device.qualified_names[0]}; expected only devices of kind {wanted.kind}. "
-                    f"Set its kind, or give it a spec of its own."
+                    f"devices: found {device.qualified_names[0]}; expected only devices of kind {wanted.kind}. "
+                    "Set its kind, or give it a spec of its own."
                 )
         warnings += _left_out(devices)
         spec = spec_of(wanted.kind, devices)
@@ -83,7 +93,7 @@ def _directories(directory: str) -> Sequence[str]:
 
 
 def _others(path: str, boot_id: str, kind: str) -> tuple[Device, ...]:
-    """The devices of other kinds that the inventory lists; one that is missing, damaged or of another boot lists none."""
+    """The devices of other kinds in the inventory; one that is missing, damaged or of another boot has none."""
     try:
         return tuple(device for device in inventory.read(path, boot_id) if device.kind != kind)
     except CdiError:

@@ -9,7 +9,8 @@ Pure, but for `read`, through which the files come in.
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.files import Live, Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
@@ -38,9 +39,9 @@ class Plan(NamedTuple):
 
 
 def spec_of(kind: str, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
-    """The spec that offers `devices`, each under every name it has; None where none can be offered: no devices means no file.
+    """The spec that offers `devices`, each under every name it has; None where there is none to offer.
 
-    Unhealthy devices are left out. So are device numbers: a runtime then reads them anew whenever a container starts.
+    No devices means no file. Unhealthy devices are left out. So are device numbers: a runtime then reads them anew whenever a container starts.
     """
     offered = [
         {"name": name, "containerEdits": _edits(device)}
@@ -78,7 +79,8 @@ def plan_spec(
 ) -> Plan:
     """What makes `spec` the spec of `kind` in `directory` (None: there is to be none).
 
-    Raises CdiError where a foreign file would be touched without `force`, or where a runtime could not find our devices.
+    Raises CdiError where a foreign file would be touched without `force`, or where a runtime could not find our
+    devices.
     """
     path = os.path.join(directory, names.file_name(kind))
     content = None if spec is None else codec.encode(spec)
@@ -113,7 +115,10 @@ def plan_inventory(path: str, before: Optional[Live], after: Optional[bytes]) ->
 
 
 def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
-    """Warnings for foreign names that `ours` overrules. Raises CdiError where ours would be the one that can't be resolved."""
+    """Warnings for foreign names that `ours` overrules.
+
+    Raises CdiError where ours would be the one that can't be resolved.
+    """
     directory = os.path.dirname(ours.path)
     ours = ours._replace(priority=registry.directories.index(directory))
     after = resolve(registry.directories, [file for file in registry.specs if file.path not in gone] + [ours], {})
@@ -121,11 +126,13 @@ def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
     for name in ours.qualified_names:
         if name in after.conflicts:
             other = next(path for path in after.conflicts[name] if path != ours.path)
-            raise CdiError(f"{ours.path}: {name} is also in {other}: a runtime would resolve neither. Remove or rename one.")
+            raise CdiError(
+                f"{ours.path}: {name} is also in {other}: a runtime would resolve neither. Remove or rename one."
+            )
         if after.devices[name] != ours.path:
             raise CdiError(
-                f"{ours.path}: {name} would have no effect: {after.devices[name]} defines it in a directory of higher priority. "
-                f"Remove it there, or write to {os.path.dirname(after.devices[name])}."
+                f"{ours.path}: {name} would have no effect: {after.devices[name]} defines it in a directory of higher "
+                f"priority. Remove it there, or write to {os.path.dirname(after.devices[name])}."
             )
         if name in after.shadowed:
             warnings.append(f"{ours.path}: {name} takes the place of the one in {after.shadowed[name][0]}")

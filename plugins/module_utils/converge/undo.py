@@ -22,7 +22,8 @@ class Undone(NamedTuple):
 def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     """Remove what we wrote and put back what was there before, per file.
 
-    A file that somebody changed since is kept, with its record, and reported; `force` takes it back too. Raises CdiError for a
+    A file that somebody changed since is kept, with its record, and reported; `force` takes it back too. Raises
+    CdiError for a
     manifest that can't be read.
     """
     manifest = files.manifest(state_dir)

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every field of a CDI spec, 0.3.0 to 1.1.0, as data (SPEC.md, "CDI JSON Specification"). Private API of fleet.cdi.
 
-A spec is kept as the plain JSON document that it is. These tables say what may stand in it, in which order it is written, which
+A spec is kept as the plain JSON document that it is. These tables say what may stand in it, in which order it is
+written, which
 version a field needs and which rule its value obeys; `validate`, `versions` and `codec` only apply them.
 """
 
@@ -18,7 +19,9 @@ VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.
 class Field(NamedTuple):
     """One field: its JSON type, or the table of the objects in it, and what holds for it."""
 
-    type: Union[str, "Table"]  # "string", "boolean", "int64", "uint32", "integer", "strings", "uint32s", "annotations"; a table
+    type: Union[
+        str, Table
+    ]  # "string", "boolean", "int64", "uint32", "integer", "strings", "uint32s", "annotations"; a table
     many: bool = False  # a list of such objects
     required: bool = False
     since: str = "0.3.0"

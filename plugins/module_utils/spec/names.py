@@ -10,8 +10,11 @@ from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
-# One letter for a vendor or class is legal to the reference library, yet its release 1.1.0 crashes on it: we ask for two.
-VENDOR = re.compile(r"(?=.{2,253}\Z)[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z")
+# One letter for a vendor or class is legal to the reference library, yet its release 1.1.0 crashes on it: we ask for
+# two.
+VENDOR = re.compile(
+    r"(?=.{2,253}\Z)[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z"
+)
 CLASS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,61}[A-Za-z0-9]\Z")
 DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?\Z")
 

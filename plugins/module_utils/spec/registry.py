@@ -3,14 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All specs over the spec directories, with the reference library's priority and conflicts. Private API of fleet.cdi.
 
-pkg/cdi/cache.go and spec-dirs.go: a later directory has priority; a name that two files of one directory define is a conflict and can't
-be resolved from either; a bad file costs only its own devices; only *.json and *.yaml count, and nothing is searched in depth.
+pkg/cdi/cache.go and spec-dirs.go: a later directory has priority; a name that two files of one directory define is a
+conflict and can't
+be resolved from either; a bad file costs only its own devices; only *.json and *.yaml count, and nothing is searched
+in depth.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -40,7 +43,9 @@ class Registry(NamedTuple):
     devices: dict[str, str]  # qualified name -> path of the spec that wins
     errors: dict[str, str]  # path of a file or directory -> what is wrong
     conflicts: dict[str, tuple[str, ...]]  # qualified name -> the files of one directory that all define it
-    shadowed: dict[str, tuple[str, ...]]  # qualified name -> the files of earlier directories that a later one overrules
+    shadowed: dict[
+        str, tuple[str, ...]
+    ]  # qualified name -> the files of earlier directories that a later one overrules
 
 
 def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
@@ -68,7 +73,10 @@ def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
 
 
 def resolve(directories: Sequence[str], specs: Sequence[SpecFile], errors: dict[str, str]) -> Registry:
-    """Which spec provides each name. A conflict in a lower directory also takes a good definition in a higher one away."""
+    """Which spec provides each name.
+
+    A conflict in a lower directory also takes a good definition in a higher one away.
+    """
     providers: dict[str, list[SpecFile]] = {}
     for file in specs:
         for name in file.qualified_names:

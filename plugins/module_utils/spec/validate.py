@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is wrong with a spec, as data. Private API of fleet.cdi.
 
-The rules are those of the reference library (pkg/cdi/{spec,device,container-edits}.go and pkg/parser), and stricter where SPEC.md is
+The rules are those of the reference library (pkg/cdi/{spec,device,container-edits}.go and pkg/parser), and stricter
+where SPEC.md is
 and that library is not: absolute paths, DNS vendor, lengths, a positive timeout, no null.
 """
 
@@ -81,7 +82,9 @@ RULES = {
     ),
     "device-name": Rule(lambda value: bool(names.DEVICE.match(value)), names.DEVICE_RULE),
     "some-edit": Rule(
-        lambda edits: any(edits.get(key) or (key == "intelRdt" and key in edits) for key in model.CONTAINER_EDITS.fields),
+        lambda edits: any(
+            edits.get(key) or (key == "intelRdt" and key in edits) for key in model.CONTAINER_EDITS.fields
+        ),
         "at least one edit: the reference library refuses a device without",
     ),
     "unique-names": Rule(
@@ -98,7 +101,9 @@ def validate(spec: Any) -> list[Finding]:
     if not findings:
         declared, needed = spec["cdiVersion"].removeprefix("v"), versions.minimum_version(spec)
         if model.VERSIONS.index(declared) < model.VERSIONS.index(needed):
-            findings.append(Finding("minimum-version", "/cdiVersion", declared, f"at least {needed}, which its content needs"))
+            findings.append(
+                Finding("minimum-version", "/cdiVersion", declared, f"at least {needed}, which its content needs")
+            )
     return findings
 
 
@@ -109,7 +114,9 @@ def _check_object(value: Any, table: model.Table, pointer: str, findings: list[F
     for key in value:
         if key not in table.fields:
             known = ", ".join(table.fields)
-            findings.append(Finding("unknown-field", f"{pointer}/{_escape(key)}", "an unknown field", f"one of {known}"))
+            findings.append(
+                Finding("unknown-field", f"{pointer}/{_escape(key)}", "an unknown field", f"one of {known}")
+            )
     for key, field in table.fields.items():
         if key in value:
             _check_field(value[key], field, f"{pointer}/{key}", findings)

@@ -178,7 +178,7 @@ class TestManifest:
             assert manifest.take_back(host.path, force=True) == "restored"
 
     def test_a_crash_between_record_and_file_is_recognised(self, host):
-        """The record comes first: the file on disk is then still the state before, which counts as ours or as not there."""
+        """The record comes first: the file on disk is then still the state before, which counts as ours."""
         with files.locked_manifest(host.state_dir) as manifest:
             manifest.write(host.path, b"first")
             manifest.write(host.path, b"second")
@@ -189,7 +189,10 @@ class TestManifest:
 
     def test_a_failed_write_leaves_no_trace(self, host):
         os.symlink("/nowhere", host.directory / "link.json")
-        with files.locked_manifest(host.state_dir) as manifest, pytest.raises(CdiError, match="link.json: is a symlink"):
+        with (
+            files.locked_manifest(host.state_dir) as manifest,
+            pytest.raises(CdiError, match="link.json: is a symlink"),
+        ):
             manifest.write(str(host.directory / "link.json"), b"ours")
         assert host.everything() == ["etc", "etc/link.json"]
 

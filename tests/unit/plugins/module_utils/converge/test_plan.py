@@ -189,11 +189,16 @@ class TestOtherSpecs:
 
     def test_overruling_somebody_else_is_said(self, host):
         other = host.put(host.etc, "other.json", json.dumps(SPEC).encode())
-        assert host.converge(SPEC, host.run).warnings == (f"{host.run}/{FILE}: {KIND}=port0 takes the place of the one in {other}",)
+        assert host.converge(SPEC, host.run).warnings == (
+            f"{host.run}/{FILE}: {KIND}=port0 takes the place of the one in {other}",
+        )
 
     def test_our_own_spec_moves_with_the_directory(self, host):
         host.converge(SPEC)
-        assert [change.path for change in host.converge(SPEC, host.run).changes] == [f"{host.run}/{FILE}", f"{host.etc}/{FILE}"]
+        assert [change.path for change in host.converge(SPEC, host.run).changes] == [
+            f"{host.run}/{FILE}",
+            f"{host.etc}/{FILE}",
+        ]
         assert sorted(host.everything()) == [f"run/{FILE}", "state/.lock", "state/manifest.json"]
 
 

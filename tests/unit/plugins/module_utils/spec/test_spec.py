@@ -67,7 +67,18 @@ JSON = st.recursive(
         st.lists(children, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["cdiVersion", "kind", "devices", "name", "containerEdits", "env", "deviceNodes", "path", "hooks", "intelRdt"]
+                [
+                    "cdiVersion",
+                    "kind",
+                    "devices",
+                    "name",
+                    "containerEdits",
+                    "env",
+                    "deviceNodes",
+                    "path",
+                    "hooks",
+                    "intelRdt",
+                ]
             ),
             children,
             max_size=4,
