@@ -28,7 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
 
 class Wanted(NamedTuple):
-    """What is to be there for one kind: from `entries` of the devices settings or `content`; nothing if both are None."""
+    """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None."""
 
     kind: str
     entries: Optional[dict[str, Any]] = None

@@ -41,7 +41,8 @@ class Plan(NamedTuple):
 def spec_of(kind: str, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
     """The spec that offers `devices`, each under every name it has; None where there is none to offer.
 
-    No devices means no file. Unhealthy devices are left out. So are device numbers: a runtime then reads them anew whenever a container starts.
+    No devices means no file. Unhealthy devices are left out. So are device numbers: a runtime then reads them anew
+    whenever a container starts.
     """
     offered = [
         {"name": name, "containerEdits": _edits(device)}

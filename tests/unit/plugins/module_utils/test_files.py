@@ -20,6 +20,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
+def python(code, *arguments):
+    """Start this interpreter on `code`, with the collection on its path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
 class TestReplace:
     def test_writes_the_bytes_with_the_mode_whatever_the_umask(self, tmp_path):
         path = str(tmp_path / "a.json")
@@ -80,8 +88,8 @@ class TestReplace:
             "except records.CdiError as error:\n"
             "    print(error)\n"
         )
-        done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-        assert done.stdout == f"{path}: can't write it: File too large\n"
+        said, _nothing = python(code, str(path)).communicate()
+        assert said == f"{path}: can't write it: File too large\n"
         assert path.read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["a.json"]
 
@@ -222,7 +230,7 @@ class TestManifest:
             "    manifest.write(sys.argv[2], b'x')\n"
         )
         paths = [str(host.directory / f"{number}.json") for number in range(16)]
-        running = [subprocess.Popen([sys.executable, "-c", code, host.state_dir, path]) for path in paths]
+        running = [python(code, host.state_dir, path) for path in paths]
         assert [process.wait() for process in running] == [0] * 16
         assert sorted(files.manifest(host.state_dir).files) == sorted(paths)
 
