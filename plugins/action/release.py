@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 
 MODULE_UTILS = os.path.dirname(os.path.dirname(os.path.abspath(build.__file__)))
@@ -39,7 +40,9 @@ class ActionModule(ActionBase):
         if not result.pop("needs_archive", False):
             return result
         shell = self._connection._shell
-        if shell.tmpdir is None:  # without pipelining the module's own is still there; Ansible removes it after the task
+        if (
+            shell.tmpdir is None
+        ):  # without pipelining the module's own is still there; Ansible removes it after the task
             self._make_tmp_path()
         archive = shell.join_path(shell.tmpdir, f"{release().id}.zip")
         self._transfer_data(archive, build.pack(release()))

@@ -11,12 +11,13 @@ module: release
 short_description: Install, roll back or remove the on-host code of this collection
 version_added: 0.1.0
 description:
-  - Brings the code of the controller's fleet.cdi to a host, as one archive, and makes it the host's active release. C(fleet-cdi), the
-    command line for operators, is C(bin/fleet-cdi) below O(prefix).
-  - A release is unpacked, verified, byte-compiled and run once before it is activated by one atomic rename, so that a run that is
-    killed or fails at any point leaves the release that was active before. The one before stays for O(state=previous); older ones go.
-  - The archive is transferred only to a host that lacks the release. On a host that has it this is one module run, which also
-    compares the digest of the installed sources and repairs what was changed.
+  - Brings the code of the controller's fleet.cdi to a host, as one archive, and makes it the host's active release.
+    C(fleet-cdi), the command line for operators, is C(bin/fleet-cdi) below O(prefix).
+  - A release is unpacked, verified, byte-compiled and run once before it is activated by one atomic rename, so that a
+    run that is killed or fails at any point leaves the release that was active before. The one before stays for
+    O(state=previous); older ones go.
+  - The archive is transferred only to a host that lacks the release. On a host that has it this is one module run,
+    which also compares the digest of the installed sources and repairs what was changed.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -26,17 +27,17 @@ options:
   state:
     description:
       - With V(present) the release of the controller is the active one.
-      - V(previous) rolls back to the release that was active before, with the launcher that it had. Repeating it changes nothing, so that
-        a play can be run again on the hosts where it failed. V(present) ends the roll-back.
-      - V(absent) removes all releases, and of the directories that were made for them those that are empty. Specs, manifest and
-        inventory stay; run C(fleet-cdi undo) before this to take the specs back.
+      - V(previous) rolls back to the release that was active before, with the launcher that it had. Repeating it
+        changes nothing, so that a play can be run again on the hosts where it failed. V(present) ends the roll-back.
+      - V(absent) removes all releases, and of the directories that were made for them those that are empty. Specs,
+        manifest and inventory stay; run C(fleet-cdi undo) before this to take the specs back.
     type: str
     choices: [present, previous, absent]
     default: present
   prefix:
     description:
-      - The directory that gets C(bin) and C(lib). It is made if it is missing. An absolute path, in which no component is another user's
-        symlink.
+      - The directory that gets C(bin) and C(lib). It is made if it is missing. An absolute path, in which no component
+        is another user's symlink.
     type: path
     default: /opt/cdi
   python:
@@ -68,11 +69,13 @@ options:
         default: [/etc/cdi, /var/run/cdi]
   release:
     description:
-      - The id of the release to make active. The action plugin fills it in with that of the controller's collection; do not set it.
+      - The id of the release to make active. The action plugin fills it in with that of the controller's collection; do
+        not set it.
     type: str
   archive:
     description:
-      - The archive of O(release) on the host. The action plugin transfers it when it is needed and fills this in; do not set it.
+      - The archive of O(release) on the host. The action plugin transfers it when it is needed and fills this in; do
+        not set it.
     type: path
 notes:
   - The code on the host needs nothing but the Python standard library. With C(pyudev) it also sees udev's properties;
@@ -150,6 +153,7 @@ missing_packages:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host, install, launcher
 
@@ -203,7 +207,9 @@ def act(module: AnsibleModule) -> dict[str, Any]:
             if wanted["archive"]:
                 with open(wanted["archive"], "rb") as file:
                     archive = file.read()
-            outcome = install.present(wanted["prefix"], wanted["release"] or "", python, text, run, archive, module.check_mode)
+            outcome = install.present(
+                wanted["prefix"], wanted["release"] or "", python, text, run, archive, module.check_mode
+            )
     if outcome.needs_archive:
         return {"changed": False, "needs_archive": True}  # to the action plugin, which calls again
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])

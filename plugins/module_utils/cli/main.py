@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """fleet-cdi, the command line of a host. Private API of fleet.cdi.
 
-Each verb is a file of this directory with `run(arguments, paths) -> int`, imported when it is used, and an entry in VERBS.
-Exit codes: 0 all is well, 1 there are findings, 2 it could not be done (one line on stderr says why).
+Each verb is a file of this directory with `run(arguments, paths) -> int`, imported when it is used, and an entry in
+VERBS. Exit codes: 0 all is well, 1 there are findings, 2 it could not be done (one line on stderr says why).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -33,7 +34,9 @@ VERBS = {
         "show the devices of this host",
         {"--scan": "discover them now, with the defaults of every profile, instead of reading the inventory", **JSON},
     ),
-    "specs": Verb("show the CDI specs as a container runtime sees them; exit code 1 if there are errors or conflicts", JSON),
+    "specs": Verb(
+        "show the CDI specs as a container runtime sees them; exit code 1 if there are errors or conflicts", JSON
+    ),
     "undo": Verb(
         "take back every file that fleet.cdi wrote; exit code 1 if some are kept",
         {
@@ -46,7 +49,7 @@ VERBS = {
 
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
-    """Run the command line `argv`; `release` and `defaults` (state_dir, inventory, spec_dirs, prefix) come from the launcher."""
+    """Run the command line `argv`. The launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
     given = _parser(release, defaults).parse_args(argv)
     chosen = vars(given)
     paths = Paths(

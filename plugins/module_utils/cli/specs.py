@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.table import table
@@ -31,7 +32,12 @@ def run(arguments: Any, paths: Paths) -> int:
 
 
 def _row(file: registry.SpecFile) -> tuple[list[str], ...]:
-    return [file.path], [file.spec["kind"]], [file.spec["cdiVersion"]], [device["name"] for device in file.spec["devices"]]
+    return (
+        [file.path],
+        [file.spec["kind"]],
+        [file.spec["cdiVersion"]],
+        [device["name"] for device in file.spec["devices"]],
+    )
 
 
 def _findings(found: registry.Registry) -> Iterator[str]:

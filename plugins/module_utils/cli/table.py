@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Iterable, Sequence
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Sequence[str]]]) -> str:

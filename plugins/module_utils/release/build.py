@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import Dict, NamedTuple
+from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import PACKAGES, ROOT, collect, identify
 
@@ -18,14 +18,14 @@ class Release(NamedTuple):
     id: str
     version: str
     digest: str
-    sources: Dict[str, bytes]
+    sources: dict[str, bytes]
 
 
 def build(module_utils_dir: str) -> Release:
     """The release that consists of the *.py files below `module_utils_dir`.
 
-    Equal sources give equal ids, whether they lie in a checkout or in an installed collection. Raises OSError, and CdiError
-    if the directory is not this collection's.
+    Equal sources give equal ids, whether they lie in a checkout or in an installed collection. Raises OSError, and
+    CdiError if the directory is not this collection's.
     """
     sources = {f"{package}/__init__.py": b"" for package in PACKAGES}
     sources.update(collect(module_utils_dir, ROOT))
@@ -35,7 +35,7 @@ def build(module_utils_dir: str) -> Release:
 
 
 def pack(release: Release) -> bytes:
-    """The archive: a zip whose bytes depend on nothing but the sources; stored, because zlibs differ in what they make."""
+    """The archive: a zip whose bytes depend on nothing but the sources. Stored, as zlibs differ in what they make."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(release.sources):

@@ -8,15 +8,20 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import Dict, Mapping
+from collections.abc import Mapping
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 ROOT = "ansible_collections/fleet/cdi/plugins/module_utils"
 
-# Empty files above ROOT. Without them a host's own ansible_collections/__init__.py, which the PyPI package `ansible` has,
-# would win against ours wherever it stands on the path: a regular package beats a namespace package.
-PACKAGES = ("ansible_collections", "ansible_collections/fleet", "ansible_collections/fleet/cdi", "ansible_collections/fleet/cdi/plugins")
+# Empty files above ROOT. Without them a host's own ansible_collections/__init__.py, which the PyPI package `ansible`
+# has, would win against ours wherever it stands on the path: a regular package beats a namespace package.
+PACKAGES = (
+    "ansible_collections",
+    "ansible_collections/fleet",
+    "ansible_collections/fleet/cdi",
+    "ansible_collections/fleet/cdi/plugins",
+)
 
 _SOURCE = re.compile(r"ansible_collections/(?:[A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py")
 _VERSION = re.compile(rb'^VERSION = "([0-9][0-9A-Za-z.+-]*)"$', re.MULTILINE)
@@ -39,12 +44,12 @@ def identify(sources: Mapping[str, bytes]) -> str:
     return f"{version.group(1).decode()}-{total.hexdigest()[:12]}"
 
 
-def collect(directory: str, under: str) -> Dict[str, bytes]:
+def collect(directory: str, under: str) -> dict[str, bytes]:
     """The *.py files in and below `directory`, as `under`/<relative path> -> content. Raises OSError.
 
     Byte code, hidden files, symlinks and directories that are no packages don't count: they come and go with use.
     """
-    sources: Dict[str, bytes] = {}
+    sources: dict[str, bytes] = {}
     for entry in os.scandir(directory):
         name = f"{under}/{entry.name}" if under else entry.name
         if entry.is_dir(follow_symlinks=False):

@@ -19,7 +19,7 @@ RELEASE = re.compile(r"[0-9][0-9A-Za-z.+-]*-[0-9a-f]{12}")
 
 
 def active(prefix: str) -> Optional[str]:
-    """The id, `<version>-<digest>`, of the release that `<prefix>/lib/current` names; None where there is no such link."""
+    """The id, `<version>-<digest>`, that `<prefix>/lib/current` names; None where there is no such link."""
     try:
         target = os.readlink(os.path.join(prefix, "lib", "current"))
     except OSError:  # missing, or no symlink: nothing that release activated
@@ -32,6 +32,6 @@ def check(prefix: str) -> None:
     found = active(prefix)
     if found is not None and found.rpartition("-")[0] != VERSION:
         raise CdiError(
-            f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active on this host, but this is version {VERSION}. "
-            "One host has one release: run fleet.cdi.release (role cdi_host does it first), or use the controller that installed it."
+            f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this is version "
+            f"{VERSION}. One host has one release: run fleet.cdi.release (role cdi_host does), or use the other's controller."
         )

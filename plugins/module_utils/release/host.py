@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -17,7 +17,7 @@ OLDEST = (3, 9)
 PACKAGES = {"pyudev": "python3-pyudev"}
 
 # Runs one command, returns its exit status, stdout and stderr; raises OSError if it can't be started.
-Run = Callable[[List[str]], Tuple[int, str, str]]
+Run = Callable[[list[str]], tuple[int, str, str]]
 
 # Python 2 and 3.0 have to get through it, so that they are refused by name.
 _PROBE = """
@@ -37,7 +37,7 @@ class Interpreter(NamedTuple):
     path: str
     version: str  # "3.11.2"
     tag: str  # of its byte code: "cpython-311"
-    missing_packages: Tuple[str, ...]  # distribution packages that it lacks
+    missing_packages: tuple[str, ...]  # distribution packages that it lacks
 
 
 def probe(python: str, run: Run) -> Interpreter:
@@ -54,14 +54,16 @@ def probe(python: str, run: Run) -> Interpreter:
         raise CdiError(f"python: {python} is no Python >= 3.9 (exit status {status}: {said}); name the host's Python")
     version = ".".join(str(part) for part in known["version"])
     if tuple(known["version"][:2]) < OLDEST:
-        raise CdiError(f"python: {python} is Python {version}; a release needs >= 3.9. Name a newer one with the option python.")
+        raise CdiError(
+            f"python: {python} is Python {version}; a release needs >= 3.9. Name a newer one with the option python."
+        )
     lacking = tuple(package for name, package in PACKAGES.items() if name not in known["found"])
     return Interpreter(python, version, known["tag"], lacking)
 
 
-def distribution(root: str = "/") -> Dict[str, str]:
+def distribution(root: str = "/") -> dict[str, str]:
     """ID, VERSION_ID and NAME of os-release(5) as {"id", "version_id", "name"}, "" for what it doesn't say."""
-    fields: Dict[str, str] = {}
+    fields: dict[str, str] = {}
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
             with open(root.rstrip("/") + "/" + path, encoding="utf-8", errors="replace") as file:

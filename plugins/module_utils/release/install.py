@@ -9,8 +9,9 @@
     <prefix>/lib/.fleet-cdi.json     the directories that we made, and what was rolled back
     <prefix>/lib/.fleet-cdi.lock     held while anything changes
 
-A directory lib/<id> is whole, byte-compiled, on disk and has run once, because it gets that name last; `current` changes by
-one rename. So a run that was killed anywhere leaves the old release active, or the new one, and the next run clears up.
+A directory lib/<id> is whole, byte-compiled, on disk and has run once, because it gets that name last; `current`
+changes by one rename. So a run that was killed anywhere leaves the old release active, or the new one, and the next run
+clears up.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ import shutil
 import stat
 import time
 import zipfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -38,7 +40,9 @@ COMMAND = "../lib/current/bin/fleet-cdi"
 
 _RECORD = ".fleet-cdi.json"
 _LOCK = ".fleet-cdi.lock"
-_LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(_RECORD)}\.\d+\.tmp")
+_LEFTOVER = re.compile(
+    rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(_RECORD)}\.\d+\.tmp"
+)
 _PATIENCE = 60.0  # seconds; an installation takes one or two
 
 _ADVICE = {
@@ -52,11 +56,11 @@ _ADVICE = {
 
 
 class Outcome(NamedTuple):
-    """What was done, or in check mode is to be done. `before` and `after` are documents of the same shape, for a diff."""
+    """What was done, or in check mode is to be done. `before` and `after` are documents of one shape, for a diff."""
 
     changed: bool
-    before: Dict[str, Any]
-    after: Dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
     needs_archive: bool = False  # nothing was done: call again with the archive
 
 
@@ -65,8 +69,8 @@ class _Found(NamedTuple):
 
     active: Optional[str]
     previous: Optional[str]
-    releases: Tuple[str, ...]
-    leftovers: Tuple[str, ...]  # in lib: of runs that were killed, and releases that nothing refers to
+    releases: tuple[str, ...]
+    leftovers: tuple[str, ...]  # in lib: of runs that were killed, and releases that nothing refers to
     command: bool  # bin/fleet-cdi is there and ours
 
 
@@ -74,14 +78,20 @@ class _Plan(NamedTuple):
     found: _Found
     whole: bool  # the wanted release is there, every file of it as it was built
     ready: bool  # and its launcher and byte code fit what is wanted
-    before: Dict[str, Any]
-    after: Dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
 
 
 def present(
-    prefix: str, release: str, python: Interpreter, launcher: str, run: Run, archive: Optional[bytes] = None, check: bool = False
+    prefix: str,
+    release: str,
+    python: Interpreter,
+    launcher: str,
+    run: Run,
+    archive: Optional[bytes] = None,
+    check: bool = False,
 ) -> Outcome:
-    """Make `release` the active one, started by the text `launcher`, and keep the one that was active before as previous.
+    """Make `release` the active one, started by the text `launcher`, and keep the one before as previous.
 
     A release that is there and whole is used; otherwise `archive` is needed, and asked for if it is None. Everything is
     checked before it is activated, and raises CdiError: what was active before then still is.
@@ -133,12 +143,14 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
             target, other = found.previous, found.active
         if target is None:
             raise CdiError(
-                f"{_at(prefix, 'previous')}: there is no previous release to roll back to; found {found.active or 'none'} as the "
-                "active one. Install the release that you want with state=present from a controller that has it."
+                f"{_at(prefix, 'previous')}: there is no previous release to go back to, only {found.active or 'none'} that "
+                "is active. Install the release that you want with state=present from a controller that has it."
             )
         directory = _at(prefix, target)
         if _identity(directory) != target:
-            raise CdiError(f"{directory}: was changed since it was installed; install a release with state=present instead")
+            raise CdiError(
+                f"{directory}: was changed since it was installed; install a release with state=present instead"
+            )
         after = _describe(prefix, found._replace(active=target, previous=other, command=True))
         if check:
             return Outcome(True, before, after)
@@ -242,7 +254,7 @@ def _plan(prefix: str, release: str, python: Interpreter, launcher: str) -> _Pla
     return _Plan(found, whole, ready, before, after)
 
 
-def _describe(prefix: str, found: _Found) -> Dict[str, Any]:
+def _describe(prefix: str, found: _Found) -> dict[str, Any]:
     directory = _at(prefix, found.active) if found.active else ""
     return {
         "release": found.active,
@@ -263,7 +275,7 @@ def _identity(directory: str) -> Optional[str]:
         return None
 
 
-def _launcher(directory: str) -> List[str]:
+def _launcher(directory: str) -> list[str]:
     try:
         with open(os.path.join(directory, "bin", "fleet-cdi"), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
@@ -271,13 +283,15 @@ def _launcher(directory: str) -> List[str]:
         return []
 
 
-def _byte_code(directory: str) -> List[str]:
+def _byte_code(directory: str) -> list[str]:
     """The interpreters that `directory` was byte-compiled for: "cpython-311"."""
     try:
         names = os.listdir(os.path.join(directory, ROOT, "release", "__pycache__"))
     except OSError:
         return []
-    return sorted(name[len("version.") : -len(".pyc")] for name in names if name.startswith("version.") and name.endswith(".pyc"))
+    return sorted(
+        name[len("version.") : -len(".pyc")] for name in names if name.startswith("version.") and name.endswith(".pyc")
+    )
 
 
 def _refuse_foreign(prefix: str) -> None:
@@ -289,11 +303,13 @@ def _refuse_foreign(prefix: str) -> None:
             raise CdiError(f"{path}: is not a link that fleet.cdi made. Move it away, or choose another prefix.")
     command = os.path.join(prefix, "bin", "fleet-cdi")
     if os.path.lexists(command) and not (os.path.islink(command) and os.readlink(command) == COMMAND):
-        raise CdiError(f"{command}: is there already and is not ours; expected nothing, or a link to {COMMAND}. Move it away.")
+        raise CdiError(
+            f"{command}: is there already and is not ours; expected nothing, or a link to {COMMAND}. Move it away."
+        )
 
 
 def _check_directories(prefix: str) -> None:
-    """Raise CdiError unless what there is of <prefix>, bin and lib are directories that nobody else can swap under us."""
+    """Raise CdiError unless what there is of <prefix>, bin and lib are directories that no other user swaps."""
     if not os.path.isabs(prefix):
         raise CdiError(f"prefix: found {prefix!r}; expected an absolute path")
     inside = [os.path.join(prefix, name) for name in ("bin", "lib")]
@@ -305,15 +321,17 @@ def _check_directories(prefix: str) -> None:
         if stat.S_ISLNK(found.st_mode):
             if path in inside or found.st_uid not in (0, os.geteuid()):
                 raise CdiError(
-                    f"{path}: is a symlink to {os.readlink(path)} (of user {found.st_uid}); expected a directory, as code that runs "
-                    "as root goes there. Name the real path as prefix, or remove the link."
+                    f"{path}: is a symlink to {os.readlink(path)} (of user {found.st_uid}); expected a directory, as "
+                    "code that runs as root goes there. Name the real path as prefix, or remove the link."
                 )
             found = os.stat(path)
         if not stat.S_ISDIR(found.st_mode):
-            raise CdiError(f"{path}: is no directory ({stat.filemode(found.st_mode)}); choose another prefix, or move it away")
+            raise CdiError(
+                f"{path}: is no directory ({stat.filemode(found.st_mode)}); choose another prefix, or move it away"
+            )
 
 
-def _above(path: str) -> List[str]:
+def _above(path: str) -> list[str]:
     """`path` and the directories above it, outermost first."""
     parts = [part for part in path.split("/") if part]
     return ["/" + "/".join(parts[: end + 1]) for end in range(len(parts))]
@@ -322,7 +340,11 @@ def _above(path: str) -> List[str]:
 def _unpack(prefix: str, release: str, archive: bytes, python: Interpreter, launcher: str, run: Run) -> None:
     """Make `<prefix>/lib/<release>` of `archive`; whatever has that name already makes way."""
     sources = _read(archive, release)
-    partial, old, directory = _at(prefix, f".partial-{release}"), _at(prefix, f".partial-{release}.old"), _at(prefix, release)
+    partial, old, directory = (
+        _at(prefix, f".partial-{release}"),
+        _at(prefix, f".partial-{release}.old"),
+        _at(prefix, release),
+    )
     try:
         for name, content in sources.items():
             path = os.path.join(partial, name)
@@ -340,12 +362,14 @@ def _unpack(prefix: str, release: str, archive: bytes, python: Interpreter, laun
     _discard(old)
 
 
-def _read(archive: bytes, release: str) -> Dict[str, bytes]:
+def _read(archive: bytes, release: str) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             sources = {name: opened.read(name) for name in opened.namelist()}
     except zipfile.BadZipFile as error:
-        raise CdiError(f"archive: is damaged ({error}); expected release {release}. Run again to transfer it again.") from None
+        raise CdiError(
+            f"archive: is damaged ({error}); expected release {release}. Run again to transfer it again."
+        ) from None
     found = identify(sources)
     if found != release:
         raise CdiError(f"archive: holds release {found}; expected {release}. Run again to transfer it again.")
@@ -359,7 +383,9 @@ def _prepare(directory: str, release: str, python: Interpreter, launcher: str, r
     command += ["-s", directory, "-p", os.path.join(os.path.dirname(directory), release)]
     status, out, err = run([*command, os.path.join(directory, "ansible_collections")])
     if status != 0:
-        raise CdiError(f"{directory}: {python.path} can't byte-compile the release: {' '.join((out + err).split())[-400:]}")
+        raise CdiError(
+            f"{directory}: {python.path} can't byte-compile the release: {' '.join((out + err).split())[-400:]}"
+        )
     binaries = os.path.join(directory, "bin")
     trial = os.path.join(binaries, ".fleet-cdi.new")
     os.makedirs(binaries, exist_ok=True)
@@ -379,10 +405,14 @@ def _try(launcher: str, release: str, run: Run) -> None:
     try:
         status, out, err = run([launcher, "--version"])
     except OSError as error:
-        raise CdiError(f"{launcher}: can't run it: {error.strerror}; expected a file system that is not mounted noexec") from None
+        raise CdiError(
+            f"{launcher}: can't run it: {error.strerror}; expected a file system that is not mounted noexec"
+        ) from None
     if status != 0 or not out.strip().endswith(release):
         said = " ".join((err or out).split())[-400:]
-        raise CdiError(f"{launcher}: --version failed (exit status {status}: {said}); release {release} was not activated")
+        raise CdiError(
+            f"{launcher}: --version failed (exit status {status}: {said}); release {release} was not activated"
+        )
 
 
 def _link(prefix: str, name: str, release: str) -> None:
@@ -434,9 +464,9 @@ def _sync(path: str, mode: Optional[int] = None) -> None:
         os.close(handle)
 
 
-def _record(prefix: str) -> Dict[str, Any]:
+def _record(prefix: str) -> dict[str, Any]:
     """{"directories": those that we made, "rolled_back": the release that was left by a roll-back, or None}."""
-    record: Dict[str, Any] = {"directories": [], "rolled_back": None}
+    record: dict[str, Any] = {"directories": [], "rolled_back": None}
     try:
         with open(_at(prefix, _RECORD), encoding="utf-8") as file:
             record.update(json.load(file))
@@ -457,7 +487,7 @@ def _locked(prefix: str) -> Iterator[None]:
     """Hold the lock of `prefix`, and have its directories. Raises CdiError if another process keeps it for too long."""
     path = _at(prefix, _LOCK)
     deadline = time.monotonic() + _PATIENCE
-    made: List[str] = []
+    made: list[str] = []
     while True:
         for name in ("bin", "lib"):
             made += _make(os.path.join(prefix, name))
@@ -470,7 +500,9 @@ def _locked(prefix: str) -> Iterator[None]:
             pass  # held; or `remove` took the file away while we waited
         os.close(handle)
         if time.monotonic() > deadline:
-            raise CdiError(f"{path}: another process has been changing the releases for {_PATIENCE:.0f} s; wait for it or end it")
+            raise CdiError(
+                f"{path}: another process has been changing the releases for {_PATIENCE:.0f} s; wait for it or end it"
+            )
         time.sleep(0.05)
     try:
         if made:
@@ -480,8 +512,8 @@ def _locked(prefix: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _make(path: str) -> List[str]:
-    """Make the directory `path` and what is missing above it; returns what was made. Another process may do the same."""
+def _make(path: str) -> list[str]:
+    """Make the directory `path` and what is missing above it; returns what was made. Others may do so just now."""
     if os.path.isdir(path):
         return []
     made = _make(os.path.dirname(path))
@@ -500,5 +532,5 @@ def _explained(prefix: str) -> Iterator[None]:
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, "Look at that path and run again")
         raise CdiError(
-            f"{error.filename or prefix}: {error.strerror or error}. {advice}; the release that was active before still is."
+            f"{error.filename or prefix}: {error.strerror or error}. {advice}; what was active before still is."
         ) from None

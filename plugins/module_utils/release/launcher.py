@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -44,7 +45,9 @@ def text(python: str, defaults: Mapping[str, Any]) -> str:
     interpreter that can't be named in a script.
     """
     if not python.startswith("/") or _UNUSABLE.search(python):
-        raise CdiError(f"python: found {python!r}; expected an absolute path without quotes, $, \\ and control characters")
+        raise CdiError(
+            f"python: found {python!r}; expected an absolute path without quotes, $, \\ and control characters"
+        )
     direct = _DIRECT.format(python=python)
     blank = re.search(r"\s", python)
     first = _TRAMPOLINE.format(python=python) if blank or len(direct.encode()) > _LONGEST else direct
