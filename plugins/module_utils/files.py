@@ -231,11 +231,14 @@ class Manifest:
         self._save()
 
     def clear(self) -> None:
-        """Remove the directories that we made and that are empty, and the manifest once it has nothing to say."""
+        """Remove the directories that we made and that are empty, and the manifest once it lists no file.
+
+        A directory that others use by then is theirs, and forgotten with the manifest.
+        """
         made = sorted(self.directories, key=len, reverse=True)
         last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
         kept = [directory for directory in made if directory in last or not _remove_empty(directory)]
-        if self.files or kept != last:
+        if self.files:
             if len(kept) < len(made):
                 self.directories = kept
                 self._save()

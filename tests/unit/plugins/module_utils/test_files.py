@@ -156,7 +156,7 @@ class TestManifest:
             manifest.write(host.deep, b"2")
             files.replace(os.path.dirname(host.deep) + "/theirs.json", b"3")
             manifest.take_back(host.deep)
-        assert "run/cdi/theirs.json" in host.everything()
+        assert host.everything() == ["etc", "run", "run/cdi", "run/cdi/theirs.json"]
 
     def test_puts_a_foreign_file_back_with_its_mode(self, host):
         files.replace(host.path, b"theirs", 0o640)
