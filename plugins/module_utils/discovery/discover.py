@@ -172,7 +172,7 @@ def _claim(claims: dict[str, str], device: Device, where: str) -> None:
     for qualified in device.qualified_names:
         if qualified in claims:
             raise CdiError(
-                f"{claims[qualified]} and {where} ({device.id}) both claim the name {qualified}; give one of the entries "
+                f"{claims[qualified]} and {where} ({device.id}) both claim the name {qualified}; give one of them "
                 "another 'kind' or 'name_by', or let only one choose the device"
             )
         claims[qualified] = f"{where} ({device.id})"

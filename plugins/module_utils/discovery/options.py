@@ -82,6 +82,11 @@ def check(entries: Any) -> None:
         _is(kind_of(name, entry), COMMON["kind"], f"{where} gives the kind of its devices unless option 'kind' does")
 
 
+def everything() -> dict[str, dict[str, Any]]:
+    """Entries that look for all that can be found without being told more; a host need not have any of it."""
+    return {name: {"profile": name, "required": False} for name, one in PROFILES.items() if not one.required}
+
+
 def kind_of(name: str, entry: dict[str, Any]) -> str:
     """The kind of the devices of an entry: its own, or its profile's."""
     return str(entry.get("kind") or PROFILES[entry["profile"]].kind or f"fleet.cdi/{name}")

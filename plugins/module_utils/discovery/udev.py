@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What udev knows of the chosen devices, through pyudev: symlinks, properties, tags. Private API of fleet.cdi.
 
-sysfs is enough to find and to hand out devices; udev adds the names that its rules gave. A host without it gets a warning.
+sysfs is enough to find and to hand out devices; udev adds what its rules gave. A host without it gets a warning.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import UNKNOWN_TO_UDEV, Enricher, Udev
 
+DATABASE = "/run/udev"
 LEFT_OUT = "symlinks, udev properties and serial numbers that only udev knows are left out"
 INSTALL = (
     "Install python3-pyudev (Debian, Ubuntu: apt-get install python3-pyudev; RHEL and kin: dnf install python3-pyudev)"
@@ -23,14 +24,14 @@ def enricher(root: str = "/") -> tuple[Optional[Enricher], list[str]]:
     """(a look-up by sysfs path, warnings). None where udev is missing, and for an image or a dump: theirs is not up."""
     if root != "/":
         return None, []
+    if not os.path.isdir(DATABASE):
+        return None, [f"udev does not run here (no {DATABASE}); {LEFT_OUT}"]
     try:
         import pyudev
 
         context = pyudev.Context()
     except (ImportError, OSError) as error:  # OSError, in old releases ImportError: no libudev.so.1
         return None, [f"udev can't be asked ({error}); {LEFT_OUT}. {INSTALL}"]
-    if not os.path.isdir("/run/udev"):
-        return None, [f"udev does not run here (no /run/udev); {LEFT_OUT}"]
 
     def look_up(path: str) -> Udev:
         properties = {}

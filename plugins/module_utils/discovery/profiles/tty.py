@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Virtual consoles: /dev/tty1 to /dev/tty63. Private API of fleet.cdi.
 
-The option is that of the CDI proposal of 2017 ("Configuration", generic.conf). Its text calls num_system_reserved both the
-number of reserved consoles and the first free one; its ADD example, where 12 makes tty13 the first, decides.
+The option is that of the CDI proposal of 2017 ("Configuration", generic.conf). Its text calls num_system_reserved both
+the number of reserved consoles and the first free one; its ADD example, where 12 makes tty13 the first, decides.
 """
 
 from __future__ import annotations
