@@ -17,7 +17,7 @@ VENV := $(call stamp,venv,tests/requirements.txt)
 FLOOR := $(call stamp,venv-floor,tests/requirements-floor.txt)
 BIN := $(CURDIR)/build/venv/bin
 # No configuration of the user's may change what is tested.
-RUN := env ANSIBLE_CONFIG=/dev/null ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath PATH="$(BIN):$$PATH"
+RUN := env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath PATH="$(BIN):$$PATH"
 COUNTERPARTS = @$(PYTHON) tests/harness/counterparts.py $(if $(INSTALL),install,report)
 LINK := build/pythonpath/ansible_collections/fleet/cdi
 # Tools that want a collection at its proper path, and nothing but its files, get a copy.
@@ -47,7 +47,7 @@ $(FLOOR): tests/requirements-floor.txt
 
 $(LINK):
 	@mkdir -p $(@D)
-	@ln -sfn ../../../../.. $@
+	@ln -sfn ../../../.. $@
 
 copy:
 	@$(PYTHON) tests/harness/mirror.py $(COPY)
@@ -65,7 +65,7 @@ unit: $(VENV) $(LINK)
 	@$(RUN) python -m pytest -q tests/unit
 
 floor: $(FLOOR) $(LINK)
-	@env ANSIBLE_CONFIG=/dev/null ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
+	@env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
 	  PATH="$(CURDIR)/build/venv-floor/bin:$$PATH" python tests/harness/floor.py
 
 integration: $(VENV) $(LINK) copy

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real programs that tests run against: which Debian package brings each, how to see that it is there, who needs it.
+"""The real programs that tests run against: which package brings each, what shows that it is there, who needs it.
 
     counterparts.py report [PART...]    one line per missing package: what it leaves out
     counterparts.py install [PART...]   install what is missing (root and apt), then report what still is
@@ -54,7 +54,7 @@ BY_PACKAGE = {row.package: row for row in TABLE}
 @functools.cache
 def present(row: Counterpart) -> bool:
     """Whether the machine has it."""
-    return subprocess.run(row.probe, shell=True, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    return subprocess.run(row.probe, shell=True, check=False, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
@@ -78,7 +78,7 @@ def install(packages: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     apt = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        finished = subprocess.run([*apt, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+        finished = subprocess.run([*apt, *arguments], check=False, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
         if finished.returncode != 0:
             print(finished.stdout.decode() + finished.stderr.decode(), flush=True)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Copy the files that git knows, or would take, to a directory: a collection at its proper path, without build output.
 
-    mirror.py DIRECTORY
+mirror.py DIRECTORY
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ def mirror(checkout: Path, target: Path) -> None:
         copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(checkout / name, copy, follow_symlinks=False)
+    # ansible-test asks git which files are there; without a repository of its own the copy is an ignored directory.
+    subprocess.run(["git", "init", "-q", str(target)], check=True)
 
 
 if __name__ == "__main__":
