@@ -8,6 +8,7 @@ Records are named tuples, not dataclasses: importing dataclasses costs more than
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 
@@ -57,7 +58,7 @@ class Device(NamedTuple):
     env: tuple[str, ...] = ()  # "NAME=value", for the container
     health: Health = Health("unknown")
     symlinks: tuple[str, ...] = ()  # of its nodes, from udev: /dev/dri/by-path/...
-    properties: dict[str, str] = {}  # udev's, where asked for
+    properties: Mapping[str, str] = {}  # udev's, where asked for
 
     @property
     def qualified_names(self) -> tuple[str, ...]:
