@@ -1,0 +1,251 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings of hosts: their layers, their JSON Schema, and what is wrong with them, said in words. Controller side.
+
+What a role variable is, stands in the role's argument_specs; what an entry of the devices settings may hold, in the
+profiles' tables of the discovery room. Here they become one schema, and nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
+
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+PREFIX = "cdi_host_"
+DEVICES = "cdi_host_devices"
+LAYER = "cdi_host_devices_"  # + anything: a further layer of DEVICES
+BOOLEANS = ("true", "false", "yes", "no", "on", "off")
+
+WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + r")$(?!\n)"
+
+# What Ansible's argument_specs call a type, as JSON Schema. A `-e name=value` on the command line gives text.
+TYPES: dict[str, dict[str, Any]] = {
+    "bool": {"type": ["boolean", "string"], "pattern": WORDS, "description": "true or false"},
+    "path": {"type": "string", "pattern": r"^/[^\n\0]*$(?!\n)", "description": "an absolute path"},
+    "str": {"type": "string"},
+}
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong. `path` leads to it; with `key` its last part is wrong, otherwise the value there."""
+
+    path: tuple[Any, ...]
+    text: str
+    key: bool = False
+
+
+def argument_specs() -> dict[str, dict[str, Any]]:
+    """The variables of role cdi_host, by name, as its argument_specs describe them."""
+    collection = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(collection, "roles/cdi_host/meta/argument_specs.yml"), encoding="utf-8") as file:
+        found: dict[str, dict[str, Any]] = yaml.safe_load(file)["argument_specs"]["main"]["options"]
+    return found
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of all settings of a host: an object of its cdi_host_* variables."""
+    variables = {
+        name: _devices()
+        if name == DEVICES
+        else {**TYPES[spec["type"]], **({"default": spec["default"]} if "default" in spec else {})}
+        for name, spec in argument_specs().items()
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Settings of fleet.cdi",
+        "type": "object",
+        "properties": variables,
+        "patternProperties": {"^" + LAYER: {"$ref": f"#/properties/{DEVICES}"}},
+        "additionalProperties": False,
+    }
+
+
+def layers(variables: Iterable[str]) -> list[str]:
+    """Those of `variables` that hold entries, in the order in which they add up: DEVICES first, then by name."""
+    return sorted(name for name in variables if name == DEVICES or name.startswith(LAYER))
+
+
+def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of all layers in `documents` (variable name -> entries) as one.
+
+    Mappings of the same name are merged, at any depth; of anything else the later layer's counts. Raises CdiError for
+    a layer that is no mapping.
+    """
+    merged: dict[str, Any] = {}
+    for name in layers(documents):
+        if not isinstance(documents[name], Mapping):
+            raise CdiError(
+                f"{name}: found {documents[name]!r}; expected entries by name, as in {{gpus: {{profile: drm}}}}"
+            )
+        merged = _added(merged, documents[name])
+    return merged
+
+
+def by_kind(entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entries grouped by the kind of their devices. Raises CdiError for one that is wrong."""
+    options.check(entries)
+    grouped: dict[str, dict[str, Any]] = {}
+    for name, entry in entries.items():
+        grouped.setdefault(options.kind_of(name, entry), {})[name] = entry
+    return dict(sorted(grouped.items()))
+
+
+def check(documents: Mapping[str, Any]) -> list[Finding]:
+    """Everything that is wrong with the settings of one host (plain data, variable name -> value).
+
+    Raises ImportError without jsonschema.
+    """
+    import jsonschema
+
+    shapes = [
+        Finding((name,), f"found {_shown(documents[name])}; expected entries by name, as in {{gpus: {{profile: drm}}}}")
+        for name in layers(documents)
+        if not isinstance(documents[name], Mapping)
+    ]
+    rest = {name: value for name, value in documents.items() if name not in layers(documents)}
+    entries = merge({name: documents[name] for name in layers(documents) if isinstance(documents[name], Mapping)})
+    validator = jsonschema.Draft202012Validator(schema())
+    found = [finding for error in validator.iter_errors({**rest, DEVICES: entries}) for finding in _findings(error)]
+    first: dict[tuple[Any, ...], Finding] = {}
+    for finding in (*shapes, *found, *_beyond_schema(entries, found)):
+        first.setdefault(finding.path, finding)
+    return sorted(first.values(), key=lambda finding: [str(part) for part in finding.path])
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    """A question whether one of `known` was meant, or ""."""
+    near = difflib.get_close_matches(str(name), list(known), 1, 0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def place(
+    path: Sequence[Any], key: bool, documents: Mapping[str, Any], origin: Callable[[Any], str]
+) -> tuple[str, str]:
+    """Where the user wrote what `path` leads to: (file:line:column or "", the variable and the way down from it).
+
+    `documents` are the variables as Ansible holds them; `origin` says where it has one of their keys or values from.
+    Of several layers it is the last that has the most of the path: its value counts.
+    """
+    candidates = reversed(layers(documents)) if path[0] == DEVICES else [path[0]]
+    trails = [_trail(documents, (name, *path[1:])) for name in candidates]
+    best = max(trails, key=len)
+    whole = len(best) == len(path)
+    value = best[-1][1] if whole and not key else None
+    steps = [step[0] for step in reversed(best)]
+    if not isinstance(value, (Mapping, list, tuple)):  # what is wrong with those is better shown at their name
+        steps.insert(0, value)
+    where = next(filter(None, map(origin, steps)), "")
+    names = [str(best[0][0]) if best else str(path[0]), *map(str, path[1:])]
+    return where, ".".join(names)
+
+
+def _trail(documents: Any, path: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """(key, value) for each step of `path` that exists; the document's own keys, which know where they are from."""
+    found = []
+    for part in path:
+        if isinstance(documents, Mapping) and part in documents:
+            key = next(key for key in documents if key == part)
+        elif isinstance(documents, (list, tuple)) and isinstance(part, int) and part < len(documents):
+            key = part
+        else:
+            break
+        documents = documents[part]
+        found.append((key, documents))
+    return found
+
+
+def _added(base: Any, more: Any) -> Any:
+    if not (isinstance(base, Mapping) and isinstance(more, Mapping)):
+        return more
+    return {**base, **{key: _added(base.get(key), value) for key, value in more.items()}}
+
+
+def _devices() -> dict[str, Any]:
+    """The schema of entries by name. An entry's profile decides which options it has."""
+    schemas = {profile: options.entry_schema(profile) for profile in sorted(options.PROFILES)}
+    every = sorted({name for entry in schemas.values() for name in entry["properties"]})
+    return {
+        "type": "object",
+        "description": "entries by name, as in {gpus: {profile: drm}}",
+        "additionalProperties": {
+            "type": "object",
+            "description": "an entry, as in {profile: drm}",
+            "required": ["profile"],
+            "properties": {"profile": {"enum": list(schemas)}},
+            "allOf": [
+                {"if": {"properties": {"profile": {"const": profile}}, "required": ["profile"]}, "then": entry}
+                for profile, entry in schemas.items()
+            ]
+            + [{"if": {"required": ["profile"]}, "else": {"propertyNames": {"enum": every}}}],
+        },
+    }
+
+
+def _findings(error: Any) -> Iterator[Finding]:
+    """One jsonschema error in words."""
+    path = tuple(error.absolute_path)
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", ()))
+        for name in error.instance:
+            if name not in known and not str(name).startswith(LAYER if not path else "\0"):
+                what = "variable" if not path else "option"
+                expected = f"expected one of {', '.join(sorted(known))}{nearest(name, known)}"
+                yield Finding((*path, name), f"found the unknown {what} {name!r}; {expected}", True)
+    elif error.validator == "propertyNames" or "propertyNames" in error.relative_schema_path:
+        what = "unknown option" if error.validator == "enum" else "name"
+        yield Finding(
+            (*path, error.instance), f"found the {what} {error.instance!r}; expected {_expected(error)}", True
+        )
+    elif error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        yield Finding(path, f"{' and '.join(missing)} is missing; every such entry needs it")
+    else:
+        known = error.validator_value if error.validator == "enum" else ()
+        yield Finding(
+            path,
+            f"found {_shown(error.instance)}; expected {_expected(error)}{nearest(error.instance, map(str, known))}",
+        )
+
+
+def _expected(error: Any) -> str:
+    if error.validator == "enum":
+        known = ", ".join(map(str, error.validator_value))
+        return f"one of {known}" + (
+            nearest(error.instance, error.validator_value) if "propertyNames" in error.relative_schema_path else ""
+        )
+    types = error.validator_value if error.validator == "type" else ""
+    return str(
+        error.schema.get("description")
+        or (types and (types if isinstance(types, str) else " or ".join(types)))
+        or f"{error.validator} {error.validator_value}"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+def _beyond_schema(entries: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:
+    """What only the hosts' own check sees in entries that are otherwise right: whether they make a valid kind."""
+    wrong = {finding.path[1] for finding in found if finding.path[0] == DEVICES and len(finding.path) > 1}
+    for name, entry in entries.items():
+        problem = _refusal(name, entry) if name not in wrong else None
+        if problem:
+            yield Finding((DEVICES, name), problem)
+
+
+def _refusal(name: str, entry: Any) -> Optional[str]:
+    try:
+        options.check({name: entry})
+    except CdiError as error:
+        return str(error)
+    return None
