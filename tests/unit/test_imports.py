@@ -55,7 +55,7 @@ def room_of(name: str) -> str:
 
 
 def complaint(own: str, in_room: bool, item: Import) -> str:
-    """What is wrong with one import of a file in `own` (a room, an entry point or a kind of plugin); "" if nothing is."""
+    """What is wrong with one import of a file in `own` (room, entry point or kind of plugin); "" if none."""
     root = item.name.split(".")[0]
     room = room_of(item.name)
     allowed = sorted({*TABLE["leaves"], *TABLE["rooms"].get(own, ())} - {own})
