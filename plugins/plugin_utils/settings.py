@@ -208,7 +208,7 @@ def _findings(error: Any) -> Iterator[Finding]:
         missing = [name for name in error.validator_value if name not in error.instance]
         yield Finding(path, f"{' and '.join(missing)} is missing; every such entry needs it")
     else:
-        known = error.validator_value if error.validator == "enum" else ()
+        known = error.validator_value if error.validator == "enum" else []
         yield Finding(
             path,
             f"found {_shown(error.instance)}; expected {_expected(error)}{nearest(error.instance, map(str, known))}",

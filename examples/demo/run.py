@@ -1,0 +1,258 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make demo`: from a bare checkout to a container that sees its device. `make demo-undo` takes it back.
+
+run.py          provision this machine, show its devices, give one to a container
+run.py undo     take everything back
+
+Everything lies below build/demo, but for the specs: as root they are in /var/run/cdi, where every runtime looks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Optional
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DEMO = CHECKOUT / "build/demo"
+BIN = DEMO / "venv/bin"
+COLLECTIONS = DEMO / "collections"
+FLEET_CDI = DEMO / "opt/cdi/bin/fleet-cdi"
+ROOTFS = DEMO / "rootfs"
+PACKAGES = ("ansible-core>=2.17", "jsonschema", "pyudev")
+SHOWN = 4  # rows of the table for each kind
+
+# How to start a container: plainly, or as machines need it that are containers themselves.
+# (options of podman, of podman run)
+LIMITS = ["--network=none", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"]
+WAYS: list[tuple[list[str], list[str]]] = [
+    ([], ["--network=none"]),
+    (["--runtime=runc"], LIMITS),
+    (["--runtime=crun"], [*LIMITS, "--cgroups=disabled"]),
+]
+LIST = "find /dev ! -type d | sort; echo; env"  # in the container
+
+
+class Seen(NamedTuple):
+    """What a container saw."""
+
+    nodes: set[str]
+    variables: set[str]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the demo, or undo it; returns the exit code."""
+    root = os.geteuid() == 0
+    specs = "/var/run/cdi" if root else str(DEMO / "cdi")
+    if arguments == ["undo"]:
+        return undo(specs)
+    prepare()
+    step("Provision this machine: ansible-playbook fleet.cdi.provision")
+    if play("fleet.cdi.provision", specs) != 0:
+        return 1
+    step("The devices of this machine that containers can ask for now")
+    table()
+    say(
+        f"\nSpecs are in {specs}"
+        + (", gone at reboot." if root else ": as an ordinary user in a directory of your own.")
+    )
+    devices: list[dict[str, Any]] = json.loads(output([str(FLEET_CDI), "devices", "--json"]))["devices"]
+    if not devices:
+        say("This machine has none of the devices in examples/demo/inventory.yml: no container to show.")
+        return 0
+    device = next((item for item in devices if item["env"]), devices[0])
+    name = f"{device['kind']}={device['names'][0]}"
+    step(f"Give one to a container: {name}")
+    own = [] if root else [f"--cdi-spec-dir={specs}"]
+    say("  " + shlex.join(["podman", *own, "run", "--rm", "--device", name, "IMAGE"]))
+    reason = left_out(root)
+    if reason:
+        say(f"Not run here: {reason}")
+        return 0
+    return container(name, device, own)
+
+
+def prepare() -> None:
+    """An environment of the demo's own, with the collection built and installed into it."""
+    stamp = (
+        DEMO / "venv" / "-".join(re.sub("[^a-z0-9.]+", "-", item) for item in (*PACKAGES, f"{sys.version_info[:2]}"))
+    )
+    if not stamp.exists():
+        step(f"Make a Python environment in {BIN.parent}")
+        made = subprocess.run(
+            [sys.executable, "-m", "venv", "--clear", str(BIN.parent)], check=False, stdout=sys.stderr
+        )
+        if made.returncode:
+            fail("Python can't make an environment; on Debian and Ubuntu: apt install python3-venv")
+        quiet([str(BIN / "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir", *PACKAGES])
+        stamp.touch()
+    step(f"Build the collection and install it into {COLLECTIONS}")
+    galaxy = [str(BIN / "ansible-galaxy"), "collection"]
+    shutil.rmtree(DEMO / "dist", ignore_errors=True)
+    quiet([*galaxy, "build", "--output-path", str(DEMO / "dist"), str(CHECKOUT)])
+    archives = [str(path) for path in (DEMO / "dist").glob("fleet-cdi-*.tar.gz")]
+    quiet([*galaxy, "install", "--force", "--no-deps", "--offline", "--collections-path", str(COLLECTIONS), *archives])
+
+
+def undo(specs: str) -> int:
+    """Take back what the playbook did, then what the demo itself made."""
+    if COLLECTIONS.exists():
+        step("Take everything back: ansible-playbook fleet.cdi.remove")
+        if play("fleet.cdi.remove", specs) != 0 or (DEMO / "state/manifest.json").exists():
+            say(f"Something was left; {DEMO} stays, so that {FLEET_CDI} undo --force can take it back.")
+            return 1
+    if DEMO.exists():
+        shutil.rmtree(DEMO)
+    say(f"Nothing of the demo is left in {specs} and {DEMO}.")
+    return 0
+
+
+def play(playbook: str, specs: str) -> int:
+    """Run a playbook of the installed collection on this machine."""
+    command = [str(BIN / "ansible-playbook"), "-i", str(CHECKOUT / "examples/demo/inventory.yml"), playbook]
+    variables = json.dumps({"demo_dir": str(DEMO), "cdi_host_spec_dir": specs})
+    return subprocess.run([*command, "-e", variables], check=False, env=environment(), cwd=DEMO).returncode
+
+
+def environment() -> dict[str, str]:
+    """No settings of the user's, and nothing of Ansible's outside of build/demo."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON", "VIRTUAL_ENV"))
+    }
+    return {
+        **kept,
+        "ANSIBLE_CONFIG": str(CHECKOUT / "examples/demo/ansible.cfg"),
+        "ANSIBLE_HOME": str(DEMO / "ansible"),
+        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def table() -> None:
+    """The devices, with the first few of each kind."""
+    shown: dict[str, int] = {}
+    rows = output([str(FLEET_CDI), "devices"]).partition("\n\n")[0]
+    for line in rows.splitlines():
+        kind = line.partition("=")[0]
+        shown[kind] = shown.get(kind, 0) + 1
+        if shown[kind] <= SHOWN or "=" not in line:
+            say(line)
+    more = sum(count - SHOWN for kind, count in shown.items() if count > SHOWN)
+    if more:
+        say(f"... and {more} more of the same kinds: {FLEET_CDI} devices")
+
+
+def left_out(root: bool) -> Optional[str]:
+    """Why no container can be run here, if so."""
+    if not shutil.which("podman"):
+        return "podman is not installed (apt install podman)."
+    if not static_busybox():
+        return "the container's only program is a static busybox, which is not installed (apt install busybox-static)."
+    if not root and "--cdi-spec-dir" not in output(["podman", "--help"]):
+        version = output(["podman", "--version"]).split()[-1]
+        return f"an ordinary user needs podman >= 5.5, for --cdi-spec-dir; this is {version}. Root needs 4.1."
+    return None
+
+
+def static_busybox() -> Optional[str]:
+    """The machine's busybox, if it needs no libraries: a dynamic program names its loader at the start of the file."""
+    path = shutil.which("busybox")
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        return None if b"/ld-" in file.read(4096) else path
+
+
+def container(name: str, device: dict[str, Any], own: list[str]) -> int:
+    """Run a container without the device and one with it: what differs has to be exactly the device."""
+    busybox = static_busybox()
+    for directory in ("bin", "dev", "proc", "sys", "etc", "run", "tmp"):
+        (ROOTFS / directory).mkdir(parents=True, exist_ok=True)
+    if busybox:
+        shutil.copy2(busybox, ROOTFS / "bin/busybox")
+    for applet in ("sh", "find", "sort", "env"):
+        if not (ROOTFS / "bin" / applet).is_symlink():
+            (ROOTFS / "bin" / applet).symlink_to("busybox")
+    storage = [f"--root={DEMO / 'podman/root'}", f"--runroot={DEMO / 'podman/run'}", f"--tmpdir={DEMO / 'podman/tmp'}"]
+    problems = []
+    for options, of_run in WAYS:
+        start = ["podman", *storage, *own, *options, "run", "--rm", *of_run]
+        bare = subprocess.run(
+            [*start, "--rootfs", str(ROOTFS), "sh", "-c", LIST], check=False, capture_output=True, text=True
+        )
+        if bare.returncode == 0:
+            break
+        problems.append(bare.stderr.strip() or f"exit code {bare.returncode}")
+    else:
+        say("podman can't start any container here:\n  " + "\n  ".join(problems))
+        return 1
+    command = [*start, "--device", name, "--rootfs", str(ROOTFS), "sh", "-c", LIST]
+    say("Run here, with a root directory that holds nothing but busybox:\n" + wrapped(command))
+    without, having = seen(bare.stdout), seen(output(command))
+    nodes, variables = sorted(having.nodes - without.nodes), sorted(having.variables - without.variables)
+    say("More than a container without it, it sees:\n  " + "\n  ".join(nodes + variables))
+    expected = {node["container_path"] or node["path"] for node in device["nodes"]}
+    if set(nodes) != expected or set(variables) != set(device["env"]) or without.nodes - having.nodes:
+        say(f"That is wrong: expected {sorted(expected)} and {device['env']}")
+        return 1
+    say("Exactly its device.")
+    return 0
+
+
+def seen(text: str) -> Seen:
+    """What LIST printed, without what differs from container to container."""
+    nodes, _empty, variables = text.partition("\n\n")
+    return Seen(set(nodes.split()), {line for line in variables.splitlines() if not line.startswith("HOSTNAME=")})
+
+
+def wrapped(command: list[str]) -> str:
+    """`command` over several lines, ready to be pasted into a shell."""
+    lines = textwrap.wrap(shlex.join(command[:-1]), 100, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent(" \\\n".join([*lines, shlex.quote(command[-1])]), "  ")
+
+
+def output(command: list[str]) -> str:
+    """What `command` prints; ends the demo if it fails."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        fail(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def quiet(command: list[str]) -> None:
+    """Run a command of the environment and show what it prints only if it fails."""
+    DEMO.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        command, check=False, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode:
+        fail(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stdout}")
+
+
+def step(text: str) -> None:
+    """Say what comes next."""
+    say(f"\n==> {text}")
+
+
+def say(text: str) -> None:
+    """One line for the person who watches."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def fail(text: str) -> NoReturn:
+    """End the demo."""
+    raise SystemExit(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
