@@ -65,5 +65,6 @@ TUPLES = ("names", "env", "symlinks")
 def _device(document: dict[str, Any]) -> Device:
     """The record of one device. Raises TypeError for a field too few or too many, as does Node."""
     fields: dict[str, Any] = {key: tuple(value) if key in TUPLES else value for key, value in document.items()}
-    nodes = tuple(Node(**node) for node in fields.pop("nodes"))
-    return Device(**fields, nodes=nodes, health=Health(**fields.pop("health")))
+    fields["nodes"] = tuple(Node(**node) for node in fields["nodes"])
+    fields["health"] = Health(**fields["health"])
+    return Device(**fields)

@@ -71,9 +71,9 @@ def check(entries: Any) -> None:
     _is(entries, {"type": "object"}, "devices")
     for name, entry in entries.items():
         where = f"devices entry {name!r}"
-        _is(entry, {"type": "object", "required": ["profile"]}, where)
+        _is(entry, {"type": "object", "required": ["profile"], "properties": {"profile": {"type": "string"}}}, where)
         if entry["profile"] not in PROFILES:
-            raise _unknown(where, "profile", str(entry["profile"]), PROFILES)
+            raise _unknown(where, "profile", entry["profile"], PROFILES)
         for option, text in _templates(entry):
             for field in FIELD.findall(text):
                 if field and field not in FIELDS:

@@ -152,7 +152,7 @@ class SysDevice:
         name = self.uevent.get("DEVNAME") or self.sysname
         if name.startswith("/dev/"):  # kernels before 2.6.38
             name = name[5:]
-        if not name or os.path.normpath("/" + name) != "/" + name:
+        if os.path.normpath("/dev/" + name) != "/dev/" + name:
             self.snapshot.report(f"{self.path}: its node is called {name!r}, which is no path under /dev; left out")
             return None
         return Node("/dev/" + name, "b" if self.subsystem == "block" else "c", int(major), int(minor))
@@ -168,7 +168,7 @@ class Snapshot:
         self._members: dict[str, tuple[SysDevice, ...]] = {}
         places = list(self._find_subsystems())
         self._places = {name: place for place, name in reversed(places)}  # the first of a name wins
-        self._has_dev = bool(root.names("/dev"))
+        self._has_dev = self._is_device("/dev/null")  # every populated /dev has it; dumps may have other rests of one
 
     @property
     def subsystems(self) -> tuple[str, ...]:
@@ -213,6 +213,12 @@ class Snapshot:
             numbers = "is {} {}:{}, but the kernel's device is {} {}:{}".format(*is_, *should)
             return Health("unhealthy", f"{node.path}: {numbers}")
         return Health("healthy")
+
+    def _is_device(self, path: str) -> bool:
+        try:
+            return stat.S_ISCHR(self.root.lstat(path).st_mode)
+        except OSError:
+            return False
 
     def report(self, text: str) -> None:
         """Remember something odd, once."""

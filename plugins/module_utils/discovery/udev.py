@@ -13,19 +13,19 @@ from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import UNKNOWN_TO_UDEV, Enricher, Udev
 
-DATABASE = "/run/udev"
+DATABASE = "/run/udev/data"
 LEFT_OUT = "symlinks, udev properties and serial numbers that only udev knows are left out"
 INSTALL = (
     "Install python3-pyudev (Debian, Ubuntu: apt-get install python3-pyudev; RHEL and kin: dnf install python3-pyudev)"
 )
 
 
-def enricher(root: str = "/") -> tuple[Optional[Enricher], list[str]]:
+def enricher(root: str = "/", database: str = DATABASE) -> tuple[Optional[Enricher], list[str]]:
     """(a look-up by sysfs path, warnings). None where udev is missing, and for an image or a dump: theirs is not up."""
     if root != "/":
         return None, []
-    if not os.path.isdir(DATABASE):
-        return None, [f"udev does not run here (no {DATABASE}); {LEFT_OUT}"]
+    if not os.path.isdir(database):
+        return None, [f"udev does not run here (no {database}); {LEFT_OUT}"]
     try:
         import pyudev
 

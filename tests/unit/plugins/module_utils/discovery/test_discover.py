@@ -1,0 +1,154 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Discovery on rendered trees: the cases of cases.yml, and what holds for every tree."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import everything
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
+from ansible_collections.fleet.cdi.tests.unit.trees.render import render
+
+TABLE = yaml.safe_load(Path(__file__).with_name("cases.yml").read_text(encoding="utf-8"))
+
+
+def found(tree, base, entries):
+    return discover(entries, snapshot.take(render(tree, base)))
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+def test_case(case, tmp_path):
+    if "error" in case:
+        with pytest.raises(CdiError, match=case["error"]):
+            found(case["tree"], tmp_path, case["entries"])
+        return
+    result = found(case["tree"], tmp_path, case["entries"])
+    expected = case.get("devices", [])
+    documents = as_document(result.devices)
+    shown = [{key: document[key] for key in want} for document, want in zip(documents, expected)]
+    assert (len(documents), shown) == (len(expected), expected)
+    patterns = case.get("warnings", [])
+    assert len(result.warnings) == len(patterns), result.warnings
+    for warning, pattern in zip(result.warnings, patterns):
+        assert re.search(pattern, warning), warning
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device nodes")
+@pytest.mark.parametrize("case", TABLE["health"], ids=lambda case: case["name"])
+def test_health(case, tmp_path):
+    tree = {"devices": TABLE["misc"], **{key: case.get(key, {}) for key in ("nodes", "files", "links")}}
+    (device,) = found(tree, tmp_path, {"m": {"profile": "misc", "nodes": ["net/tun"]}}).devices
+    assert as_document(device.health) == case["health"]
+
+
+def test_a_device_is_as_healthy_as_its_worst_node(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    tree = {"devices": TABLE["cards"], "nodes": {"/dev/null": "c 1:3", "/dev/dri/card2": "c 226:2"}}
+    health = found(tree, tmp_path, {"g": {"profile": "drm"}}).devices[0].health
+    assert health == ("unhealthy", "/dev/dri/renderD130: No such file or directory")
+
+
+def test_a_fifo_is_not_waited_for(tmp_path):
+    root = render({"devices": TABLE["misc"]}, tmp_path)
+    os.mkfifo(tmp_path / "sys/devices/virtual/misc/fuse/serial")
+    assert [device.serial for device in discover({"m": {"profile": "misc"}}, snapshot.take(root)).devices] == ["", ""]
+
+
+def test_an_attribute_larger_than_a_page_is_absent_and_told(tmp_path):
+    tree = {"devices": TABLE["misc"], "files": {"/sys/devices/virtual/misc/fuse/model": "x" * 65537}}
+    result = found(
+        tree, tmp_path, {"m": {"profile": "rule", "kind": "k.x/mm", "match": {"attributes": {"model": "*"}}}}
+    )
+    assert not result.devices
+    assert "fuse/model: can't be read (it is larger" in result.warnings[1]
+
+
+@pytest.mark.parametrize("link", ["a/" * 300, "../model"])
+def test_links_of_attributes_can_not_exhaust_anything(tmp_path, link):
+    tree = {"devices": TABLE["misc"], "links": {"/sys/devices/virtual/misc/fuse/model": link}}
+    assert not found(
+        tree, tmp_path, {"m": {"profile": "rule", "kind": "k.x/mm", "match": {"attributes": {"model/x": "*"}}}}
+    ).devices
+
+
+def test_a_root_without_sysfs_is_refused(tmp_path):
+    with pytest.raises(CdiError, match=r"found no sys/class and no sys/bus"):
+        snapshot.take(str(tmp_path))
+
+
+WORDS = (
+    st.text(alphabet="abAB01.:_- !é", min_size=1, max_size=6)
+    .map(str.strip)
+    .filter(lambda text: text not in ("", ".", ".."))
+)
+FORESTS = st.dictionaries(
+    WORDS, st.tuples(st.integers(0, 3), st.integers(0, 99), st.sampled_from(["", "s1", "x y", "-"])), min_size=1
+)
+
+
+def forest(devices):
+    """Class devices (name -> PCI function, minor, serial) on up to four functions."""
+    return {
+        "devices": {
+            f"/sys/devices/pci0000:00/0000:0{function}:00.0/demo/{name}": {
+                "subsystem": "class/demo",
+                "uevent": {"MAJOR": 240, "MINOR": minor, "DEVNAME": name.replace("!", "/")},
+                "attributes": {"serial": serial},
+            }
+            for name, (function, minor, serial) in devices.items()
+        }
+    }
+
+
+@given(
+    FORESTS,
+    st.sampled_from(["parent", "none"]),
+    st.lists(st.sampled_from(["index", "pci", "serial", "uuid", "sysname"]), min_size=1, unique=True),
+    st.integers(),
+)
+def test_whatever_the_host_has(devices, group_by, name_by, seed):
+    """Names are valid and unique, every node is found once, and the order of directory listings does not show."""
+    entries = {"demo": {"profile": "rule", "match": {"subsystem": "demo"}, "group_by": group_by, "name_by": name_by}}
+    with tempfile.TemporaryDirectory() as base:
+        root = render(forest(devices), Path(base))
+        results = []
+        for shuffle in (sorted, lambda listed: random.Random(seed).sample(listed, len(listed))):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(os, "listdir", lambda path, do=shuffle, listdir=os.listdir: do(listdir(path)))
+                try:
+                    results.append(discover(entries, snapshot.take(root)))
+                except CdiError as error:
+                    assert re.search("both claim the name|would have no name", str(error))
+                    assert name_by != ["index"]
+                    results.append(str(error))
+    assert results[0] == results[1]
+    if isinstance(results[0], str):
+        return
+    qualified = [name for device in results[0].devices for name in device.qualified_names]
+    assert len(set(qualified)) == len(qualified)
+    assert all(names.split_qualified_name(name) for name in qualified)
+    paths = [node.path for device in results[0].devices for node in device.nodes]
+    assert sorted(paths) == sorted(
+        "/dev/" + name.replace("!", "/") for name in devices if "!" not in (name[0], name[-1])
+    )
+
+
+def test_everything_needs_nothing(tmp_path):
+    result = found({"devices": {**TABLE["misc"], **TABLE["consoles"]}}, tmp_path, everything())
+    assert [device.id for device in result.devices] == ["misc:fuse", "misc:tun", "tty:tty13", "tty:tty63"]
+    assert result.warnings == ()

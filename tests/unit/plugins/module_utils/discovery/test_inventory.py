@@ -1,0 +1,87 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory: what is written is read, and what can't be trusted is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+
+BOOT = "0d5c9a9e-1b3a-4a51-9d4c-0b7e6f6f2a11"
+TEXT = st.text(max_size=5)
+NODES = st.builds(Node, TEXT, TEXT, st.integers(0), st.integers(0), TEXT, TEXT)
+DEVICES = st.builds(
+    Device,
+    id=TEXT,
+    profile=TEXT,
+    kind=TEXT,
+    names=st.lists(TEXT, min_size=1, max_size=2).map(tuple),
+    nodes=st.lists(NODES, max_size=2).map(tuple),
+    serial=TEXT,
+    numa_node=st.none() | st.integers(0, 7),
+    env=st.lists(TEXT, max_size=2).map(tuple),
+    health=st.builds(Health, TEXT, TEXT),
+    symlinks=st.lists(TEXT, max_size=2).map(tuple),
+    properties=st.dictionaries(TEXT, TEXT, max_size=2),
+)
+
+
+@given(st.lists(DEVICES, max_size=3).map(tuple))
+def test_round_trip(tmp_path_factory, devices):
+    path = tmp_path_factory.getbasetemp() / "inventory.json"
+    path.write_bytes(inventory.render(devices, BOOT))
+    assert inventory.read(str(path), BOOT) == devices
+    assert inventory.render(inventory.read(str(path), BOOT), BOOT) == path.read_bytes()
+
+
+DEVICE = Device("tty:tty13", "tty", "fleet.cdi/tty", ("tty13",), (Node("/dev/tty13", "c", 4, 13),))
+WHOLE = json.loads(inventory.render((DEVICE,), BOOT))
+
+
+def changed(**changes):
+    return json.dumps({**WHOLE, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "there is none; run the discovery again"),
+        ("", "is damaged"),
+        (inventory.render((DEVICE,), BOOT).decode()[:-9], "is damaged"),
+        ("\xff", "is damaged"),
+        ("[]", "is damaged (ValueError: found version None, expected 1)"),
+        (changed(version="1"), "is damaged (ValueError: found version '1', expected 1)"),
+        (changed(version=2), "found version 2 of a newer release, expected 1"),
+        (changed(boot_id="other"), f"was written in boot 'other', but this is boot '{BOOT}'"),
+        (changed(devices=None), "is damaged"),
+        (changed(devices=[1]), "is damaged"),
+        (changed(devices=[{}]), "is damaged (KeyError: 'nodes')"),
+        (changed(devices=[{**WHOLE["devices"][0], "colour": "red"}]), "is damaged (TypeError"),
+        (changed(devices=[{**WHOLE["devices"][0], "nodes": [{"path": "/dev/null"}]}]), "is damaged (TypeError"),
+    ],
+)
+def test_refused(tmp_path, text, words):
+    path = tmp_path / "inventory.json"
+    if text is not None:
+        path.write_text(text, encoding="latin-1")
+    with pytest.raises(CdiError) as error:
+        inventory.read(str(path), BOOT)
+    assert f"inventory {path}: {words}" in str(error.value)
+
+
+def test_unreadable(tmp_path):
+    with pytest.raises(CdiError, match=r"can't be read \(Is a directory\)"):
+        inventory.read(str(tmp_path), BOOT)
+
+
+def test_boot_id(tmp_path):
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        assert inventory.boot_id() == file.read().strip()
+    assert inventory.boot_id(str(tmp_path)) == ""

@@ -1,0 +1,169 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The check of the devices settings on a host: its words, and that jsonschema, which the controller has, agrees."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
+
+RULE = {"profile": "rule", "match": {"subsystem": "ve"}}
+REFUSED = [
+    ([], "devices: found [] (list); expected object"),
+    ({"gpus": None}, "devices entry 'gpus': found None (NoneType); expected object"),
+    ({"gpus": {}}, "devices entry 'gpus': option 'profile' is missing"),
+    ({"gpus": {"profile": ["drm"]}}, "option 'profile': found ['drm'] (list); expected string"),
+    ({"gpus": {"profile": "dmr"}}, "unknown profile 'dmr'; expected one of drm, misc, rule, tty; did you mean 'drm'?"),
+    ({"gpus": {"profile": "drm", "nmae_by": []}}, "unknown option 'nmae_by'; expected one of container_path, env"),
+    ({"gpus": {"profile": "drm", "nmae_by": []}}, "did you mean 'name_by'?"),
+    (
+        {"gpus": {"profile": "drm", "kind": "gpu"}},
+        "option 'kind': found 'gpu'; expected vendor/class, as in fleet.cdi/gpu",
+    ),
+    ({"gpus": {"profile": "drm", "kind": "a.b/cc\n"}}, "option 'kind': found 'a.b/cc\\n'"),
+    ({"gpus": {"profile": "drm", "name_by": ["id"]}}, "option 'name_by': found 'id'; expected enum ['index', 'pci'"),
+    ({"gpus": {"profile": "drm", "name_by": []}}, "option 'name_by': found []; expected minItems 1"),
+    ({"gpus": {"profile": "drm", "name_by": ["pci", "pci"]}}, "expected uniqueItems True"),
+    ({"gpus": {"profile": "drm", "want_device_nodes": ["card"]}}, "expected enum ['primary', 'render', 'control']"),
+    ({"gpus": {"profile": "drm", "vendorid_whitelist": [0x10DE]}}, "found 4318 (int); expected string"),
+    ({"gpus": {"profile": "drm", "vendorid_whitelist": 4318}}, 'expected PCI id in quotes, as in "0x10de"'),
+    ({"gpus": {"profile": "drm", "required": "yes"}}, "option 'required': found 'yes' (str); expected boolean"),
+    ({"gpus": {"profile": "drm", "container_path": "dev/gpu"}}, "expected an absolute path"),
+    (
+        {"gpus": {"profile": "drm", "container_path": "/dev/{nod}"}},
+        "option 'container_path': found the unknown field 'nod'",
+    ),
+    ({"gpus": {"profile": "drm", "container_path": "/dev/{name.__class__}"}}, "unknown field 'name.__class__'"),
+    ({"gpus": {"profile": "drm", "env": {"A": "{path!r}"}}}, "option 'env.A': found the unknown field 'path!r'"),
+    ({"gpus": {"profile": "drm", "env": {"A": "{"}}}, "option 'env.A': found '{'; expected text with no fields but"),
+    ({"gpus": {"profile": "drm", "env": {"A": "{}"}}}, "option 'env.A': found '{}'; expected text with no fields but"),
+    ({"gpus": {"profile": "drm", "env": {"A=": ""}}}, "option 'env.A=': found 'A='; expected letters, digits and _"),
+    ({"gpus": {"profile": "drm", "env": {"A": "a\nB=b"}}}, "option 'env.A': found 'a\\nB=b'"),
+    ({"t": {"profile": "tty", "num_system_reserved": -1}}, "'num_system_reserved': found -1; expected minimum 0"),
+    ({"t": {"profile": "tty", "num_system_reserved": 63}}, "found 63; expected maximum 62"),
+    ({"t": {"profile": "tty", "num_system_reserved": True}}, "found True (bool); expected integer"),
+    ({"t": {"profile": "tty", "match": {}}}, "unknown option 'match'"),
+    ({"m": {"profile": "misc", "nodes": ["/dev/fuse"]}}, "expected pattern"),
+    ({"m": {"profile": "misc", "nodes": ["../fuse"]}}, "expected pattern"),
+    ({"rr": {"profile": "rule"}}, "devices entry 'rr': option 'match' is missing"),
+    ({"rr": {"profile": "rule", "match": {}}}, "option 'match': found {}; expected minProperties 1"),
+    ({"rr": {"profile": "rule", "match": {"drivers": "x"}}}, "did you mean 'driver'?"),
+    (
+        {"rr": {"profile": "rule", "match": {"pci_class": "3"}}},
+        "option 'match.pci_class': found '3'; expected start of",
+    ),
+    (
+        {"rr": {"profile": "rule", "match": {"attributes": {"../x": "*"}}}},
+        "expected a path below the device's directory",
+    ),
+    ({"rr": {"profile": "rule", "match": {"attributes": {"x": 1}}}}, "'match.attributes.x': found 1 (int)"),
+    ({"rr": {**RULE, "group_by": "pci"}}, "option 'group_by': found 'pci'; expected enum ['parent', 'none']"),
+]
+ACCEPTED = [
+    {"profile": "drm", "kind": "amd.com/gpu", "name_by": ["pci", "index"], "vendorid_whitelist": ["1002", "0x10DE"]},
+    {"profile": "drm", "container_path": "/dev/{sysname}", "env": {"_A1": "{{{index}}} {path}"}, "required": True},
+    {"profile": "tty", "num_system_reserved": 0},
+    {"profile": "misc", "nodes": ["net/tun", "vhost-net", "cpu.x"]},
+    {**RULE, "group_by": "none"},
+    {"profile": "rule", "match": {"pci_class": ["0x03", "1200"], "attributes": {"device/model": ["a*", "b"]}}},
+]
+
+
+def agrees(entry):
+    """Whether jsonschema accepts the entry; the schema must be one of draft 2020-12."""
+    schema = options.entry_schema(entry["profile"])
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema).is_valid(entry)
+
+
+@pytest.mark.parametrize(("entries", "words"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
+def test_refused(entries, words):
+    with pytest.raises(CdiError) as error:
+        options.check(entries)
+    assert words in str(error.value)
+    for entry in entries.values() if isinstance(entries, dict) else ():
+        if entry and entry.get("profile") in list(options.PROFILES):
+            assert not agrees(entry)
+
+
+@pytest.mark.parametrize("entry", ACCEPTED)
+def test_accepted(entry):
+    options.check({"it": entry})
+    assert agrees(entry)
+
+
+def test_the_name_of_a_rule_becomes_a_kind():
+    options.check({"two words": {**RULE, "kind": "a.b/cc"}})
+    with pytest.raises(CdiError, match=r"'two words' gives the kind of its devices unless option 'kind' does"):
+        options.check({"two words": RULE})
+    assert options.kind_of("ve", RULE) == "fleet.cdi/ve"
+    assert options.kind_of("ve", {**RULE, "kind": "nec.com/ve"}) == "nec.com/ve"
+    assert options.kind_of("x", {"profile": "drm"}) == "fleet.cdi/gpu"
+
+
+LETTERS = st.text(alphabet="aZ09_.-/ \n", max_size=12)
+
+
+@given(
+    st.one_of(
+        LETTERS, st.builds("{}/{}".format, LETTERS, LETTERS), st.from_regex(r"[a-z0-9.-]{1,70}/[a-zA-Z0-9_.-]{1,70}")
+    )
+)
+def test_a_kind_is_what_specs_call_one(kind):
+    try:
+        names.split_kind(kind)
+        valid = True
+    except CdiError:
+        valid = False
+    entry = {"profile": "drm", "kind": kind}
+    assert agrees(entry) is valid
+    try:
+        options.check({"gpus": entry})
+    except CdiError:
+        assert not valid
+    else:
+        assert valid
+
+
+SMALL = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-1, 70),
+        st.sampled_from(["index", "render", "0x10de", "/dev/{path}", "{"]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from(["A", "driver", "1"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+KEYS = sorted({key for name in options.PROFILES for key in options.entry_schema(name)["properties"]} - {"profile"})
+
+
+@given(st.sampled_from(sorted(options.PROFILES)), st.dictionaries(st.sampled_from([*KEYS, "other"]), SMALL, max_size=3))
+def test_the_host_and_jsonschema_agree(profile, entry):
+    entry = {**entry, "profile": profile}
+    try:
+        options.check({"name": entry})
+    except CdiError:
+        assert not agrees(entry)
+    else:
+        assert agrees(entry)
+
+
+@given(st.text(alphabet="{}ab", max_size=10), st.sampled_from(options.FIELDS))
+def test_expand_is_format(text, field):
+    template = text.replace("a", f"{{{field}}}")
+    try:
+        options.check({"t": {"profile": "tty", "env": {"A": template}}})
+    except CdiError:
+        return
+    values = {name: f"<{name}>" for name in options.FIELDS}
+    assert options.expand(template, values) == template.format(**values)
