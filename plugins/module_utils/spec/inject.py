@@ -1,0 +1,90 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Give devices to a container: apply the edits of qualified names to an OCI runtime spec. Private API of fleet.cdi.
+
+What is done, and in which order, is the reference library's (pkg/cdi/cache.go, InjectDevices). Other than there it is
+all or nothing, and what is missing on the host is an error before, instead of a container that does not start
+(SPEC.md, "Error Handling").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import oci
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource, UnknownDevice, UnknownKind
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_qualified_name
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, MISSING, Host, of_edits
+
+Edits = dict[str, Any]
+
+
+def inject(document: Any, names: Sequence[str], registry: Registry, host: Host = LIVE) -> dict[str, Any]:
+    """The OCI spec `document`, which stays as it is, with the edits of the devices `names`.
+
+    Raises UnknownKind, UnknownDevice or MissingResource; plain CdiError for what is no qualified name or no OCI spec.
+    """
+    result = oci.checked_copy(document)
+    edits = resolve(names, registry)
+    _refuse_missing(edits, host)
+    for key, apply in oci.APPLY.items():
+        items = [item for _path, one in edits for item in one.get(key) or ()]
+        if items:
+            apply(result, items, host)
+    for _path, one in edits:
+        if one.get("intelRdt") is not None:  # the last one wins as a whole; an empty one counts
+            oci.set_intel_rdt(result, one["intelRdt"])
+    return result
+
+
+def resolve(names: Sequence[str], registry: Registry) -> list[tuple[str, Edits]]:
+    """The edits of `names` in the order in which they apply, each with the path of its spec.
+
+    Those of a spec come once, before the first device from it. Raises UnknownKind or UnknownDevice, with all names that
+    can't be resolved.
+    """
+    specs = {file.path: file.spec for file in registry.specs}
+    kinds = {spec["kind"] for spec in specs.values()}
+    unresolved = [name for name in names if name not in registry.devices]
+    if unresolved:
+        lines = dict.fromkeys(_why_not(name, kinds, registry) for name in unresolved)
+        unknown = any(name.partition("=")[0] not in kinds for name in unresolved)
+        raise (UnknownKind if unknown else UnknownDevice)("; ".join(lines), unresolved)
+    edits: list[tuple[str, Edits]] = []
+    for name in names:
+        path = registry.devices[name]
+        if path not in (seen for seen, _edits in edits):
+            edits.append((path, specs[path].get("containerEdits") or {}))
+        edits += [
+            (path, device["containerEdits"])
+            for device in specs[path]["devices"]
+            if device["name"] == name.partition("=")[2]
+        ]
+    return edits
+
+
+def _why_not(name: str, kinds: set[str], registry: Registry) -> str:
+    if name in registry.conflicts:
+        files = " and ".join(registry.conflicts[name])
+        return f"{name}: can't be resolved: {files} both define it; remove it from one"
+    kind = "{0.vendor}/{0.class_}".format(split_qualified_name(name))
+    if kind not in kinds:
+        known = ", ".join(sorted(kinds)) or "no kind at all"
+        return f"{name}: no spec in {', '.join(registry.directories)} is of the kind {kind}; found {known}"
+    siblings = [known for known in registry.devices if known.startswith(kind + "=")]
+    listed = ", ".join(siblings[:8]) + (f" and {len(siblings) - 8} more" if len(siblings) > 8 else "")
+    return f"{name}: no spec defines this device; of its kind there is {listed or 'none that can be resolved'}"
+
+
+def _refuse_missing(edits: Sequence[tuple[str, Edits]], host: Host) -> None:
+    missing = [(path, reason) for path, one in edits for reason in of_edits(one, "", host) if reason.rule in MISSING]
+    if missing:
+        # A device that has several names needs one path more than once.
+        lines = dict.fromkeys(f"{path}: needs {why.expected}, found {why.found} [{why.rule}]" for path, why in missing)
+        raise MissingResource(
+            "; ".join(lines) + ". Bring back what is missing, or write the spec anew.",
+            tuple(dict.fromkeys(why.expected for _path, why in missing)),
+        )

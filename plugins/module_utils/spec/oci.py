@@ -1,0 +1,207 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Container edits on an OCI runtime spec, one function per sort of edit. Private API of fleet.cdi.
+
+The semantics are those of the reference library's release 1.1.1 (pkg/cdi/container-edits.go, Apply; oci.go;
+internal/ociedit).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, Callable, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import NODE_TYPES, Host
+
+Document = dict[str, Any]
+
+# The parts of an OCI runtime spec that edits read or change: JSON pointer -> its type, and that of its items.
+OCI_PARTS: dict[str, tuple[type, Optional[type]]] = {
+    "/process": (dict, None),
+    "/process/env": (list, str),
+    "/process/user": (dict, None),
+    "/process/user/uid": (int, None),
+    "/process/user/gid": (int, None),
+    "/process/user/additionalGids": (list, int),
+    "/mounts": (list, dict),
+    "/hooks": (dict, None),
+    "/hooks/prestart": (list, dict),
+    "/hooks/createRuntime": (list, dict),
+    "/hooks/createContainer": (list, dict),
+    "/hooks/startContainer": (list, dict),
+    "/hooks/poststart": (list, dict),
+    "/hooks/poststop": (list, dict),
+    "/linux": (dict, None),
+    "/linux/namespaces": (list, dict),
+    "/linux/devices": (list, dict),
+    "/linux/netDevices": (dict, None),
+    "/linux/resources": (dict, None),
+    "/linux/resources/devices": (list, dict),
+    "/linux/intelRdt": (dict, None),
+}
+
+_CALLED = {dict: "an object", list: "a list", str: "a string", int: "an integer"}
+
+
+def checked_copy(oci: Any) -> Document:
+    """`oci` with copies of all that edits may change. Raises CdiError where that has not the type it must have."""
+    if not isinstance(oci, dict):
+        raise CdiError(f"the OCI spec: found {_called(oci)}; expected an object, as in config.json of a bundle")
+    result = dict(oci)
+    for pointer, (type_, of) in OCI_PARTS.items():
+        *above, last = pointer.split("/")[1:]
+        parent: Any = result
+        for key in above:
+            parent = parent.get(key) or {}
+        value = parent.get(last)
+        if value is None:
+            parent.pop(last, None)  # null is the same as nothing
+            continue
+        wrong = [value] if not _is(value, type_) else [item for item in value if not _is(item, of)] if of else []
+        if wrong:
+            expected = _CALLED[type_] + (f" of which each item is {_CALLED[of]}" if of else "")
+            raise CdiError(f"the OCI spec: {pointer}: found {_called(wrong[0])}; expected {expected}")
+        parent[last] = value if type_ is int else type_(value)
+    return result
+
+
+def _is(value: Any, type_: Optional[type]) -> bool:
+    return type_ is not None and isinstance(value, type_) and not isinstance(value, bool)
+
+
+def _called(value: Any) -> str:
+    return next((text for type_, text in _CALLED.items() if _is(value, type_)), repr(value))
+
+
+def set_intel_rdt(oci: Document, intel_rdt: Document) -> None:
+    """It replaces what is there as a whole."""
+    _part(oci, "/linux")["intelRdt"] = dict(intel_rdt)
+
+
+def _part(oci: Document, pointer: str) -> Any:
+    """The object or list at `pointer`, made where there is none."""
+    here, path = oci, ""
+    for key in pointer.split("/")[1:]:
+        path += "/" + key
+        here = here.setdefault(key, OCI_PARTS[path][0]())
+    return here
+
+
+def _env(oci: Document, items: list[str], _host: Host) -> None:
+    env = _part(oci, "/process/env")
+    at = {item.partition("=")[0]: index for index, item in enumerate(env)}
+    for item in items:
+        name = item.partition("=")[0]
+        if name in at:
+            env[at[name]] = item
+        else:
+            at[name] = len(env)
+            env.append(item)
+
+
+def _device_nodes(oci: Document, items: list[Document], host: Host) -> None:
+    user = (oci.get("process") or {}).get("user") or {}
+    for item in items:
+        device = _device(item, host)
+        for key in ("uid", "gid"):
+            if item.get(key) is not None:
+                device[key] = item[key]
+            elif user.get(key, 0) > 0:
+                device[key] = user[key]
+        _replace(_part(oci, "/linux/devices"), "path", device)
+        if device["type"] in ("b", "c"):
+            access = {"": "rwm", "none": ""}.get(item.get("permissions") or "", item.get("permissions"))
+            rule = {"allow": True, **{key: device[key] for key in ("type", "major", "minor")}, "access": access}
+            _part(oci, "/linux/resources/devices").append(rule)
+
+
+def _device(node: Document, host: Host) -> Document:
+    """The node as an OCI device (fillMissingInfo): what a spec trusts is taken as written, the rest from the host."""
+    path = node.get("hostPath") or node["path"]
+    status = host.lstat(path)
+    live = NODE_TYPES[stat.S_IFMT(status.st_mode)]
+    type_, major, minor = node.get("type") or "", node.get("major") or 0, node.get("minor") or 0
+    if not (type_ and (major or type_ == "p")):
+        if type_ and type_ != live:
+            raise MissingResource(f"{path}: found a node of type {live}; expected {type_}, as the spec says", (path,))
+        type_ = live
+        if not major and live != "p":
+            major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+    mode = node.get("fileMode")
+    mode = stat.S_IMODE(status.st_mode) if mode is None else mode
+    return {"path": node["path"], "type": type_, "major": major, "minor": minor, "fileMode": mode}
+
+
+def _replace(devices: list[Document], key: str, device: Document) -> None:
+    """Take the first with the same `key` out; put `device` where another one is, or at the end (RemoveDevice, Add)."""
+    same = [index for index, other in enumerate(devices) if other.get(key) == device[key]]
+    if len(same) > 1:
+        devices[same[1]] = device
+    else:
+        devices.append(device)
+    if same:
+        del devices[same[0]]
+
+
+def _net_devices(oci: Document, items: list[Document], _host: Host) -> None:
+    for item in items:
+        _part(oci, "/linux/netDevices")[item["hostInterfaceName"]] = {"name": item["name"]}
+
+
+def _mounts(oci: Document, items: list[Document], _host: Host) -> None:
+    mounts = _part(oci, "/mounts")
+    in_user_namespace = any(one.get("type") == "user" for one in (oci.get("linux") or {}).get("namespaces") or ())
+    for item in items:
+        mount = {"destination": item["containerPath"], "source": item["hostPath"]}
+        mount.update({key: item[key] for key in ("type", "options") if item.get(key)})
+        option = _id_map(mount) if in_user_namespace else ""
+        if option:
+            mount["options"] = [*mount.get("options", ()), option]
+        for index, other in enumerate(mounts):
+            if other.get("destination") == mount["destination"]:
+                del mounts[index]
+                break
+        mounts.append(mount)
+    mounts.sort(key=lambda mount: _depth(mount.get("destination") or ""))
+
+
+def _id_map(mount: Document) -> str:
+    """The option that a bind mount needs in a user namespace (oci.go, withIDMapForBindMount), or ""."""
+    option = "idmap" if mount.get("type") == "bind" else ""
+    for given in mount.get("options", ()):
+        if given in ("idmap", "ridmap"):
+            return ""
+        option = {"bind": "idmap", "rbind": "ridmap"}.get(given, option)
+    return option
+
+
+def _depth(destination: str) -> int:
+    clean = os.path.normpath(destination)
+    return clean.count("/") - clean.startswith("//")  # POSIX keeps two slashes at the start, Go doesn't
+
+
+def _hooks(oci: Document, items: list[Document], _host: Host) -> None:
+    for item in items:
+        hook = {key: item[key] for key in ("path", "args", "env", "timeout") if item.get(key) is not None}
+        _part(oci, f"/hooks/{item['hookName']}").append(hook)
+
+
+def _additional_gids(oci: Document, items: list[int], _host: Host) -> None:
+    for gid in items:
+        if gid and gid not in _part(oci, "/process/user/additionalGids"):
+            _part(oci, "/process/user/additionalGids").append(gid)
+
+
+# In the reference's order. intelRdt, which is one object, comes before additionalGids there; nothing depends on it.
+APPLY: dict[str, Callable[[Document, list[Any], Host], None]] = {
+    "env": _env,
+    "deviceNodes": _device_nodes,
+    "netDevices": _net_devices,
+    "mounts": _mounts,
+    "hooks": _hooks,
+    "additionalGids": _additional_gids,
+}
