@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Callable, NamedTuple, Optional
 
 import yaml
@@ -103,8 +104,6 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
 
     Raises ImportError without jsonschema.
     """
-    import jsonschema
-
     shapes = [
         Finding((name,), f"found {_shown(documents[name])}; expected entries by name, as in {{gpus: {{profile: drm}}}}")
         for name in layers(documents)
@@ -112,8 +111,7 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
     ]
     rest = {name: value for name, value in documents.items() if name not in layers(documents)}
     entries = merge({name: documents[name] for name in layers(documents) if isinstance(documents[name], Mapping)})
-    validator = jsonschema.Draft202012Validator(schema())
-    found = [finding for error in validator.iter_errors({**rest, DEVICES: entries}) for finding in _findings(error)]
+    found = [finding for error in _validator().iter_errors({**rest, DEVICES: entries}) for finding in _findings(error)]
     first: dict[tuple[Any, ...], Finding] = {}
     for finding in (*shapes, *found, *_beyond_schema(entries, found)):
         first.setdefault(finding.path, finding)
@@ -145,6 +143,13 @@ def place(
     where = next(filter(None, map(origin, steps)), "")
     names = [str(best[0][0]) if best else str(path[0]), *map(str, path[1:])]
     return where, ".".join(names)
+
+
+@lru_cache(maxsize=1)
+def _validator() -> Any:
+    import jsonschema  # the one third-party library here; where it is missing, the filter says what to do
+
+    return jsonschema.Draft202012Validator(schema())
 
 
 def _trail(documents: Any, path: Sequence[Any]) -> list[tuple[Any, Any]]:

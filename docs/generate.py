@@ -1,0 +1,87 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make what is generated: the README of each role from its argument_specs, and the JSON Schema of the settings.
+
+python3 docs/generate.py            write them (needs PyYAML, as in build/venv)
+python3 docs/generate.py --check    exit code 1, with their names, if some are not current
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
+
+from ansible_collections.fleet.cdi.plugins.plugin_utils import settings  # noqa: E402  # found through the line above
+
+LICENCE = """\
+<!--
+Copyright (c) 2026, fleet.cdi contributors
+GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+SPDX-License-Identifier: GPL-3.0-or-later
+Made by docs/generate.py from meta/argument_specs.yml: change that.
+-->
+"""
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file with what it should hold."""
+    found = {CHECKOUT / "docs/settings.schema.json": json.dumps(settings.schema(), indent=2) + "\n"}
+    for role in sorted((CHECKOUT / "roles").iterdir()):
+        specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
+        found[role / "README.md"] = "\n".join(readme(f"fleet.cdi.{role.name}", specs))
+    return found
+
+
+def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
+    """The lines of a role's README: its entry points, the main one first, and their variables."""
+    yield LICENCE
+    yield f"# Role {role}\n"
+    for name, entry in sorted(specs.items(), key=lambda item: (item[0] != "main", item[0])):
+        yield f"## {entry['short_description']} (`{'roles' if name == 'main' else 'tasks_from: ' + name}`)\n"
+        for paragraph in entry["description"]:
+            yield plain(paragraph) + "\n"
+        yield from ("| variable | type | default | what it is for |", "|---|---|---|---|")
+        for variable, option in entry["options"].items():
+            default = json.dumps(option["default"]).strip('"')
+            yield f"| `{variable}` | {option['type']} | `{default}` | {' '.join(map(plain, option['description']))} |"
+        yield ""
+    yield "## Example\n"
+    yield "```yaml"
+    yield f"- name: Provision\n  hosts: all\n  become: true\n  gather_facts: false\n  roles:\n    - role: {role}"
+    yield "```\n"
+    yield "The playbooks `fleet.cdi.provision` and `fleet.cdi.remove` call it, the former after a check of all settings"
+    yield "([docs/settings.md](../../docs/settings.md)).\n"
+
+
+def plain(text: str) -> str:
+    """Ansible's semantic markup as Markdown."""
+    text = re.sub(r"([A-Za-z0-9_.]+)#(module|role)", r"\1", text)
+    text = re.sub(r"\b[CVOP]\((?:main#)?([^()]*)\)", r"`\1`", text)
+    return " ".join(text.split())
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check; returns the exit code."""
+    stale = [
+        path for path, text in generated().items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    for path in stale:
+        if "--check" in arguments:
+            sys.stdout.write(f"{path.relative_to(CHECKOUT)} is not current: run python3 docs/generate.py\n")
+        else:
+            path.write_text(generated()[path], encoding="utf-8")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
