@@ -116,7 +116,7 @@ release:
   type: str
   sample: 0.1.0-95b2cc14fefb
 previous:
-  description: The release that O(state=previous) goes back to, or after that the one that was left; V(null) without one.
+  description: The release that O(state=previous) goes back to, after that the one that was left; V(null) without one.
   returned: success
   type: str
   sample: 0.1.0-3d0c9f41aa27

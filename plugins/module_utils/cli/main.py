@@ -49,7 +49,7 @@ VERBS = {
 
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
-    """Run the command line `argv`. The launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
+    """Run `argv`; the launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
     given = _parser(release, defaults).parse_args(argv)
     chosen = vars(given)
     paths = Paths(

@@ -33,5 +33,5 @@ def check(prefix: str) -> None:
     if found is not None and found.rpartition("-")[0] != VERSION:
         raise CdiError(
             f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this is version "
-            f"{VERSION}. One host has one release: run fleet.cdi.release (role cdi_host does), or use the other's controller."
+            f"{VERSION}. One host has one release: run fleet.cdi.release (the role does), or use its controller."
         )

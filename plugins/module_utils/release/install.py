@@ -117,8 +117,9 @@ def present(
             _remember(prefix, rolled_back=None)
             if previous and previous != plan.found.previous:
                 _link(prefix, "previous", previous)
-            _link(prefix, "current", release)
             _link_command(prefix)
+            if plan.found.active != release:
+                _link(prefix, "current", release)
             _clear(prefix, _look(prefix).leftovers)
     return Outcome(changed, plan.before, plan.after)
 
@@ -137,21 +138,21 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
         if rolled_back and rolled_back in found.releases and rolled_back != found.active:
             # Killed between the two links, a run before this one left the second one to do.
             target, other = found.active, rolled_back
-            if found.previous == other:
+            if found.previous == other and not found.leftovers:
                 return Outcome(False, before, before)
         else:
             target, other = found.previous, found.active
         if target is None:
             raise CdiError(
-                f"{_at(prefix, 'previous')}: there is no previous release to go back to, only {found.active or 'none'} that "
-                "is active. Install the release that you want with state=present from a controller that has it."
+                f"{_at(prefix, 'previous')}: there is no previous release to go back to, only {found.active or 'none'} "
+                "that is active. Install the release that you want with state=present from a controller that has it."
             )
         directory = _at(prefix, target)
         if _identity(directory) != target:
             raise CdiError(
                 f"{directory}: was changed since it was installed; install a release with state=present instead"
             )
-        after = _describe(prefix, found._replace(active=target, previous=other, command=True))
+        after = _describe(prefix, found._replace(active=target, previous=other, leftovers=(), command=True))
         if check:
             return Outcome(True, before, after)
         with _locked(prefix):
@@ -159,10 +160,11 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
                 raise CdiError(f"{prefix}: another process changed the releases just now; run again")
             _try(os.path.join(directory, "bin", "fleet-cdi"), target, run)
             _remember(prefix, rolled_back=other)
+            _link_command(prefix)
             _link(prefix, "current", target)
             if other:
                 _link(prefix, "previous", other)
-            _link_command(prefix)
+            _clear(prefix, _look(prefix).leftovers)
     return Outcome(True, before, after)
 
 

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real interpreters are asked, real os-release files are read."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import host
+
+
+def test_probe_describes_this_interpreter(run):
+    found = host.probe(sys.executable, run)
+    assert found.path == sys.executable
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert found.tag == sys.implementation.cache_tag
+    assert found.missing_packages == (() if importlib.util.find_spec("pyudev") else ("python3-pyudev",))
+
+
+def test_probe_names_what_is_missing(tmp_path, run):
+    run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)])
+    assert host.probe(str(tmp_path / "bin/python3"), run).missing_packages == ("python3-pyudev",)
+
+
+def fake(tmp_path, script):
+    path = tmp_path / "python3"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            """echo '{"version": [3, 8, 18], "tag": "cpython-38", "found": []}'""",
+            r"is Python 3\.8\.18; a release needs >= 3\.9",
+        ),
+        ("echo 'Unknown option: -I' >&2; exit 2", r"is no Python >= 3\.9 \(exit status 2: Unknown option: -I"),
+        ("echo hello", r"is no Python >= 3\.9 \(exit status 0: hello\)"),
+        ("echo '{}'", r"is no Python >= 3\.9"),
+    ],
+)
+def test_probe_refuses_what_is_no_python_of_today(tmp_path, script, message, run):
+    with pytest.raises(CdiError, match=message):
+        host.probe(fake(tmp_path, script), run)
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.8", "2.7"])
+def test_probe_refuses_a_real_old_python(version, run):
+    managed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
+        f"versions/{version}.*/bin/python{version}"
+    )
+    python = next(map(str, managed), None) or shutil.which(f"python{version}")
+    if python is None or run([python, "-c", ""])[0]:
+        pytest.skip(f"no python{version} on the path or in pyenv")
+    with pytest.raises(CdiError, match=r">= 3\.9"):
+        host.probe(python, run)
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing", "No such file"), ("directory", "Permission denied")])
+def test_probe_refuses_what_can_not_be_run(tmp_path, name, why, run):
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(CdiError, match=rf"python: can't run .*{name}: {why}"):
+        host.probe(str(tmp_path / name), run)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ('NAME="Debian GNU/Linux"\nVERSION_ID="12"\nID=debian\n', ("debian", "12", "Debian GNU/Linux")),
+        ("ID='rhel'\nVERSION_ID=9.4\n# NAME=comment\n", ("rhel", "9.4", "")),
+        ('NAME="quotes \\"inside\\""\nID=arch\n', ("arch", "", 'quotes "inside"')),
+        ("ID=unbalanced'\nno line\n=\n", ("unbalanced'", "", "")),
+        ("", ("", "", "")),
+        (None, ("", "", "")),
+    ],
+)
+@pytest.mark.parametrize("place", ["etc/os-release", "usr/lib/os-release"])
+def test_distribution(tmp_path, place, text, wanted):
+    if text is not None:
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(text)
+    assert host.distribution(str(tmp_path)) == dict(zip(("id", "version_id", "name"), wanted))
+
+
+def test_etc_wins(tmp_path):
+    for place, name in (("etc", "local"), ("usr/lib", "vendor")):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "os-release").write_text(f"ID={name}\n")
+    assert host.distribution(str(tmp_path))["id"] == "local"

@@ -1,0 +1,689 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Installation on a real file system with a real interpreter: what is there afterwards, whatever went wrong on the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import pytest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
+
+
+def in_child(act):
+    """Run `act` in a process of its own; returns what it raised, as text, or ""."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = ""
+        try:
+            act()
+        except CdiError as error:
+            said = str(error)
+        except BaseException:
+            said = traceback.format_exc()
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said
+
+
+# --- the way it is meant to go
+
+
+def test_fresh_installation(target):
+    release = target.release()
+    outcome = target.install(release)
+    assert outcome.changed
+    assert outcome.before["release"] is None
+    assert (outcome.after["release"], outcome.after["previous"]) == (release.id, None)
+    assert target.says() == release.id
+    assert install.active(target.prefix) == release.id
+    assert os.readlink(f"{target.prefix}/bin/fleet-cdi") == "../lib/current/bin/fleet-cdi"
+    assert os.readlink(target.lib / "current") == release.id
+    assert sorted(os.listdir(target.lib)) == [".fleet-cdi.json", ".fleet-cdi.lock", release.id, "current"]
+
+
+def test_repeating_changes_nothing_and_needs_no_archive(target):
+    release = target.release()
+    target.install(release)
+    before = target.tree()
+    outcome = target.install(release, archive=False)
+    assert (outcome.changed, outcome.needs_archive) == (False, False)
+    assert outcome.before == outcome.after
+    assert target.tree() == before
+
+
+@pytest.mark.parametrize("scenario", ["fresh", "upgrade", "launcher"])
+def test_check_mode_previews_the_same_and_does_nothing(target, scenario):
+    release = target.release()
+    paths = {}
+    if scenario != "fresh":
+        target.install(release)
+    if scenario == "upgrade":
+        release = target.release("2.0.0")
+    if scenario == "launcher":
+        paths = {"state_dir": "/srv/cdi"}
+    before = target.tree()
+    preview = target.install(release, check=True, archive=False, **paths)
+    assert target.tree() == before
+    assert preview.changed
+    assert not preview.needs_archive
+    assert target.install(release, **paths) == preview
+
+
+def test_archive_is_asked_for_before_anything_is_touched(target):
+    outcome = target.install(target.release(), archive=False)
+    assert outcome.needs_archive
+    assert target.tree() == {}
+
+
+def test_upgrade_keeps_two(target):
+    releases = [target.release(version) for version in ("1.0.0", "2.0.0", "3.0.0")]
+    for release in releases:
+        target.install(release)
+    assert target.says() == releases[2].id
+    assert os.readlink(target.lib / "previous") == releases[1].id
+    assert not (target.lib / releases[0].id).exists()
+    assert {path.name for path in target.lib.iterdir()} == {
+        ".fleet-cdi.json",
+        ".fleet-cdi.lock",
+        "current",
+        "previous",
+        releases[1].id,
+        releases[2].id,
+    }
+
+
+def test_release_that_is_there_is_activated_without_archive(target):
+    one, two = target.release("1.0.0"), target.release("2.0.0")
+    target.install(one)
+    target.install(two)
+    outcome = target.install(one, archive=False)
+    assert outcome.changed
+    assert target.says() == one.id
+    assert os.readlink(target.lib / "previous") == two.id
+
+
+def test_everybody_may_run_it_whatever_the_umask(target):
+    before = os.umask(0o077)
+    try:
+        target.install(target.release())
+    finally:
+        os.umask(before)
+    for path, (mode, _content) in target.tree().items():
+        kind, bits = stat.S_IFMT(int(mode, 8)), stat.S_IMODE(int(mode, 8))
+        if path.endswith((".fleet-cdi.lock", "opt")) or kind == stat.S_IFLNK:
+            continue
+        executable = kind == stat.S_IFDIR or path.endswith("/bin/fleet-cdi")
+        assert bits == (0o755 if executable else 0o644), path
+
+
+def test_byte_code_is_complete_and_shows_final_paths(target):
+    release = target.release()
+    target.install(release)
+    sources = [path for path in (target.lib / release.id / "ansible_collections").rglob("*.py")]
+    for source in sources:
+        compiled = source.parent / "__pycache__" / f"{source.stem}.{target.python.tag}.pyc"
+        assert compiled.exists()
+        assert b".partial-" not in compiled.read_bytes()
+        assert compiled.read_bytes()[4:8] == b"\x01\0\0\0"  # PEP 552: hash-based, unchecked
+    assert len(sources) == len(release.sources)
+
+
+def test_other_paths_only_rewrite_the_launcher(target):
+    release = target.release()
+    target.install(release)
+    before = target.tree()
+    outcome = target.install(release, archive=False, inventory="/srv/inventory.json")
+    assert outcome.changed
+    assert {path for path, entry in target.tree().items() if before.get(path) != entry} == {
+        f"opt/cdi/lib/{release.id}/bin/fleet-cdi"
+    }
+    assert "/srv/inventory.json" in (target.lib / release.id / "bin/fleet-cdi").read_text()
+    differing = {key for key in outcome.before if outcome.before[key] != outcome.after[key]}
+    assert differing == {"launcher"}
+
+
+def test_byte_code_for_another_python_is_added(target):
+    """An upgrade of the distribution replaces Python: nothing else on the prefix has changed then."""
+    release = target.release()
+    target.install(release)
+    for cached in target.lib.rglob("*.pyc"):
+        cached.rename(cached.with_name(cached.name.replace(target.python.tag, "cpython-30")))
+    outcome = target.install(release, archive=False)
+    assert outcome.changed
+    assert outcome.before["byte_code"] == ["cpython-30"]
+    assert outcome.after["byte_code"] == sorted(["cpython-30", target.python.tag])
+    assert not target.install(release, archive=False).changed
+
+
+# --- roll-back
+
+
+def test_rollback_swaps_and_stays_when_repeated(target):
+    one, two = target.release("1.0.0"), target.release("2.0.0")
+    target.install(one, state_dir="/old")
+    target.install(two, state_dir="/new")
+    preview = target.rollback(check=True)
+    assert target.says() == two.id
+    outcome = target.rollback()
+    assert outcome == preview
+    assert (outcome.after["release"], outcome.after["previous"]) == (one.id, two.id)
+    assert target.says() == one.id
+    assert "/old" in (target.lib / "current/bin/fleet-cdi").read_text()
+    before = target.tree()
+    assert not target.rollback().changed
+    assert target.tree() == before
+
+
+def test_present_ends_a_rollback(target):
+    one, two, three = (target.release(version) for version in ("1.0.0", "2.0.0", "3.0.0"))
+    target.install(one)
+    target.install(two)
+    target.rollback()
+    assert target.install(two, archive=False).changed
+    assert target.says() == two.id
+    target.install(three)
+    assert target.rollback().changed  # to two: what was rolled back once counts no longer
+    assert target.says() == two.id
+
+
+def test_rollback_without_previous_is_refused(target):
+    with pytest.raises(CdiError, match="no previous release to go back to, only none that is active"):
+        target.rollback()
+    release = target.release()
+    target.install(release)
+    with pytest.raises(CdiError, match=f"only {re.escape(release.id)} that is active"):
+        target.rollback()
+
+
+def test_rollback_to_what_was_changed_or_does_not_run_is_refused(target):
+    one, two = target.release("1.0.0"), target.release("2.0.0")
+    target.install(one)
+    target.install(two)
+    launcher = target.lib / one.id / "bin/fleet-cdi"
+    text = launcher.read_text()
+    launcher.write_text(text.replace("sys.exit(", "sys.exit(3) or ("))
+    with pytest.raises(CdiError, match=r"--version failed \(exit status 3"):
+        target.rollback()
+    launcher.write_text(text)
+    (target.lib / one.id / build.ROOT / "records.py").write_text("")
+    with pytest.raises(CdiError, match=f"{one.id}: was changed since it was installed"):
+        target.rollback()
+    assert target.says() == two.id
+
+
+# --- removal
+
+
+def test_removal_leaves_nothing(target):
+    target.install(target.release("1.0.0"))
+    target.install(target.release("2.0.0"))
+    preview = target.remove(check=True)
+    assert target.says()
+    outcome = target.remove()
+    assert outcome == preview
+    assert outcome.changed
+    assert target.tree() == {}
+    assert not (target.directory / "opt").exists()
+    assert not target.remove().changed
+
+
+def test_removal_keeps_what_is_not_ours(target):
+    (target.directory / "opt/cdi").mkdir(parents=True)
+    target.install(target.release())
+    (target.lib / "notes.txt").write_text("mine")
+    (target.lib / "1.0.0-0123456789ab").mkdir()
+    other = Path(target.prefix, "bin/gpu-plugin")
+    other.write_text("mine")
+    target.remove()
+    assert set(target.tree()) == {
+        "opt/cdi",
+        "opt/cdi/bin",
+        "opt/cdi/bin/gpu-plugin",
+        "opt/cdi/lib",
+        "opt/cdi/lib/1.0.0-0123456789ab",
+        "opt/cdi/lib/notes.txt",
+    }
+    assert not target.remove().changed
+
+
+def test_directories_that_were_there_stay(target):
+    Path(target.prefix, "bin").mkdir(parents=True)
+    target.install(target.release())
+    target.remove()
+    assert set(target.tree()) == {"opt/cdi", "opt/cdi/bin"}
+
+
+def test_removal_leaves_a_foreign_command(target):
+    target.install(target.release())
+    command = Path(target.prefix, "bin/fleet-cdi")
+    command.unlink()
+    command.write_text("mine")
+    target.remove()
+    assert set(target.tree()) == {"opt/cdi", "opt/cdi/bin", "opt/cdi/bin/fleet-cdi"}
+
+
+# --- damage
+
+
+@pytest.mark.parametrize("damage", ["changed", "removed", "added", "launcher", "command", "unreachable"])
+def test_damage_is_seen_and_repaired(target, damage):
+    release = target.release()
+    target.install(release)
+    whole = target.tree()
+    code = target.lib / release.id / build.ROOT
+    if damage == "changed":
+        (code / "records.py").write_text("")
+    elif damage == "removed":
+        (code / "records.py").unlink()
+    elif damage == "added":
+        (code / "argparse.py").write_text("")
+    elif damage == "launcher":
+        (target.lib / release.id / "bin/fleet-cdi").unlink()
+    elif damage == "command":
+        Path(target.prefix, "bin/fleet-cdi").unlink()
+    else:
+        shutil.rmtree(target.lib / release.id)
+    preview = target.install(release, check=True, archive=False)
+    assert preview.changed
+    assert preview.before != preview.after
+    outcome = target.install(release, archive=False)
+    assert outcome.changed
+    assert outcome.needs_archive == (damage not in ("launcher", "command"))
+    if outcome.needs_archive:
+        target.install(release)
+    assert target.tree() == whole
+    assert target.says() == release.id
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [
+        (b"", "is damaged"),
+        (b"PK\x03\x04 and no more", "is damaged"),
+        ("truncated", "is damaged"),
+        ("flipped", "is damaged|holds release"),
+        ("other", "holds release 9.9.9-"),
+    ],
+)
+def test_archive_that_is_not_the_release_is_refused(target, archive, message):
+    release = target.release()
+    good = build.pack(release)
+    middle = good.index(b"class CdiError")
+    archive = {
+        "truncated": good[: len(good) // 2],
+        "flipped": good[:middle] + b"X" + good[middle + 1 :],
+        "other": build.pack(target.release("9.9.9")),
+    }.get(archive, archive)
+    with pytest.raises(CdiError, match=f"^archive: ({message})"):
+        install.present(target.prefix, release.id, target.python, "", None, archive or b"x")
+    assert not list(target.lib.glob(f"*{release.digest}*"))
+
+
+def test_archive_can_not_write_elsewhere(target):
+    release = target.release()
+    evil = release._replace(sources={**release.sources, "../../../evil.py": b""})
+    with pytest.raises(CdiError, match=r"evil\.py: is no source of a release"):
+        target.install(release, archive=build.pack(evil))
+    assert not list(target.directory.rglob("evil.py"))
+
+
+def test_release_that_does_not_run_is_not_activated(target):
+    good, bad = target.release("1.0.0"), target.release("2.0.0", records="raise SystemExit('I am broken')\n")
+    target.install(good)
+    before = target.tree()
+    with pytest.raises(CdiError, match=r"--version failed \(exit status 1: I am broken\); release 2\.0\.0-"):
+        target.install(bad)
+    assert target.tree() == before
+
+
+def test_release_that_does_not_compile_is_not_activated(target):
+    good, bad = target.release("1.0.0"), target.release("2.0.0", extra="match = case:\n")
+    target.install(good)
+    before = target.tree()
+    with pytest.raises(CdiError, match=r"can't byte-compile the release.*extra\.py"):
+        target.install(bad)
+    assert target.tree() == before
+
+
+# --- what stands in the way
+
+
+def foreign_command(target):
+    Path(target.prefix, "bin").mkdir(parents=True)
+    path = Path(target.prefix, "bin/fleet-cdi")
+    path.write_text("mine")
+    return path
+
+
+def foreign_command_link(target):
+    path = foreign_command(target)
+    path.unlink()
+    path.symlink_to("/usr/bin/true")
+    return path
+
+
+def foreign_current(target):
+    (target.lib / "current").mkdir(parents=True)
+    return target.lib / "current"
+
+
+def file_as_prefix(target):
+    Path(target.prefix).parent.mkdir(parents=True)
+    Path(target.prefix).write_text("mine")
+    return Path(target.prefix)
+
+
+def file_above_prefix(target):
+    (target.directory / "opt").write_text("mine")
+    return target.directory / "opt"
+
+
+def link_as_lib(target):
+    Path(target.prefix).mkdir(parents=True)
+    (target.directory / "elsewhere").mkdir()
+    target.lib.symlink_to(target.directory / "elsewhere")
+    return target.lib
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [foreign_command, foreign_command_link, foreign_current, file_as_prefix, file_above_prefix, link_as_lib],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_obstacle_is_named_and_left(target, obstacle, check):
+    path = obstacle(target)
+    before = target.tree()
+    with pytest.raises(CdiError, match=f"^{re.escape(str(path))}: is "):
+        target.install(target.release(), check=check)
+    assert target.tree() == before
+
+
+def test_relative_prefix_is_refused(target):
+    target.prefix = "opt/cdi"
+    with pytest.raises(CdiError, match="^prefix: found 'opt/cdi'; expected an absolute path"):
+        target.install(target.release())
+
+
+def test_own_symlink_above_the_prefix_is_followed(target):
+    (target.directory / "real").mkdir()
+    (target.directory / "opt").symlink_to("real")
+    release = target.release()
+    target.install(release)
+    assert target.says() == release.id
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+
+
+@needs_root
+def test_symlink_of_another_user_is_refused(target):
+    (target.directory / "real").mkdir()
+    link = target.directory / "opt"
+    link.symlink_to("real")
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(CdiError, match=rf"^{re.escape(str(link))}: is a symlink to real \(of user 65534\)"):
+        target.install(target.release())
+    assert not list((target.directory / "real").iterdir())
+
+
+@needs_root
+def test_user_without_permission_is_told(target):
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        target.prefix = f"{directory}/cdi"
+        release = target.release()
+
+        def act():
+            os.setgid(65534)
+            os.setuid(65534)
+            target.install(release)
+
+        said = in_child(act)
+        assert said.startswith(f"{directory}/cdi: Permission denied. Run as a user who may do this (become: true)"), (
+            said
+        )
+        assert os.listdir(directory) == []
+
+
+# --- full disks
+
+
+def test_limit_on_file_sizes(target):
+    one, two = target.release("1.0.0"), target.release("2.0.0", extra=f"a = '{'x' * 100_000}'\n")
+    target.install(one)
+    before = target.tree()
+
+    def act():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        target.install(two)
+
+    said = in_child(act)
+    assert "File too large. Lift the limit on file sizes and run again; what was active before still is." in said
+    assert target.tree() == before
+    target.install(two)
+    assert target.says() == two.id
+
+
+@pytest.fixture
+def small_disk(target):
+    """A file system of its own under the prefix; call with a size in KiB to make it that large."""
+    mount = target.directory / "opt"
+    mount.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "fleet-cdi-test", str(mount)]
+    if shutil.which("mount") is None or subprocess.run(options, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small file system")
+    yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}k", str(mount)], check=True)
+    subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_full_disk_at_any_point(target, small_disk):
+    one, two = target.release("1.0.0"), target.release("2.0.0")
+    target.install(one)
+    before = target.tree()
+    used = shutil.disk_usage(target.directory / "opt").used // 1024
+    refused = 0
+    for more in range(0, 1024, 8):
+        small_disk(used + more)
+        try:
+            target.install(two)
+        except CdiError as error:
+            refused += 1
+            assert "No space left on device" in str(error)
+            assert target.tree() == before
+            assert target.says() == one.id
+        else:
+            break
+    assert refused > 5
+    assert target.says() == two.id
+    assert os.readlink(target.lib / "previous") == one.id
+
+
+# --- killed, and two at a time
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def changes(event, arguments):
+    """Whether an audit event is a step that changes files, or starts a process."""
+    if event == "open":
+        return bool(arguments[2] & WRITES)
+    return event in (
+        "os.mkdir os.rename os.remove os.rmdir os.symlink os.chmod os.truncate shutil.rmtree subprocess.Popen".split()
+    )
+
+
+def run_until(step, act):
+    """Run `act` in a process that is killed before its step number `step`; returns the steps that it took."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        taken = 0
+
+        def hook(event, arguments):
+            nonlocal taken
+            if changes(event, arguments):
+                if taken == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                taken += 1
+                os.write(writing, f"{event}\n".encode())
+
+        sys.addaudithook(hook)
+        try:
+            act()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        taken = file.read().splitlines()
+    assert os.waitpid(child, 0)[1] == (0 if step is None else signal.SIGKILL)
+    return taken
+
+
+def telling(steps):
+    """The numbers of the steps to be killed at: all of them nightly, otherwise one of nearby equal ones."""
+    if os.environ.get("HYPOTHESIS_PROFILE") == "nightly":
+        return range(len(steps))
+    alike = ("open", "os.mkdir", "os.chmod", "os.remove", "os.rmdir")
+    edges = {*range(3), *range(len(steps) - 5, len(steps))}
+    return [
+        n for n, step in enumerate(steps) if n in edges or step not in alike or step not in steps[max(n - 9, 0) : n]
+    ]
+
+
+def fresh(target):
+    one = target.release("1.0.0")
+    return lambda: target.install(one)
+
+
+def upgrade(target):
+    one, two, three = (target.release(version) for version in ("1.0.0", "2.0.0", "3.0.0"))
+    target.install(one)
+    target.install(two)
+    return lambda: target.install(three)
+
+
+def repair(target):
+    one = target.release("1.0.0")
+    target.install(one)
+    (target.lib / one.id / build.ROOT / "records.py").write_text("CdiError = OSError\n")
+    return lambda: target.install(one)
+
+
+def relaunch(target):
+    one = target.release("1.0.0")
+    target.install(one)
+    return lambda: target.install(one, state_dir="/srv/cdi")
+
+
+def rollback(target):
+    target.install(target.release("1.0.0"))
+    target.install(target.release("2.0.0"))
+    return target.rollback
+
+
+def removal(target):
+    target.install(target.release("1.0.0"))
+    target.install(target.release("2.0.0"))
+    return target.remove
+
+
+@pytest.mark.parametrize("prepare", [fresh, upgrade, repair, relaunch, rollback, removal])
+def test_killed_at_every_step_then_run_again(target, prepare):
+    act = prepare(target)
+    start, saved = target.directory / "opt", target.directory / "saved"
+    start.mkdir(exist_ok=True)
+    shutil.copytree(start, saved, symlinks=True)
+    active = install.active(target.prefix)
+    steps = run_until(None, act)
+    wanted, goal = target.tree(), install.active(target.prefix)
+    for step in telling(steps):
+        shutil.rmtree(start, ignore_errors=True)
+        shutil.copytree(saved, start, symlinks=True)
+        assert run_until(step, act) == steps[:step]
+        found = install.active(target.prefix)
+        assert found in (active, goal)
+        # While a damaged release is replaced there is a moment without one; and removal takes the command first.
+        if found and prepare not in (repair, removal):
+            assert target.says() == found
+        act()
+        now = target.tree()
+        if prepare in (fresh, removal):  # who made the directories is not known if we were killed before we noted it
+            record = "opt/cdi/lib/.fleet-cdi.json"
+            assert set(now) - {record} in (set(wanted) - {record}, {"opt/cdi", "opt/cdi/bin", "opt/cdi/lib"})
+        else:
+            assert now == wanted, f"killed before step {step}, {steps[step]}"
+        assert not act().changed
+
+
+def test_processes_do_not_interleave(target):
+    one, two = target.release("1.0.0"), target.release("2.0.0")
+    children = []
+    for release in (one, two, one, two):
+        child = os.fork()
+        if child == 0:
+            try:
+                target.install(release)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0, 0]
+    names = {path.name for path in target.lib.iterdir()}
+    assert names == {".fleet-cdi.json", ".fleet-cdi.lock", one.id, two.id, "current", "previous"}
+    assert {target.says(), os.readlink(target.lib / "previous")} == {one.id, two.id}
+    assert json.loads((target.lib / ".fleet-cdi.json").read_text())["directories"] == [
+        str(target.directory / "opt"),
+        target.prefix,
+        f"{target.prefix}/bin",
+        f"{target.prefix}/lib",
+    ]
+
+
+def test_lock_that_is_never_given_back_is_named(target, monkeypatch):
+    release = target.release()
+    target.install(release)
+    monkeypatch.setattr(install, "_PATIENCE", 0.1)
+    script = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(target.lib / ".fleet-cdi.lock")], stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        with pytest.raises(CdiError, match=r"\.fleet-cdi\.lock: another process has been changing the releases"):
+            target.install(target.release("2.0.0"))
+        other.kill()
+    assert target.says() == release.id
+
+
+def test_errors_name_the_path(target, monkeypatch):
+    def fail(path, *_arguments, **_options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    release = target.release()
+    monkeypatch.setattr(os, "mkdir", fail)
+    with pytest.raises(
+        CdiError, match=r"opt: Read-only file system\. Choose another prefix; what was active before still is\."
+    ):
+        target.install(release)
