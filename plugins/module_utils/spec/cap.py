@@ -1,0 +1,200 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fit a spec to the runtimes that are to read it: at most the CDI version they read, and no field they don't know.
+
+A runtime refuses a whole file for one unknown version or field, so that none of its devices is there (podman 4.3:
+"unresolvable CDI devices"). What the container's device does not depend on may be left out instead. Private API of
+fleet.cdi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, versions
+
+DROP, FAIL = "drop", "fail"
+
+
+class Reader(NamedTuple):
+    """One runtime that is to read the spec, and the newest CDI version that it reads."""
+
+    name: str
+    version: str
+    reads: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} (reads CDI up to {self.reads})"
+
+
+class Fitted(NamedTuple):
+    """The spec that every reader reads, and what was left out for that."""
+
+    spec: dict[str, Any]
+    warnings: tuple[str, ...]
+
+
+class Row(NamedTuple):
+    """What it means to go without a field. `drop` says whether that may be: it is given the object that has it."""
+
+    drop: Callable[[dict[str, Any]], bool]
+    why: str
+
+
+def _yes(_parent: dict[str, Any]) -> bool:
+    return True
+
+
+def _no(_parent: dict[str, Any]) -> bool:
+    return False
+
+
+def _is_bind(mount: dict[str, Any]) -> bool:
+    """Whether the kernel ignores a mount's type (mount(2), MS_BIND) and the type says nothing else."""
+    return mount["type"] in ("none", "bind") and bool({"bind", "rbind"} & set(mount.get("options") or ()))
+
+
+# (table, field) of every field of the model that some version lacks.
+FIELDS = {
+    ("spec", "annotations"): Row(_yes, "they say something about the spec, and change no container"),
+    ("device", "annotations"): Row(_yes, "they say something about the device, and change no container"),
+    ("deviceNode", "hostPath"): Row(_no, "without it the container would get another node, or none"),
+    ("mount", "type"): Row(_is_bind, "a bind mount has no type of its own; any other is another mount without it"),
+    ("containerEdits", "additionalGids"): Row(_yes, "a user other than root in the container may lack access"),
+    ("containerEdits", "intelRdt"): Row(_yes, "the container's cache and memory bandwidth are then not limited"),
+    ("containerEdits", "netDevices"): Row(_yes, "the container does not get the network interface"),
+    ("intelRdt", "schemata"): Row(_yes, "these limits of cache and memory bandwidth are then not set"),
+    ("intelRdt", "enableMonitoring"): Row(_yes, "the container's cache and memory bandwidth are not monitored"),
+    ("intelRdt", "enableCMT"): Row(_yes, "the container's cache is not monitored"),
+    ("intelRdt", "enableMBM"): Row(_yes, "the container's memory bandwidth is not monitored"),
+}
+
+
+class NameRow(NamedTuple):
+    """Names that not every version allows. People and plugins ask for devices by name, so none is ever changed."""
+
+    since: str
+    found: Callable[[dict[str, Any]], Optional[tuple[str, str]]]  # the spec -> (JSON pointer, what is found)
+    advice: str
+
+
+NAMES = (
+    NameRow(
+        "0.5.0",
+        lambda spec: next(
+            (
+                (f"/devices/{index}/name", f"{device['name']!r}, which starts with a digit")
+                for index, device in enumerate(spec["devices"])
+                if device["name"][:1].isdigit()
+            ),
+            None,
+        ),
+        "Let its name start with a letter (name_by of a devices entry)",
+    ),
+    NameRow(
+        "0.6.0",
+        lambda spec: ("/kind", f"{spec['kind']!r}, a class with a dot") if "." in spec["kind"].split("/")[1] else None,
+        "Choose a kind whose class has no dot",
+    ),
+)
+
+
+class Gap(NamedTuple):
+    """A field of the spec that some reader does not know."""
+
+    pointer: str
+    field: tuple[str, str]  # a key of FIELDS
+    text: str
+    may_drop: bool
+
+
+def fit(spec: dict[str, Any], readers: Sequence[Reader], on_unsupported: str = DROP) -> Fitted:
+    """`spec`, which is valid, as every one of `readers` reads it.
+
+    It keeps its version if nothing has to go, and has the lowest that fits otherwise. `on_unsupported` is DROP (leave
+    out what is optional, and say so) or FAIL. A reader that reads no CDI at all doesn't count; no reader means no cap.
+    Raises CdiError naming field, runtime and version where something must not be left out, or may not.
+    """
+    readers = [reader for reader in readers if reader.reads]
+    problems: list[str] = []
+    for row in NAMES:
+        found, lacking = row.found(spec), _unable(readers, row.since)
+        if found and lacking:
+            problems.append(
+                f"{found[0]}: found {found[1]}: new in CDI {row.since}, and so none for {lacking}. {row.advice}"
+            )
+    gaps: list[Gap] = []
+    fitted = _fit(spec, model.SPEC, "", readers, gaps)
+    problems += _told(gaps, False, "it can't be left out")
+    dropped = _told(gaps, True, "it is left out" if on_unsupported == DROP else "on_unsupported=drop leaves it out")
+    for index, device in enumerate(fitted["devices"]):
+        if not _does_something(device["containerEdits"]):
+            problems.append(f"/devices/{index}: without that, nothing is left of the device {device['name']!r}")
+    declared, lowest = spec["cdiVersion"].removeprefix("v"), versions.minimum_version(fitted)
+    too_new = _unable(readers, declared)
+    if too_new and declared != versions.minimum_version(spec):
+        dropped.append(f"/cdiVersion: found {declared}, too new for {too_new}; {lowest} is enough for the content")
+    if problems or (dropped and on_unsupported == FAIL):
+        raise CdiError(
+            f"the spec of {spec['kind']} is not for every runtime of this host: {'; '.join(problems + dropped)}. "
+            "Change it, upgrade the runtime, or name in `runtimes` only those that are to read it."
+        )
+    if too_new or fitted != spec:
+        fitted["cdiVersion"] = lowest
+    return Fitted(fitted, tuple(f"the spec of {spec['kind']}: {text}" for text in dropped))
+
+
+def _fit(
+    value: dict[str, Any], table: model.Table, pointer: str, readers: Sequence[Reader], gaps: list[Gap]
+) -> dict[str, Any]:
+    """A copy of `value` with the fields that all readers know; `gaps` gets the others."""
+    kept: dict[str, Any] = {}
+    for key, found in value.items():
+        field, at = table.fields[key], f"{pointer}/{key}"
+        lacking = _unable(readers, field.since, field.until)
+        if lacking is not None:
+            # An empty field says nothing, yet a runtime that does not know its name refuses the file: it just goes.
+            if found or (field.even_empty and found is not None):
+                row = FIELDS[table.name, key]
+                change = f"gone in CDI {field.until}" if _reads(lacking, field.since) else f"new in CDI {field.since}"
+                gaps.append(Gap(at, (table.name, key), f"{change}, and so nothing for {lacking}", row.drop(value)))
+            continue
+        if isinstance(field.type, model.Table) and found:
+            if field.many:
+                found = [_fit(item, field.type, f"{at}/{index}", readers, gaps) for index, item in enumerate(found)]
+            else:
+                found = _fit(found, field.type, at, readers, gaps)
+                if not found and not field.required:
+                    continue  # all that was in it is gone
+        kept[key] = found
+    return kept
+
+
+def _told(gaps: Sequence[Gap], may_drop: bool, verdict: str) -> list[str]:
+    """One line for each field and reader, however many devices have it."""
+    pointers: dict[tuple[tuple[str, str], str], list[str]] = {}
+    for gap in gaps:
+        if gap.may_drop == may_drop:
+            pointers.setdefault((gap.field, gap.text), []).append(gap.pointer)
+    return [
+        f"{found[0]}{f' and {len(found) - 1} more' if found[1:] else ''}: {text}; {verdict}: {FIELDS[field].why}"
+        for (field, text), found in pointers.items()
+    ]
+
+
+def _does_something(edits: dict[str, Any]) -> bool:
+    """What the reference library asks of a device's edits (container-edits.go, isEmpty)."""
+    return any(edits.values()) or edits.get("intelRdt") is not None
+
+
+def _unable(readers: Sequence[Reader], since: str, until: str = "") -> Optional[Reader]:
+    """Of the readers that lack what came with `since` and went with `until` the one that reads least, or None."""
+    lacking = [reader for reader in readers if not _reads(reader, since) or (until and _reads(reader, until))]
+    return min(lacking, key=lambda reader: model.VERSIONS.index(reader.reads), default=None)
+
+
+def _reads(reader: Reader, version: str) -> bool:
+    return model.VERSIONS.index(reader.reads) >= model.VERSIONS.index(version)
