@@ -15,9 +15,10 @@ export FLEET_CDI_DATA
 stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' ' -f1)
 VENV := $(call stamp,venv,tests/requirements.txt)
 FLOOR := $(call stamp,venv-floor,tests/requirements-floor.txt)
-BIN := $(CURDIR)/build/venv/bin
 # No configuration of the user's may change what is tested.
-RUN := env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath PATH="$(BIN):$$PATH"
+run = env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
+  PATH="$(CURDIR)/build/$(1)/bin:$$PATH"
+RUN := $(call run,venv)
 COUNTERPARTS = @$(PYTHON) tests/harness/counterparts.py $(if $(INSTALL),install,report)
 LINK := build/pythonpath/ansible_collections/fleet/cdi
 # Tools that want a collection at its proper path, and nothing but its files, get a copy.
@@ -65,8 +66,7 @@ unit: $(VENV) $(LINK)
 	@$(RUN) python -m pytest -q tests/unit
 
 floor: $(FLOOR) $(LINK)
-	@env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
-	  PATH="$(CURDIR)/build/venv-floor/bin:$$PATH" python tests/harness/floor.py
+	@$(call run,venv-floor) python tests/harness/floor.py
 
 integration: $(VENV) $(LINK) copy
 	$(COUNTERPARTS) integration
@@ -77,7 +77,7 @@ molecule: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/scenarios.py
 
 bench: $(VENV) $(LINK)
-	@$(RUN) python tests/harness/bench.py $(ROOM)
+	@for file in tests/bench/$(or $(ROOM),*).py; do $(RUN) python $$file || exit 1; done
 
 nightly: $(VENV) $(LINK)
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit

@@ -54,7 +54,10 @@ BY_PACKAGE = {row.package: row for row in TABLE}
 @functools.cache
 def present(row: Counterpart) -> bool:
     """Whether the machine has it."""
-    return subprocess.run(row.probe, shell=True, check=False, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    return (
+        subprocess.run(row.probe, shell=True, check=False, stdin=subprocess.DEVNULL, capture_output=True).returncode
+        == 0
+    )
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
@@ -78,7 +81,9 @@ def install(packages: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     apt = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        finished = subprocess.run([*apt, *arguments], check=False, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+        finished = subprocess.run(
+            [*apt, *arguments], check=False, env=environment, stdin=subprocess.DEVNULL, capture_output=True
+        )
         if finished.returncode != 0:
             print(finished.stdout.decode() + finished.stderr.decode(), flush=True)
 

@@ -51,7 +51,9 @@ def main() -> int:
     for part in MINUTES:
         print(f"\n===== {part} =====", flush=True)
         start = time.monotonic()
-        status = subprocess.run([os.environ.get("MAKE", "make"), part], check=False, stdin=subprocess.DEVNULL).returncode
+        status = subprocess.run(
+            [os.environ.get("MAKE", "make"), part], check=False, stdin=subprocess.DEVNULL
+        ).returncode
         results[part] = (status, time.monotonic() - start)
     print("\n" + report(results), flush=True)
     return 0 if all(status == 0 for status, _seconds in results.values()) else 1

@@ -34,7 +34,9 @@ PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 def starts(python: str) -> bool:
     """Whether this interpreter runs. Version managers put names on the path that only print advice."""
-    return subprocess.run([python, "-c", ""], check=False, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run([python, "-c", ""], check=False, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+    )
 
 
 def search_path(environment: dict[str, str]) -> list[str]:
