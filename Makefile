@@ -5,6 +5,7 @@
 #
 #   make test [INSTALL=1]   every part below, in order, each within its minutes (tests/harness/parts.py)
 #   make PART [INSTALL=1]   one of them; INSTALL=1 lets root install missing real counterparts by apt
+#   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
 
 PYTHON ?= python3
 INSTALL ?=
@@ -88,3 +89,11 @@ format: $(VENV)
 
 clean:
 	rm -rf build
+
+# From a bare checkout to a container that sees exactly its device, on this machine; demo-undo takes it back.
+.PHONY: demo demo-undo
+demo:
+	@$(PYTHON) examples/demo/run.py
+
+demo-undo:
+	@$(PYTHON) examples/demo/run.py undo

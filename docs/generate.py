@@ -21,7 +21,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
-from ansible_collections.fleet.cdi.plugins.plugin_utils import settings  # noqa: E402  # found through the line above
+from ansible_collections.fleet.cdi.plugins.plugin_utils import settings  # through the line above
 
 LICENCE = """\
 <!--
@@ -47,7 +47,7 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
     yield LICENCE
     yield f"# Role {role}\n"
     for name, entry in sorted(specs.items(), key=lambda item: (item[0] != "main", item[0])):
-        yield f"## {entry['short_description']} (`{'roles' if name == 'main' else 'tasks_from: ' + name}`)\n"
+        yield f"## {entry['short_description']} (entry point `{name}`)\n"
         for paragraph in entry["description"]:
             yield plain(paragraph) + "\n"
         yield from ("| variable | type | default | what it is for |", "|---|---|---|---|")
