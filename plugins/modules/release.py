@@ -150,72 +150,30 @@ missing_packages:
     - python3-pyudev
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import host, install, launcher
+from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=dict(
-            state=dict(choices=["present", "previous", "absent"], default="present"),
-            prefix=dict(type="path", default="/opt/cdi"),
-            python=dict(type="path", default="/usr/bin/python3"),
-            paths=dict(
-                type="dict",
-                default={},
-                options=dict(
-                    state_dir=dict(type="path", default="/var/lib/cdi"),
-                    inventory=dict(type="path", default="/run/cdi-inventory.json"),
-                    spec_dirs=dict(type="list", elements="path", default=["/etc/cdi", "/var/run/cdi"]),
-                ),
-            ),
-            release=dict(),
-            archive=dict(type="path"),
-        ),
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
+            "python": {"type": "path", "default": "/usr/bin/python3"},
+            "paths": {
+                "type": "dict",
+                "default": {},
+                "options": {
+                    "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+                    "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
+                    "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+                },
+            },
+            **on_host.ARGUMENTS,
+        },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**act(module))
-    except CdiError as error:
-        module.fail_json(msg=str(error))
-
-
-def act(module: AnsibleModule) -> dict[str, Any]:
-    """Do what the parameters say, and return what the module returns. Raises CdiError."""
-
-    def run(command: list[str]) -> tuple[int, str, str]:
-        result: tuple[int, str, str] = module.run_command(command, handle_exceptions=False)
-        return result
-
-    wanted = module.params
-    result: dict[str, Any] = {"distribution": host.distribution()}
-    if wanted["state"] == "absent":
-        outcome = install.remove(wanted["prefix"], module.check_mode)
-    else:
-        python = host.probe(wanted["python"], run)
-        result["python"] = {"path": python.path, "version": python.version}
-        result["missing_packages"] = list(python.missing_packages)
-        if wanted["state"] == "previous":
-            outcome = install.rollback(wanted["prefix"], run, module.check_mode)
-        else:
-            text = launcher.text(python.path, {**wanted["paths"], "prefix": wanted["prefix"]})
-            archive = None
-            if wanted["archive"]:
-                with open(wanted["archive"], "rb") as file:
-                    archive = file.read()
-            outcome = install.present(
-                wanted["prefix"], wanted["release"] or "", python, text, run, archive, module.check_mode
-            )
-    if outcome.needs_archive:
-        return {"changed": False, "needs_archive": True}  # to the action plugin, which calls again
-    result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
-    if module._diff:
-        result["diff"] = {"before": outcome.before, "after": outcome.after}
-    return result
+    on_host.run(module, "release")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ description:
     it differs.
   - It has the lowest CDI version that its content fits. Device numbers are left out, so that runtimes read them at
     each container start.
+  - What the container runtimes of the host can't read is not written, because a runtime refuses a whole file for one
+    field or version that it doesn't know; see O(on_unsupported).
   - What was written, and what was there before, is recorded in C(<state_dir>/manifest.json); C(fleet-cdi undo) takes
     exactly that back.
     A file without a record is foreign, even one of the same kind, and stays as it is unless O(force=true).
@@ -28,6 +30,7 @@ author:
 extends_documentation_fragment:
   - fleet.cdi.attributes
   - fleet.cdi.attributes.writer
+  - fleet.cdi.on_host
 options:
   kind:
     description:
@@ -51,6 +54,27 @@ options:
       - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
         CDI specification.
     type: dict
+  on_unsupported:
+    description:
+      - What to do with a field that the version of some runtime in RV(runtimes) is too old, or too new, for.
+      - V(drop) leaves it out, with a warning that names field and runtime, where the container still gets the device
+        without it - C(annotations), C(additionalGids), C(intelRdt), C(netDevices), the C(type) of a bind mount, and a
+        C(cdiVersion) higher than needed.
+      - V(fail) refuses instead.
+      - Both refuse where nothing may be left out - C(hostPath) of a device node, a device name that starts with a
+        digit, a class with a dot, the C(type) of any other mount, and the only edit of a device.
+    type: str
+    choices: [drop, fail]
+    default: drop
+  runtimes:
+    description:
+      - The runtimes that are to read the spec, by name (V(docker), V(podman), V(containerd), V(cri-o)), with their
+        versions. Name them for an image in which they are not installed yet, or where one of those installed is not
+        to count.
+      - By default those that are installed. Each is asked by C(--version) of its own program (C(dockerd), not the
+        client C(docker)); none is started.
+      - An empty dictionary stands for no limit.
+    type: dict
   directory:
     description:
       - The spec directory. It is made if it is missing.
@@ -67,12 +91,6 @@ options:
       - The directory of the manifest.
     type: path
     default: /var/lib/cdi
-  prefix:
-    description:
-      - Where the on-host release is installed. If another version than this collection's is active there, nothing is
-        written.
-    type: path
-    default: /opt/cdi
   force:
     description:
       - Replace or remove a foreign file. Its content is kept in the manifest, and undo puts it back.
@@ -108,6 +126,14 @@ EXAMPLES = r"""
               - path: /dev/scanner
                 hostPath: /dev/ttyS0
 
+- name: Write a spec into an image that will have docker 26.1, and nothing that it could not read
+  fleet.cdi.spec:
+    kind: example.com/scanner
+    content: "{{ scanner }}"
+    runtimes:
+      docker: 26.1.5
+    on_unsupported: fail
+
 - name: Take a spec back
   fleet.cdi.spec:
     kind: example.com/scanner
@@ -138,88 +164,57 @@ names:
   sample:
     - fleet.cdi/tty=tty13
     - fleet.cdi/tty=tty14
+runtimes:
+  description:
+    - The container runtimes that the spec was fitted to, those of O(runtimes) or those found. Empty where there is no
+      spec to fit.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: C(docker), C(podman), C(containerd) or C(cri-o).
+      type: str
+      sample: podman
+    version:
+      description: Its version.
+      type: str
+      sample: 4.3.1
+    path:
+      description: Its program; empty for one of O(runtimes).
+      type: str
+      sample: /usr/bin/podman
+    reads:
+      description: The newest CDI version that it reads; empty for a release from before CDI, which limits nothing.
+      type: str
+      sample: 0.5.0
 """
-
-import json
-from typing import Any, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import host
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=dict(
-            kind=dict(type="str", required=True),
-            state=dict(type="str", choices=["present", "absent"], default="present"),
-            devices=dict(type="dict"),
-            content=dict(type="dict"),
-            directory=dict(type="path", default="/etc/cdi"),
-            inventory=dict(type="str", default="/run/cdi-inventory.json"),
-            state_dir=dict(type="path", default="/var/lib/cdi"),
-            prefix=dict(type="path", default="/opt/cdi"),
-            force=dict(type="bool", default=False),
-        ),
+        argument_spec={
+            "kind": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "devices": {"type": "dict"},
+            "content": {"type": "dict"},
+            "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
+            "runtimes": {"type": "dict"},
+            "directory": {"type": "path", "default": "/etc/cdi"},
+            "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            "force": {"type": "bool", "default": False},
+            **on_host.ARGUMENTS,
+        },
         mutually_exclusive=[("devices", "content")],
         required_if=[("state", "present", ("devices", "content"), True)],
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**run(module))
-    except CdiError as error:
-        module.fail_json(msg=str(error))
-
-
-def run(module: AnsibleModule) -> dict[str, Any]:
-    """Converge one kind; returns the module's result. Raises CdiError."""
-    options = module.params
-    try:
-        guard.check(options["prefix"])
-    except CdiError as error:
-        if not module.check_mode:
-            raise
-        module.warn(str(error))  # in check mode the other release may be about to be replaced
-    present = options["state"] == "present"
-    wanted = host.Wanted(
-        options["kind"],
-        options["devices"] if present else None,
-        options["content"] if present else None,
-    )
-    paths = host.Paths(options["directory"], options["inventory"], options["state_dir"])
-    outcome = host.converge(wanted, paths, options["force"], module.check_mode)
-    for warning in outcome.warnings:
-        module.warn(warning)
-    result: dict[str, Any] = {
-        "changed": bool(outcome.plan.changes),
-        "kind": wanted.kind,
-        "path": outcome.plan.path,
-        "cdi_version": outcome.spec["cdiVersion"] if outcome.spec else "",
-        "names": [f"{wanted.kind}={device['name']}" for device in outcome.spec["devices"]] if outcome.spec else [],
-    }
-    if module._diff:
-        result["diff"] = [
-            {
-                "before_header": change.path,
-                "after_header": change.path,
-                "before": shown(change.before),
-                "after": shown(change.after),
-            }
-            for change in outcome.plan.changes
-        ]
-    return result
-
-
-def shown(content: Optional[bytes]) -> Any:
-    """A file's content for the diff: the document in it, or its text if it holds none, or "" for no file."""
-    if content is None:
-        return ""
-    try:
-        return json.loads(content)
-    except ValueError:
-        return content.decode(errors="replace")
+    on_host.run(module, "spec")
 
 
 if __name__ == "__main__":

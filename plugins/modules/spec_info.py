@@ -19,6 +19,7 @@ author:
 extends_documentation_fragment:
   - fleet.cdi.attributes
   - fleet.cdi.attributes.info_module
+  - fleet.cdi.on_host
 options:
   directories:
     description:
@@ -105,49 +106,21 @@ shadowed:
       - /etc/cdi/a.json
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec=dict(
-            directories=dict(type="list", elements="path", default=list(registry.DIRECTORIES)),
-            state_dir=dict(type="path", default="/var/lib/cdi"),
-        ),
+        argument_spec={
+            "directories": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            **on_host.ARGUMENTS,
+        },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(changed=False, **view(module.params["directories"], module.params["state_dir"]))
-    except CdiError as error:
-        module.fail_json(msg=str(error))
-
-
-def view(directories: list[str], state_dir: str) -> dict[str, Any]:
-    """The registry over `directories` as the module returns it. Raises CdiError for a manifest that can't be read."""
-    found = registry.load(directories)
-    manifest = files.manifest(state_dir)
-    return {
-        "specs": [
-            {
-                "path": file.path,
-                "kind": file.spec["kind"],
-                "cdi_version": file.spec["cdiVersion"],
-                "names": file.qualified_names,
-                "managed": manifest.owns(file.path),
-            }
-            for file in found.specs
-        ],
-        "devices": found.devices,
-        "errors": found.errors,
-        "conflicts": found.conflicts,
-        "shadowed": found.shadowed,
-    }
+    on_host.run(module, "spec_info")
 
 
 if __name__ == "__main__":

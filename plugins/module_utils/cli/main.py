@@ -9,22 +9,33 @@ VERBS. Exit codes: 0 all is well, 1 there are findings, 2 it could not be done (
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
+if TYPE_CHECKING:
+    import argparse
+
+
+class Operand(NamedTuple):
+    """What follows a verb: how it is called, how often it may stand there (argparse's nargs), its help."""
+
+    metavar: str
+    nargs: Optional[str]
+    help: str
+
 
 class Verb(NamedTuple):
-    """One thing that fleet-cdi does: its help, and its switches with theirs."""
+    """One thing that fleet-cdi does: its help, its switches with theirs, and its operands."""
 
     help: str
     switches: dict[str, str]
+    operands: dict[str, Operand] = {}
 
 
 JSON = {"--json": "print one JSON document instead of text"}
@@ -34,8 +45,19 @@ VERBS = {
         "show the devices of this host",
         {"--scan": "discover them now, with the defaults of every profile, instead of reading the inventory", **JSON},
     ),
+    "doctor": Verb(
+        "find what keeps containers from their devices, and say what to do next; exit code 1 if there is anything", JSON
+    ),
+    "inject": Verb(
+        "print an OCI runtime spec with the edits of devices, all or none; exit code 2 if one can't be had",
+        {"--json": "if a device can't be had, also print why as one JSON document"},
+        {
+            "oci_spec": Operand("OCI-SPEC", None, "the file, as config.json of a bundle; - for standard input"),
+            "name": Operand("NAME", "+", "a qualified name: vendor/class=device"),
+        },
+    ),
     "specs": Verb(
-        "show the CDI specs as a container runtime sees them; exit code 1 if there are errors or conflicts", JSON
+        "show the CDI specs as a container runtime sees them; exit code 1 for errors, conflicts and stale specs", JSON
     ),
     "undo": Verb(
         "take back every file that fleet.cdi wrote; exit code 1 if some are kept",
@@ -45,11 +67,23 @@ VERBS = {
             **JSON,
         },
     ),
+    "validate": Verb(
+        "check CDI specs by the rules of the reference library and of SPEC.md; exit code 1 if one is invalid",
+        JSON,
+        {"path": Operand("PATH", "*", "a spec, - for standard input; without any, every one in the spec directories")},
+    ),
 }
 
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     """Run `argv`; the launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
+    if argv[:1] == ["call"]:  # a module's other half, not for people
+        from ansible_collections.fleet.cdi.plugins.module_utils.cli import call
+
+        return call.main(argv[1])
+    if argv[:1] == ["call"]:  # a module's other half; not for people, so it is no verb
+        call = import_module("ansible_collections.fleet.cdi.plugins.module_utils.cli.call")
+        return int(call.main(*argv[1:]))
     given = _parser(release, defaults).parse_args(argv)
     chosen = vars(given)
     paths = Paths(
@@ -75,6 +109,8 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
 
 
 def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
+    import argparse  # here, as it takes longer than all the rest of a call
+
     # Suppressed defaults: a verb's parser must not reset what stood before the verb.
     everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     everywhere.add_argument("--state-dir", metavar="DIR", help=f"where the manifest is ({defaults['state_dir']})")
@@ -97,4 +133,6 @@ def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParse
         one = verbs.add_parser(name, parents=[everywhere], help=verb.help, description=verb.help)
         for switch, text in verb.switches.items():
             one.add_argument(switch, action="store_true", help=text)
+        for key, operand in verb.operands.items():
+            one.add_argument(key, metavar=operand.metavar, nargs=operand.nargs, help=operand.help)
     return parser

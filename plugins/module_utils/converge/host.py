@@ -8,6 +8,7 @@ Private API of fleet.cdi.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
@@ -23,16 +24,23 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import cap, registry
 
 
 class Wanted(NamedTuple):
-    """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None."""
+    """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None.
+
+    `runtimes` (name -> version) are those that are to read it; None stands for those that the host has.
+    """
 
     kind: str
     entries: Optional[dict[str, Any]] = None
     content: Optional[dict[str, Any]] = None
+    on_unsupported: str = cap.DROP
+    runtimes: Optional[dict[str, Any]] = None
 
 
 class Paths(NamedTuple):
@@ -48,6 +56,7 @@ class Outcome(NamedTuple):
 
     plan: Plan
     spec: Optional[dict[str, Any]]
+    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there is none to fit
     warnings: tuple[str, ...]
 
 
@@ -70,6 +79,11 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
     elif wanted.content is not None:
         spec = complete(wanted.kind, wanted.content)
 
+    engines: tuple[detect.Runtime, ...] = ()
+    if spec is not None:
+        spec, engines, limits = _fitted(spec, wanted)
+        warnings += limits
+
     # One file has one path: /var/run/cdi is /run/cdi on most hosts.
     directory = os.path.realpath(paths.directory)
     known = registry.load(_directories(directory))
@@ -84,7 +98,15 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
         return plan._replace(changes=plan.changes + plan_inventory(paths.inventory, files.read(paths.inventory), after))
 
     plan = apply(make_plan, paths.state_dir, check)
-    return Outcome(plan, spec, (*warnings, *plan.warnings))
+    return Outcome(plan, spec, engines, (*warnings, *plan.warnings))
+
+
+def _fitted(spec: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
+    """(the spec as every runtime reads it, those runtimes, warnings). Raises CdiError where that can't be."""
+    found = detect.detect(os.environ.get("PATH", "")) if wanted.runtimes is None else detect.named(wanted.runtimes)
+    readers = [cap.Reader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
+    fitted = cap.fit(spec, readers, wanted.on_unsupported)
+    return fitted.spec, found.runtimes, [*found.warnings, *fitted.warnings]
 
 
 def _directories(directory: str) -> Sequence[str]:
@@ -106,3 +128,53 @@ def _left_out(devices: Sequence[Device]) -> list[str]:
         for device in devices
         if device.health.state == "unhealthy"
     ]
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module spec for its `options`. Raises CdiError."""
+    warnings = []
+    try:
+        guard.check(options["prefix"], options["release"])
+    except CdiError as error:
+        if not check:
+            raise
+        warnings.append(str(error))  # in check mode the other release may be about to be replaced
+    present = options["state"] == "present"
+    wanted = Wanted(
+        options["kind"],
+        options["devices"] if present else None,
+        options["content"] if present else None,
+        options["on_unsupported"],
+        options["runtimes"],
+    )
+    paths = Paths(options["directory"], options["inventory"], options["state_dir"])
+    outcome = converge(wanted, paths, options["force"], check)
+    spec = outcome.spec
+    result = {
+        "changed": bool(outcome.plan.changes),
+        "kind": wanted.kind,
+        "path": outcome.plan.path,
+        "cdi_version": spec["cdiVersion"] if spec else "",
+        "names": [f"{wanted.kind}={device['name']}" for device in spec["devices"]] if spec else [],
+        "runtimes": as_document(outcome.runtimes),
+        "diff": [
+            {
+                "before_header": change.path,
+                "after_header": change.path,
+                "before": _shown(change.before),
+                "after": _shown(change.after),
+            }
+            for change in outcome.plan.changes
+        ],
+    }
+    return result, [*warnings, *outcome.warnings]
+
+
+def _shown(content: Optional[bytes]) -> Any:
+    """A file's content for the diff: the document in it, or its text if it holds none, or "" for no file."""
+    if content is None:
+        return ""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content.decode(errors="replace")

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One release per host: what is active, and the refusal to write beside another one. Private API of fleet.cdi.
-
-This travels with every writer, so it stays tiny.
-"""
+"""One release per host: what is active, and the refusal to write beside another one. Private API of fleet.cdi."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ import re
 from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release.version import VERSION
 
 RELEASE = re.compile(r"[0-9][0-9A-Za-z.+-]*-[0-9a-f]{12}")
 
@@ -27,11 +23,11 @@ def active(prefix: str) -> Optional[str]:
     return target if RELEASE.fullmatch(target) else None
 
 
-def check(prefix: str) -> None:
-    """Raise CdiError if the release active under `prefix` has another version than this code; none at all is fine."""
+def check(prefix: str, release: str) -> None:
+    """Raise CdiError if another release than `release` is active under `prefix`; none at all is fine."""
     found = active(prefix)
-    if found is not None and found.rpartition("-")[0] != VERSION:
+    if found not in (None, release):
         raise CdiError(
-            f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this is version "
-            f"{VERSION}. One host has one release: run fleet.cdi.release (the role does), or use its controller."
+            f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this controller's is "
+            f"{release}. One host has one release: run fleet.cdi.release (the role does), or use the other controller."
         )

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a module's other half on the host is: one JSON request in, one JSON answer out. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# Call -> the file of a room whose `answer(options, check)` does it: (result, warnings). Imported when it is asked for.
+CALLS = {
+    "device_info": "discovery.info",
+    "release": "release.answer",
+    "spec": "converge.host",
+    "spec_info": "spec.info",
+}
+
+
+def main(call: str) -> int:
+    """Read {"options", "check"} from stdin and print {"result", "warnings"} or, for a CdiError, {"error", "warnings"}."""
+    request = json.load(sys.stdin)
+    answer: dict[str, Any] = {"warnings": []}
+    try:
+        room = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.{CALLS[call]}")
+        answer["result"], answer["warnings"] = room.answer(request["options"], request["check"])
+    except CdiError as error:
+        answer["error"] = str(error)
+    json.dump(answer, sys.stdout)
+    return 0

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What module device_info returns. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options as entries
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of the module for its `options`; it only reads, so `check` changes nothing. Raises CdiError."""
+    root = options["root"]
+    enricher, warnings = udev.enricher(root)
+    wanted = entries.everything() if options["devices"] is None else options["devices"]
+    found = discover(wanted, snapshot.take(root), enricher)
+    devices = [_shown(device, options["gather"]) for device in found.devices]
+    return {"devices": devices}, [*warnings, *found.warnings]
+
+
+def _shown(device: Device, gather: list[str]) -> dict[str, Any]:
+    document = {**as_document(device), "qualified_names": list(device.qualified_names)}
+    return {key: value for key, value in document.items() if key != "properties" or key in gather}
