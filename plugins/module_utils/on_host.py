@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a module gets its work done: by the release's own code on the host. Private API of fleet.cdi, for modules only.
 
-A module carries nothing but its documentation, its argument spec and this file, so that its payload does not grow with the
-collection; the code that it calls lies precompiled in `<prefix>/lib/<release>`. Where that is missing (a first run, check
-mode on a fresh host, a module used without the role) the module answers `needs_archive`, and its action plugin runs it
-again with the release's archive, from which Python imports directly. Nothing is installed by that.
+A module carries nothing but its documentation, its argument spec and this file, so that its payload does not grow with
+the collection; the code that it calls lies precompiled in `<prefix>/lib/<release>`. Where that is missing (a first run,
+check mode on a fresh host, a module used without the role) the module answers `needs_archive`, and its action plugin runs
+it again with the release's archive, from which Python imports directly. Nothing is installed by that.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ CALLS = {
 
 
 def main(call: str) -> int:
-    """Read {"options", "check"} from stdin and print {"result", "warnings"} or, for a CdiError, {"error", "warnings"}."""
+    """Read {"options", "check"} from stdin, print {"result", "warnings"} or, for a CdiError, {"error", "warnings"}."""
     request = json.load(sys.stdin)
     answer: dict[str, Any] = {"warnings": []}
     try:

@@ -13,8 +13,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover impor
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
 
 
-def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`; it only reads, so `check` changes nothing. Raises CdiError."""
+def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
     root = options["root"]
     enricher, warnings = udev.enricher(root)
     wanted = entries.everything() if options["devices"] is None else options["devices"]

@@ -11,8 +11,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
 
-def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`; it only reads, so `check` changes nothing.
+def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of the module for its `options`; it only reads, check mode or not.
 
     Raises CdiError for a manifest that can't be read.
     """
