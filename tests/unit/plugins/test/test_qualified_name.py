@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.fleet.cdi.plugins.filter.split_qualified_name import split_qualified_name
 
 COLLECTIONS = Path(__file__).resolve().parents[4] / "build/pythonpath"
 TABLE = yaml.safe_load((Path(__file__).parent / "qualified_names.yml").read_text())
 
-# A template that fails has a message too.
 PLAYBOOK = """
 - hosts: localhost
   gather_facts: false
@@ -28,13 +30,10 @@ PLAYBOOK = """
       loop: "{{ given }}"
       register: test
     - ansible.builtin.debug: {msg: "{{ item | fleet.cdi.split_qualified_name }}"}
-      loop: "{{ given }}"
-      ignore_errors: true
-      register: split
-    - ansible.builtin.debug: {msg: "{{ parts.name | fleet.cdi.join_qualified_name(parts.kind) }}"}
-      vars:
-        parts: "{{ item | fleet.cdi.split_qualified_name }}"
       loop: "{{ given | select('string') | select('fleet.cdi.qualified_name') }}"
+      register: split
+    - ansible.builtin.debug: {msg: "{{ item.msg.name | fleet.cdi.join_qualified_name(item.msg.kind) }}"}
+      loop: "{{ split.results }}"
       register: join
     - ansible.builtin.debug: {msg: "{{ [0, 1] | map('fleet.cdi.join_qualified_name', 'fleet.cdi/gpu') | list }}"}
       register: numbers
@@ -45,11 +44,10 @@ PLAYBOOK = """
       ignore_errors: true
       register: undefined
     - ansible.builtin.copy:
-        content: >-
-          {{ {'test': test, 'split': split, 'join': join, 'numbers': numbers, 'refused': refused, 'undefined': undefined}
-          | to_json }}
+        content: "{{ [test, split, join, numbers, refused, undefined] | to_json }}"
         dest: "{{ playbook_dir }}/said.json"
 """
+NAMES = ("test", "split", "join", "numbers", "refused", "undefined")
 GIVEN = [*TABLE["names"], *(case["value"] for case in TABLE["none"])]
 
 
@@ -65,7 +63,7 @@ def said(tmp_path_factory):
     command += ["-e", f"ansible_python_interpreter={sys.executable}"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads((folder / "said.json").read_text())
+    results = dict(zip(NAMES, json.loads((folder / "said.json").read_text())))
     return {name: [item["msg"] for item in result.get("results", [result])] for name, result in results.items()}
 
 
@@ -75,13 +73,14 @@ def test_it_tells_names_from_what_is_none(said):
 
 
 def test_it_takes_names_apart(said):
-    assert said["split"][: len(TABLE["names"])] == list(TABLE["names"].values())
+    assert said["split"] == list(TABLE["names"].values())
 
 
-@pytest.mark.parametrize("index", range(len(TABLE["none"])), ids=lambda index: repr(TABLE["none"][index]["value"]))
-def test_it_says_why_something_is_no_name(said, index):
-    message = said["split"][len(TABLE["names"]) + index]
-    assert "split_qualified_name: " in message and TABLE["none"][index]["says"] in message
+@pytest.mark.parametrize("case", TABLE["none"], ids=lambda case: repr(case["value"]))
+def test_it_says_why_something_is_no_name(case):
+    with pytest.raises(AnsibleFilterError, match="^split_qualified_name: ") as caught:
+        split_qualified_name(case["value"])
+    assert case["says"] in str(caught.value)
 
 
 def test_joined_again_it_is_the_same(said):
