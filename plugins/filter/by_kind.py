@@ -17,7 +17,7 @@ description:
 options:
   _input:
     description:
-      - Entries by name, as in M(fleet.cdi.device_info#module).
+      - Entries by name, as in M(fleet.cdi.device_info).
     type: dict
     required: true
 """
