@@ -26,7 +26,7 @@ def unpack(archive: Path, into: Path) -> str:
 def under_libudev(tree: str, code: str, *arguments: str) -> Any:
     """Run Python `code` where /sys and /dev are those of `tree`; returns what it prints as JSON.
 
-    The collection is importable, pyudev is the distribution's, libudev is the real one: umockdev redirects file accesses.
+    The collection is importable, pyudev is the distribution's, libudev is the real one: umockdev redirects its files.
     """
     environment = {
         **os.environ,
