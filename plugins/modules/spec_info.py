@@ -12,8 +12,8 @@ short_description: Show the CDI specs of a host as a container runtime sees them
 version_added: 0.1.0
 description:
   - Reads every Container Device Interface (CDI) spec in the spec directories, ours and others', with the priority and
-    conflict rules of
-    the CDI reference library, and returns which file provides which device, what is broken, in conflict or overruled.
+    conflict rules of the CDI reference library, and returns which file provides which device, what is broken, in
+    conflict or overruled, and where a spec is stale, that is, no longer agrees with the host.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -32,6 +32,14 @@ options:
       - The directory of the manifest, which says which specs this collection wrote.
     type: path
     default: /var/lib/cdi
+  inventory:
+    description:
+      - The inventory of this boot, against which devices that are gone or new are found in the specs that this
+        collection wrote. Empty, or where there is none of this boot, nothing is said of them.
+    type: str
+    default: /run/cdi-inventory.json
+notes:
+  - To find stale specs, every path that a spec names is looked at once. Nothing is run and nothing changed.
 seealso:
   - module: fleet.cdi.spec
 """
@@ -46,6 +54,11 @@ EXAMPLES = r"""
     that:
       - not cdi.errors
       - not cdi.conflicts
+
+- name: Fail where a spec no longer agrees with the host
+  ansible.builtin.assert:
+    that: not cdi.stale
+    fail_msg: "{{ cdi.stale }}"
 """
 
 RETURN = r"""
@@ -104,6 +117,22 @@ shadowed:
   sample:
     example.com/gpu=0:
       - /etc/cdi/a.json
+stale:
+  description:
+    - Why a spec does not agree with the host, by the path of the spec. One that agrees is not in it.
+    - Device numbers count only where a runtime trusts the spec's own.
+  returned: success
+  type: dict
+  sample:
+    /etc/cdi/example.com-gpu.json:
+      - rule: driver-version
+        pointer: /containerEdits/mounts/0/hostPath
+        found: /usr/lib64/libexample.so.550.54
+        expected: /usr/lib64/libexample.so.535.104
+      - rule: node-number
+        pointer: /devices/0/containerEdits/deviceNodes/1/major
+        found: "509"
+        expected: "510"
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -116,6 +145,7 @@ def main() -> None:
         argument_spec={
             "directories": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
             **on_host.ARGUMENTS,
         },
         supports_check_mode=True,

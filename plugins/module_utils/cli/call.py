@@ -17,7 +17,7 @@ CALLS = {
     "device_info": "discovery.info",
     "release": "release.answer",
     "spec": "converge.host",
-    "spec_info": "spec.info",
+    "spec_info": "converge.survey",
 }
 
 

@@ -35,7 +35,7 @@ class Verb(NamedTuple):
 
     help: str
     switches: dict[str, str]
-    operands: dict[str, Operand] = {}
+    operands: Mapping[str, Operand] = {}
 
 
 JSON = {"--json": "print one JSON document instead of text"}

@@ -11,57 +11,43 @@ from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.table import table
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import Survey, document, survey
 
-HEADER = ("SPEC", "KIND", "VERSION", "DEVICES")
+HEADER = ("SPEC", "KIND", "VERSION", "OURS", "DEVICES")
 
 
 def run(arguments: Any, paths: Paths) -> int:
-    """Print the registry over the spec directories; 1 if it has errors or conflicts."""
-    found = registry.load(paths.spec_dirs)
+    """Print the registry over the spec directories; 1 if it has errors or conflicts, or a spec is stale.
+
+    Raises CdiError for a manifest that can't be read.
+    """
+    found = survey(paths.spec_dirs, paths.state_dir, paths.inventory)
+    registry = found.registry
+    shown = document(found)
     if arguments.json:
-        print(json.dumps(_document(found), indent=2, sort_keys=True))
-    elif found.specs:
-        print(table(HEADER, map(_row, found.specs)))
+        print(json.dumps(shown, indent=2, sort_keys=True))
+    elif shown["specs"]:
+        print(table(HEADER, map(_row, shown["specs"])))
     else:
         print(f"No specs in {' '.join(paths.spec_dirs)}.")
     if not arguments.json:
         for line in _findings(found):
             print(line)
-    return 1 if found.errors or found.conflicts else 0
+    return 1 if registry.errors or registry.conflicts or found.stale else 0
 
 
-def _row(file: registry.SpecFile) -> tuple[list[str], ...]:
-    return (
-        [file.path],
-        [file.spec["kind"]],
-        [file.spec["cdiVersion"]],
-        [device["name"] for device in file.spec["devices"]],
-    )
+def _row(spec: dict[str, Any]) -> tuple[list[str], ...]:
+    devices = [name.partition("=")[2] for name in spec["names"]]
+    return [spec["path"]], [spec["kind"]], [spec["cdi_version"]], ["yes" if spec["managed"] else "no"], devices
 
 
-def _findings(found: registry.Registry) -> Iterator[str]:
-    for path, error in sorted(found.errors.items()):
+def _findings(found: Survey) -> Iterator[str]:
+    registry = found.registry
+    for path, error in sorted(registry.errors.items()):
         yield f"error: {error}" if path in error else f"error: {path}: {error}"
-    for name, paths in sorted(found.conflicts.items()):
+    for name, paths in sorted(registry.conflicts.items()):
         yield f"conflict: {name} is defined by {' and '.join(paths)}; no runtime resolves it"
-    for name, paths in sorted(found.shadowed.items()):
-        yield f"shadowed: {name} comes from {found.devices[name]}, not from {' and '.join(paths)}"
-
-
-def _document(found: registry.Registry) -> dict[str, Any]:
-    return {
-        "specs": [
-            {
-                "path": file.path,
-                "kind": file.spec["kind"],
-                "cdi_version": file.spec["cdiVersion"],
-                "names": file.qualified_names,
-            }
-            for file in found.specs
-        ],
-        "devices": found.devices,
-        "errors": found.errors,
-        "conflicts": found.conflicts,
-        "shadowed": found.shadowed,
-    }
+    for name, paths in sorted(registry.shadowed.items()):
+        yield f"shadowed: {name} comes from {registry.devices[name]}, not from {' and '.join(paths)}"
+    for path, reasons in sorted(found.stale.items()):
+        yield from (f"stale: {path}: {reason}" for reason in reasons)

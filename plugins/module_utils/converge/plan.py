@@ -16,8 +16,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.files import Live, Manif
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, versions
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile, resolve
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, validate
 
+UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
 MODE = 0o644  # a rootless runtime has to read it
 
 
@@ -61,11 +62,14 @@ def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     names.split_kind(kind)
     spec = {"cdiVersion": model.VERSIONS[-1], **content, "kind": kind}
     findings = validate(spec)
-    if not findings and "cdiVersion" not in content:
+    if "cdiVersion" not in content and all(
+        finding.rule in UNTIL or finding.severity == WARNING for finding in findings
+    ):
         spec["cdiVersion"] = versions.minimum_version(spec)
-        findings = validate(spec)  # enableCMT and enableMBM are gone in the newest version
-    if findings:
-        raise CdiError(f"the spec of {kind}: " + "; ".join(map(str, findings)))
+        findings = validate(spec)
+    wrong = [str(finding) for finding in findings if finding.rule != "not-every-runtime"]
+    if wrong:
+        raise CdiError(f"the spec of {kind}: " + "; ".join(wrong))
     return spec
 
 
@@ -122,13 +126,19 @@ def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
     """
     directory = os.path.dirname(ours.path)
     ours = ours._replace(priority=registry.directories.index(directory))
-    after = resolve(registry.directories, [file for file in registry.specs if file.path not in gone] + [ours], {})
+    # A symlink to our file offers what is in it from now on, and one to a file that goes offers nothing.
+    others = [
+        file._replace(spec=ours.spec) if file.target == ours.path else file
+        for file in registry.specs
+        if file.path not in gone and (file.target not in gone or file.target == ours.path)
+    ]
+    after = resolve(registry.directories, [*others, ours], {})
     warnings = []
     for name in ours.qualified_names:
         if name in after.conflicts:
-            other = next(path for path in after.conflicts[name] if path != ours.path)
+            clash = ", ".join(path for path in after.conflicts[name] if path != ours.path)
             raise CdiError(
-                f"{ours.path}: {name} is also in {other}: a runtime would resolve neither. Remove or rename one."
+                f"{ours.path}: {name} is also in {clash}: a runtime would resolve neither. Remove or rename one."
             )
         if after.devices[name] != ours.path:
             raise CdiError(

@@ -4,22 +4,29 @@
 """All specs over the spec directories, with the reference library's priority and conflicts. Private API of fleet.cdi.
 
 pkg/cdi/cache.go and spec-dirs.go: a later directory has priority; a name that two files of one directory define is a
-conflict and can't
-be resolved from either; a bad file costs only its own devices; only *.json and *.yaml count, and nothing is searched
-in depth.
+conflict and can't be resolved at all, not even from a directory of higher priority; a bad file costs only its own
+devices; only *.json and *.yaml count, and nothing is searched in depth.
+
+Where releases of the reference differ, this reads on: 1.1.1 stops at a directory that it can't list and hides every
+later one without a word (0.8.1 goes on); both skip a directory named x.json, which is reported here, because somebody
+meant a file: a container engine makes one of a bind mount whose source is missing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import decode
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
+
+ENDINGS = (".json", ".yaml")
+
+ATTEMPTS = 3  # to read a file that is being written; a writer that replaces whole files never costs one
 
 
 class SpecFile(NamedTuple):
@@ -28,6 +35,7 @@ class SpecFile(NamedTuple):
     path: str
     priority: int  # the index of its directory
     spec: dict[str, Any]
+    target: str = ""  # the same file without symlinks in its path
 
     @property
     def qualified_names(self) -> list[str]:
@@ -48,28 +56,69 @@ class Registry(NamedTuple):
     ]  # qualified name -> the files of earlier directories that a later one overrules
 
 
-def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
-    """Read every spec of `directories`, lowest priority first; one that is missing counts as empty. Raises nothing."""
-    specs: list[SpecFile] = []
+class Listing(NamedTuple):
+    """The files that may be specs, with the priority of their directories, and the directories that can't be listed."""
+
+    paths: tuple[tuple[int, str], ...]
+    errors: dict[str, str]
+
+
+def find(directories: Sequence[str] = DIRECTORIES) -> Listing:
+    """What counts as a spec by its name; a directory that is missing counts as empty. Raises nothing."""
+    paths: list[tuple[int, str]] = []
     errors: dict[str, str] = {}
-    for priority, directory in enumerate(directories):
+    for priority, directory in enumerate(map(str, directories)):
         try:
             names = sorted(os.listdir(directory))
         except FileNotFoundError:
             continue
-        except OSError as error:
-            errors[directory] = f"{directory}: can't list it: {error.strerror}"
-            continue
-        for path in (os.path.join(directory, name) for name in names if name.endswith((".json", ".yaml"))):
-            try:
-                # The reference follows symlinks in its directories, so reading does too.
-                live = files.read(os.path.realpath(path))
-                if live is None:
-                    raise CdiError(f"{path}: is a symlink to nothing, or was removed just now")
-                specs.append(SpecFile(path, priority, decode(live.content, path)))
-            except CdiError as error:
-                errors[path] = str(error)
+        except (OSError, ValueError) as error:  # ValueError: no path at all
+            reason = getattr(error, "strerror", None) or error
+            errors[directory] = f"{directory}: can't list it: {reason}. Some runtimes read no directory after it."
+        else:
+            paths += [(priority, os.path.join(directory, name)) for name in names if name.endswith(ENDINGS)]
+    return Listing(tuple(paths), errors)
+
+
+def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
+    """Read every spec of `directories`, lowest priority first. Raises nothing: a bad file is one of `errors`."""
+    specs: list[SpecFile] = []
+    paths, errors = find(directories)
+    for priority, path in paths:
+        try:
+            file = _read(path, priority)
+        except CdiError as error:
+            errors[path] = str(error)
+        else:
+            specs += [file] if file else []
     return resolve(directories, specs, errors)
+
+
+def _read(path: str, priority: int) -> Optional[SpecFile]:
+    """The spec at `path`; None if the file is gone again. Raises CdiError for anything else that is no valid spec."""
+    target = os.path.realpath(path)  # the reference follows symlinks, so reading does too
+    for _attempt in range(ATTEMPTS):
+        before = _state(target)
+        try:
+            live = files.read(target)
+        except CdiError as error:
+            raise error if target == path else CdiError(f"{path}: {error}") from None
+        if live is None and os.path.islink(path):
+            raise CdiError(f"{path}: is a symlink to {target}, where nothing is. Remove it, or bring that file back.")
+        if live is None:
+            return None
+        if before == _state(target):
+            return SpecFile(path, priority, decode(live.content, path), target)
+    raise CdiError(f"{path}: changes all the time while it is read; look again when its writer is done")
+
+
+def _state(path: str) -> tuple[int, ...]:
+    """What differs if somebody wrote into the file, or put another one there."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return ()
+    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def resolve(directories: Sequence[str], specs: Sequence[SpecFile], errors: dict[str, str]) -> Registry:
@@ -93,4 +142,4 @@ def resolve(directories: Sequence[str], specs: Sequence[SpecFile], errors: dict[
             devices[name] = winner.path
             if len(found) > 1:
                 shadowed[name] = tuple(file.path for file in found if file is not winner)
-    return Registry(tuple(directories), tuple(specs), devices, errors, conflicts, shadowed)
+    return Registry(tuple(map(str, directories)), tuple(specs), devices, errors, conflicts, shadowed)

@@ -178,6 +178,32 @@ class TestOtherSpecs:
             host.converge(SPEC)
         assert host.everything() == before
 
+    def test_every_file_in_the_way_is_named(self, host):
+        others = [host.put(host.etc, name, json.dumps(SPEC).encode()) for name in ("one.json", "two.yaml")]
+        with pytest.raises(CdiError, match="port0 is also in {}, {}: a runtime".format(*others)):
+            host.converge(SPEC)
+
+    def test_a_conflict_below_takes_ours_away_too_so_it_is_refused(self, host):
+        others = [host.put(host.etc, name, json.dumps(SPEC).encode()) for name in ("one.json", "two.json")]
+        with pytest.raises(CdiError, match="port0 is also in {}, {}: a runtime".format(*others)):
+            host.converge(SPEC, host.run)
+
+    def test_a_symlink_to_our_file_would_offer_the_new_names_too(self, host):
+        host.converge(SPEC)
+        link = host.root / "etc" / "link.json"
+        link.symlink_to(FILE)
+        with pytest.raises(CdiError, match=f"other0 is also in {link}: a runtime would resolve neither"):
+            host.converge({**SPEC, "devices": [{**SPEC["devices"][0], "name": "other0"}]})
+
+    def test_a_symlink_to_a_spec_that_moves_away_is_no_conflict(self, host):
+        host.converge(SPEC)
+        (host.root / "run").mkdir()
+        (host.root / "run" / "link.json").symlink_to(f"{host.etc}/{FILE}")
+        assert [change.path for change in host.converge(SPEC, host.run).changes] == [
+            f"{host.run}/{FILE}",
+            f"{host.etc}/{FILE}",
+        ]
+
     def test_another_name_of_the_same_kind_is_fine(self, host):
         host.put(host.etc, "other.json", json.dumps(OTHER).encode())
         assert host.converge(SPEC).warnings == ()

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
@@ -80,7 +84,121 @@ def test_a_bad_file_never_hides_the_good_ones(directories):
     (etc / "c.json").symlink_to("nowhere")
     os.mkfifo(etc / "d.json")
     (etc / "e.yml").write_text("{")  # not an ending that counts
-    found = registry.load([etc, run, etc / "m.json", run / "missing"])
+    (etc / "f.json").symlink_to("f.json")
+    (etc / "g.json").symlink_to("b.json")
+    (etc / "h.json").write_bytes(b"\xff\xfe\x00")
+    (etc / "i.json").write_bytes(b"")
+    (etc / "j.json").write_text('{"devices":' * 100_000)
+    with open(etc / "k.json", "wb") as huge:
+        huge.truncate(100 << 20)
+    (etc / os.fsdecode(b"l-\xff.json")).write_text("[]")
+    found = registry.load([etc, etc / "m.json", run / "missing", run, "no\0path"])
     assert found.devices == {"a.com/gpu=0": good}
-    assert sorted(os.path.basename(path) for path in found.errors) == ["a.json", "b.json", "c.json", "d.json", "m.json"]
+    bad = ["a.json", "b.json", "c.json", "d.json", "f.json", "g.json", "h.json", "i.json", "j.json", "k.json"]
+    assert {os.path.basename(path) for path in found.errors} == {*bad, "l-\udcff.json", "m.json", "no\0path"}
     assert all(text.startswith(str(path)) for path, text in found.errors.items())
+    assert max(map(len, found.errors.values())) < 2000
+
+
+def test_a_directory_and_a_file_without_permission_cost_only_themselves(directories, monkeypatch):
+    """Root may read anything, so the answer of the system is put in its mouth."""
+    etc, run, put = directories
+    put(etc, "a.json", "a.com/gpu", "0")
+    good, secret = put(run, "b.json", "a.com/gpu", "1"), put(run, "c.json", "a.com/gpu", "2")
+
+    def refusing(real, refused):
+        def call(path, *rest, **more):
+            if str(path) == refused:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return real(path, *rest, **more)
+
+        return call
+
+    monkeypatch.setattr(os, "listdir", refusing(os.listdir, str(etc)))
+    monkeypatch.setattr(os, "open", refusing(os.open, secret))
+    found = registry.load([etc, run])
+    assert found.devices == {"a.com/gpu=1": good}
+    assert list(found.errors) == [str(etc), secret]
+    assert all("Permission denied" in text for text in found.errors.values())
+
+
+def test_a_file_that_is_half_written_while_it_is_read_is_read_again(directories, monkeypatch):
+    etc, run, put = directories
+    path = put(etc, "a.json", "a.com/gpu", "0")
+    real, reads = registry.files.read, []
+
+    def read_while_somebody_writes(target):
+        reads.append(target)
+        if len(reads) == 1:
+            os.truncate(target, 10)
+        found = real(target)
+        if len(reads) == 1:
+            put(etc, "a.json", "a.com/gpu", "0", "1")
+        return found
+
+    monkeypatch.setattr(registry.files, "read", read_while_somebody_writes)
+    found = registry.load([etc, run])
+    assert found.devices == {"a.com/gpu=0": path, "a.com/gpu=1": path} and not found.errors
+    assert len(reads) == 2
+
+
+def test_a_file_that_never_stops_changing_is_an_error(directories, monkeypatch):
+    etc, run, put = directories
+    path, real = put(etc, "a.json", "a.com/gpu", "0"), registry.files.read
+
+    def read_while_somebody_writes(target):
+        with open(target, "a", encoding="utf-8") as file:
+            file.write(" ")
+        return real(target)
+
+    monkeypatch.setattr(registry.files, "read", read_while_somebody_writes)
+    found = registry.load([etc, run])
+    assert not found.devices and "changes all the time" in found.errors[path]
+
+
+def test_files_that_come_and_go_while_the_directory_is_read_are_no_error(directories):
+    """A writer that replaces whole files is never seen half-way, and never an error."""
+    etc, run, put = directories
+    good, stop = put(etc, "m.json", "a.com/gpu", "0"), threading.Event()
+
+    def restless():
+        while not stop.is_set():
+            temporary = put(run, "new", "a.com/nic", "0")
+            os.replace(temporary, etc / "z.json")
+            os.unlink(etc / "z.json")
+
+    writer = threading.Thread(target=restless)
+    writer.start()
+    try:
+        for _round in range(50):
+            found = registry.load([etc])
+            assert found.devices["a.com/gpu=0"] == good and not found.errors
+    finally:
+        stop.set()
+        writer.join()
+
+
+NAMES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True)
+FILES = st.lists(st.tuples(st.integers(0, 2), NAMES), max_size=6)
+
+
+@settings(max_examples=300)
+@given(FILES)
+def test_each_name_is_provided_in_conflict_or_neither(files):
+    """Whatever the files: a name is resolved from the highest directory, or in conflict, and never both."""
+    specs = [
+        registry.SpecFile(
+            f"/{priority}/{index}.json", priority, {"kind": "a.com/gpu", "devices": [{"name": name} for name in names]}
+        )
+        for index, (priority, names) in enumerate(files)
+    ]
+    found = registry.resolve(["/0", "/1", "/2"], specs, {})
+    defined = {f"a.com/gpu={name}" for _priority, names in files for name in names}
+    assert found.devices.keys() | found.conflicts.keys() == defined
+    assert not found.devices.keys() & found.conflicts.keys()
+    assert found.shadowed.keys() <= found.devices.keys()
+    for name, path in found.devices.items():
+        providers = [file for file in specs if name in file.qualified_names]
+        assert len({file.priority for file in providers}) == len(providers)
+        assert path == max(providers, key=lambda file: file.priority).path
+        assert {path, *found.shadowed.get(name, ())} == {file.path for file in providers}

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi inject: an OCI runtime spec with devices, as a runtime would start it. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.inject import inject
+
+
+def run(arguments: Any, paths: Paths) -> int:
+    """Print the OCI spec with the edits of the named devices; nothing of it if one can't be had. Raises CdiError.
+
+    With --json an error condition of SPEC.md is one JSON document on stdout as well.
+    """
+    document = _read(arguments.oci_spec)
+    try:
+        text = json.dumps(inject(document, arguments.name, registry.load(paths.spec_dirs)), indent=2)
+    except RecursionError:
+        raise CdiError(f"{operand.called(arguments.oci_spec)}: is nested too deep for an OCI spec") from None
+    except InjectError as error:
+        if arguments.json:
+            failed = {"condition": error.condition, "subjects": error.subjects, "message": str(error)}
+            print(json.dumps({"error": failed}, indent=2))
+        raise
+    print(text)
+    return 0
+
+
+def _read(path: str) -> Any:
+    """The document in the file `path`. Raises CdiError for anything but JSON."""
+    content = operand.read(path)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CdiError(
+            f"{operand.called(path)}: is no JSON: {error}; expected an OCI spec, as config.json of a bundle"
+        ) from None

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that somebody names on the command line. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import sys
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+LIMIT = 16 << 20  # a spec of a thousand devices has half a megabyte, an OCI spec some ten kilobytes
+
+
+def called(path: str) -> str:
+    """How messages call it: "-" is standard input."""
+    return "standard input" if path == "-" else path
+
+
+def read(path: str) -> bytes:
+    """What is in the file `path` (symlinks and pipes are fine), or on standard input for "-".
+
+    Raises CdiError for what can't be read or is larger than LIMIT.
+    """
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(LIMIT + 1)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise CdiError(f"{called(path)}: can't be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > LIMIT:
+        raise CdiError(f"{called(path)}: is larger than {LIMIT >> 20} MiB; expected one specification")
+    return content

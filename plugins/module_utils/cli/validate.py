@@ -1,0 +1,72 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi validate: what is wrong with CDI specs, finding by finding. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, versions
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, Finding
+
+
+def run(arguments: Any, paths: Paths) -> int:
+    """Check each file that is named, or all of the spec directories; 1 if there is an error in one."""
+    files = list(map(_checked, arguments.path)) if arguments.path else list(_everything(paths.spec_dirs))
+    if arguments.json:
+        print(json.dumps({"files": files}, indent=2))
+    else:
+        for file in files:
+            _print(file)
+        if not files:
+            print(f"No specs in {' '.join(paths.spec_dirs)}.")
+    return 0 if all(file["valid"] for file in files) else 1
+
+
+def _everything(directories: Sequence[str]) -> Iterator[dict[str, Any]]:
+    found = registry.find(directories)
+    for path, error in found.errors.items():
+        yield _document(path, None, [Finding("unreadable", "", error, "a directory that can be listed")])
+    for _priority, path in found.paths:
+        yield _checked(path)
+
+
+def _checked(path: str) -> dict[str, Any]:
+    try:
+        content = operand.read(path)
+        # Standard input has no name that says what it holds; a spec in JSON is one object.
+        name = path if path != "-" else ".json" if content.lstrip().startswith(b"{") else ".yaml"
+        spec, findings = codec.read(content, name)
+    except CdiError as error:
+        return _document(path, None, [Finding("unreadable", "", str(error), "a file that can be read")])
+    if path != "-" and not path.endswith(registry.ENDINGS):
+        ending = Finding("file-name", "", path, "a name that ends in .json or .yaml; runtimes skip others", WARNING)
+        findings = [*findings, ending]
+    return _document(path, spec, findings)
+
+
+def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, Any]:
+    head = {"path": path, "valid": spec is not None}
+    if spec is not None:
+        head["kind"] = spec["kind"]
+        head["cdi_version"] = spec["cdiVersion"]
+        head["minimum_version"] = versions.minimum_version(spec)
+        head["names"] = [device["name"] for device in spec["devices"]]
+    return {**head, "findings": [finding._asdict() for finding in findings]}
+
+
+def _print(file: dict[str, Any]) -> None:
+    called = operand.called(file["path"])
+    if file["valid"]:
+        kind, version, count = file["kind"], file["cdi_version"], len(file["names"])
+        print(f"valid: {called}: {kind}, CDI {version} ({file['minimum_version']} is enough), {count} devices")
+    for one in file["findings"]:
+        finding = Finding(**one)
+        text = finding.found if finding.rule == "unreadable" else f"{called}: {finding}"
+        print(f"{finding.severity}: {text}")

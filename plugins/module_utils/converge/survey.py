@@ -1,0 +1,86 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All specs of this host against the host itself: the registry, what is ours in it, and what is stale.
+
+Read-only and cheap: the specs, the manifest and the inventory are read, and every path in a spec is looked at once.
+Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, Host, Reason, stale
+
+
+class Survey(NamedTuple):
+    """What was found."""
+
+    registry: Registry
+    managed: frozenset[str]  # paths of the specs that we wrote and nobody changed since
+    stale: dict[str, tuple[Reason, ...]]  # path of each spec that does not agree with the host -> why
+
+
+def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "", host: Host = LIVE) -> Survey:
+    """Look at every spec of `directories`.
+
+    Devices that are gone or new are found in our own specs, against the inventory of this boot; where that is missing,
+    unusable or not wanted (""), nothing is said of them. Raises CdiError for a manifest that can't be read.
+    """
+    registry = load(directories)
+    manifest = files.manifest(state_dir)
+    managed = frozenset(file.path for file in registry.specs if _is_ours(file.path, manifest))
+    wanted = _wanted(inventory_path)
+    found = {}
+    for file in registry.specs:
+        names = wanted.get(file.spec["kind"]) if file.path in managed else None
+        reasons = stale(file.spec, names, host)
+        if reasons:
+            found[file.path] = reasons
+    return Survey(registry, managed, found)
+
+
+def document(found: Survey) -> dict[str, Any]:
+    """The survey as module spec_info returns it and as `fleet-cdi specs --json` prints it."""
+    specs = [
+        {
+            "path": file.path,
+            "kind": file.spec["kind"],
+            "cdi_version": file.spec["cdiVersion"],
+            "names": file.qualified_names,
+            "managed": file.path in found.managed,
+        }
+        for file in found.registry.specs
+    ]
+    rest = {key: getattr(found.registry, key) for key in ("devices", "errors", "conflicts", "shadowed")}
+    return {"specs": specs, **rest, "stale": as_document(found.stale)}
+
+
+def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module spec_info for its `options`; it only reads, check mode or not. Raises CdiError."""
+    return document(survey(options["directories"], options["state_dir"], options["inventory"])), []
+
+
+def _is_ours(path: str, manifest: files.Manifest) -> bool:
+    try:
+        return manifest.owns(path)
+    except CdiError:  # a symlink now, say: somebody changed it
+        return False
+
+
+def _wanted(path: str) -> dict[str, set[str]]:
+    """Kind -> the names that its spec offers, by the inventory: every name of each device that is not unhealthy."""
+    names: dict[str, set[str]] = {}
+    try:
+        devices = inventory.read(path, inventory.boot_id()) if path else ()
+    except CdiError:
+        return {}
+    for device in devices:
+        names.setdefault(device.kind, set()).update(device.names if device.health.state != "unhealthy" else ())
+    return names
