@@ -42,6 +42,7 @@ class Row(NamedTuple):
 
     drop: Callable[[dict[str, Any]], bool]
     why: str
+    gone: str = ""  # the version whose library does not know it any more, whatever version the spec declares
 
 
 def _yes(_parent: dict[str, Any]) -> bool:
@@ -68,8 +69,8 @@ FIELDS = {
     ("containerEdits", "netDevices"): Row(_yes, "the container does not get the network interface"),
     ("intelRdt", "schemata"): Row(_yes, "these limits of cache and memory bandwidth are then not set"),
     ("intelRdt", "enableMonitoring"): Row(_yes, "the container's cache and memory bandwidth are not monitored"),
-    ("intelRdt", "enableCMT"): Row(_yes, "the container's cache is not monitored"),
-    ("intelRdt", "enableMBM"): Row(_yes, "the container's memory bandwidth is not monitored"),
+    ("intelRdt", "enableCMT"): Row(_yes, "the container's cache is not monitored", gone="1.1.0"),
+    ("intelRdt", "enableMBM"): Row(_yes, "the container's memory bandwidth is not monitored", gone="1.1.0"),
 }
 
 
@@ -154,12 +155,12 @@ def _fit(
     kept: dict[str, Any] = {}
     for key, found in value.items():
         field, at = table.fields[key], f"{pointer}/{key}"
-        lacking = _unable(readers, field.since, field.until)
-        if lacking is not None:
+        row = FIELDS.get((table.name, key))
+        lacking = _unable(readers, field.since, row.gone if row else "")
+        if lacking is not None and row is not None:
             # An empty field says nothing, yet a runtime that does not know its name refuses the file: it just goes.
             if found or (field.even_empty and found is not None):
-                row = FIELDS[table.name, key]
-                change = f"gone in CDI {field.until}" if _reads(lacking, field.since) else f"new in CDI {field.since}"
+                change = f"gone in CDI {row.gone}" if _reads(lacking, field.since) else f"new in CDI {field.since}"
                 gaps.append(Gap(at, (table.name, key), f"{change}, and so nothing for {lacking}", row.drop(value)))
             continue
         if isinstance(field.type, model.Table) and found:
@@ -190,9 +191,9 @@ def _does_something(edits: dict[str, Any]) -> bool:
     return any(edits.values()) or edits.get("intelRdt") is not None
 
 
-def _unable(readers: Sequence[Reader], since: str, until: str = "") -> Optional[Reader]:
-    """Of the readers that lack what came with `since` and went with `until` the one that reads least, or None."""
-    lacking = [reader for reader in readers if not _reads(reader, since) or (until and _reads(reader, until))]
+def _unable(readers: Sequence[Reader], since: str, gone: str = "") -> Optional[Reader]:
+    """Of the readers that lack what came with `since` and went with `gone` the one that reads least, or None."""
+    lacking = [reader for reader in readers if not _reads(reader, since) or (gone and _reads(reader, gone))]
     return min(lacking, key=lambda reader: model.VERSIONS.index(reader.reads), default=None)
 
 

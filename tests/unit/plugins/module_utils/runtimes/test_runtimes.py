@@ -86,7 +86,7 @@ class TestDetect:
     def test_banner(self, case, tmp_path, monkeypatch):
         programs = Programs(tmp_path, monkeypatch)
         path = programs.add(case["program"], "#!/bin/sh\n")
-        found = detect.detect("", lambda program: case["prints"])
+        found = detect.detect("", lambda _program: case["prints"])
         if "says" in case:
             assert found.runtimes == ()
             assert len(found.warnings) == 1 and found.warnings[0].startswith(f"{path}: ")
