@@ -149,7 +149,7 @@ def digest(content: Optional[bytes]) -> Optional[str]:
 class Manifest:
     """What fleet.cdi changed on this host and what was there before, in `<state_dir>/manifest.json`.
 
-    `files` maps a path to {"applied", "kind", "prior"}. `applied` holds the digests of the last two states that we
+    `files` maps a path to {"applied", "kind", "by", "prior"}. `by` says who asked for it, "" for nobody in particular. `applied` holds the digests of the last two states that we
     put there, newest first (null: we removed the file): both are ours, because a crash may have come between the
     record and the file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}.
     `directories` lists the directories that we made.
@@ -174,18 +174,23 @@ class Manifest:
         record = self.files.get(path)
         return record["kind"] if record else None
 
-    def write(self, path: str, content: Optional[bytes], kind: str = "", mode: int = 0o644) -> None:
+    def by(self, path: str) -> str:
+        """Who asked for what we wrote at `path`. Raises KeyError for a file that has no record."""
+        asked: str = self.files[canonical(path)]["by"]
+        return asked
+
+    def write(self, path: str, content: Optional[bytes], kind: str = "", mode: int = 0o644, by: str = "") -> None:
         """Make `content` (None: no file) what is at `path`, and remember what was there before us.
 
         Raises CdiError; file and record are then as before.
         """
         before = self.files.get(path)
-        record = before or {"applied": [], "kind": kind, "prior": _prior(read(path))}
+        record = before or {"applied": [], "prior": _prior(read(path))}
         wanted = digest(content)
         was = [state for state in record["applied"] if state != wanted]
         if content is not None:
             self.directories += make_directory(os.path.dirname(path))
-        self.files[path] = {**record, "kind": kind, "applied": [wanted, *was][:2]}
+        self.files[path] = {**record, "kind": kind, "by": by, "applied": [wanted, *was][:2]}
         try:
             self._save()
             if content is None:
@@ -269,7 +274,7 @@ def manifest(state_dir: str) -> Manifest:
         version = document["version"]
         if version == MANIFEST_VERSION:
             for record in document["files"].values():
-                record["applied"], record["kind"], record["prior"]
+                record["applied"], record["kind"], record["by"], record["prior"]
             return Manifest(state_dir, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CdiError(

@@ -45,6 +45,14 @@ options:
       - The interpreter on the host that runs the release, Python 3.9 or later. An absolute path.
     type: path
     default: /usr/bin/python3
+  distributions:
+    description:
+      - The distributions that are accepted, C(ID) of C(os-release) and a list of C(VERSION_ID), where a version stands
+        for its minor releases too and V("") for a release without one. Any other is refused by name before anything is
+        installed.
+      - By default every distribution is accepted.
+    type: dict
+    default: {}
   paths:
     description:
       - Where C(fleet-cdi) finds things unless its own options say otherwise.
@@ -160,6 +168,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
+            "distributions": {"type": "dict", "default": {}},
             "paths": {
                 "type": "dict",
                 "default": {},

@@ -46,7 +46,7 @@ options:
     default: present
   devices:
     description:
-      - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info#module). All have to yield
+      - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info). All have to yield
         O(kind).
     type: dict
   content:
@@ -54,6 +54,12 @@ options:
       - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
         CDI specification.
     type: dict
+  managed_by:
+    description:
+      - Who asks for this spec, in a word that RV(fleet.cdi.spec_info#module:specs[].managed_by) returns. Role
+        P(fleet.cdi.cdi_host#role) tells by it which specs are its own to take back.
+    type: str
+    default: ""
   on_unsupported:
     description:
       - What to do with a field that the version of some runtime in RV(runtimes) is too old, or too new, for.
@@ -208,6 +214,7 @@ def main() -> None:
             "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "force": {"type": "bool", "default": False},
+            "managed_by": {"type": "str", "default": ""},
             **on_host.ARGUMENTS,
         },
         mutually_exclusive=[("devices", "content")],

@@ -90,6 +90,10 @@ specs:
       description: Whether the manifest lists it and nobody has changed it since.
       type: bool
       sample: true
+    managed_by:
+      description: Who asked for it, as O(fleet.cdi.spec#module:managed_by); V(null) if RV(specs[].managed) is not.
+      type: str
+      sample: cdi_host
 devices:
   description: The file that provides each qualified name.
   returned: success

@@ -11,8 +11,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import MODE, Plan
 
 
-def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bool) -> Plan:
-    """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed.
+def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bool, by: str = "") -> Plan:
+    """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed. The
+    manifest remembers that it was done for `by`.
 
     Nothing is written, no lock taken and no directory made on a host that is as it should be. Raises CdiError.
     """
@@ -22,5 +23,5 @@ def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bo
     with files.locked_manifest(state_dir) as manifest:
         plan = make_plan(manifest)  # again: now nobody else changes it
         for change in plan.changes:
-            manifest.write(change.path, change.after, change.kind, MODE)
+            manifest.write(change.path, change.after, change.kind, MODE, by)
     return plan

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
+    Change,
     Plan,
     complete,
     plan_inventory,
@@ -39,6 +40,7 @@ class Wanted(NamedTuple):
     kind: str
     entries: Optional[dict[str, Any]] = None
     content: Optional[dict[str, Any]] = None
+    by: str = ""  # who asks for it, for the manifest
     on_unsupported: str = cap.DROP
     runtimes: Optional[dict[str, Any]] = None
 
@@ -87,17 +89,19 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
     # One file has one path: /var/run/cdi is /run/cdi on most hosts.
     directory = os.path.realpath(paths.directory)
     known = registry.load(_directories(directory))
+    listing = files.canonical(paths.inventory) if paths.inventory else ""
     boot_id = inventory.boot_id("/")
 
     def make_plan(manifest: files.Manifest) -> Plan:
         plan = plan_spec(wanted.kind, spec, directory, known, manifest, files.read, force)
-        if not paths.inventory:
+        if not listing:
             return plan
-        listed = _others(paths.inventory, boot_id, wanted.kind) + devices
+        # By kind, so that it doesn't matter in which order the kinds are converged.
+        listed = sorted(_others(listing, boot_id, wanted.kind) + devices, key=lambda device: device.kind)
         after = inventory.render(listed, boot_id) if listed else None
-        return plan._replace(changes=plan.changes + plan_inventory(paths.inventory, files.read(paths.inventory), after))
+        return plan._replace(changes=plan.changes + plan_inventory(listing, after, manifest, files.read))
 
-    plan = apply(make_plan, paths.state_dir, check)
+    plan = apply(make_plan, paths.state_dir, check, wanted.by)
     return Outcome(plan, spec, engines, (*warnings, *plan.warnings))
 
 
@@ -144,6 +148,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["kind"],
         options["devices"] if present else None,
         options["content"] if present else None,
+        options["managed_by"],
         options["on_unsupported"],
         options["runtimes"],
     )
@@ -161,8 +166,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
             {
                 "before_header": change.path,
                 "after_header": change.path,
-                "before": _shown(change.before),
-                "after": _shown(change.after),
+                "before": _shown(change.before, change, wanted.kind),
+                "after": _shown(change.after, change, wanted.kind),
             }
             for change in outcome.plan.changes
         ],
@@ -170,11 +175,17 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     return result, [*warnings, *outcome.warnings]
 
 
-def _shown(content: Optional[bytes]) -> Any:
-    """A file's content for the diff: the document in it, or its text if it holds none, or "" for no file."""
+def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:
+    """A file's content for the diff: the document in it, or its text if it holds none, or "" for no file.
+
+    Of the inventory it is the devices of `kind`: the others are other runs' doing, and check mode has none of theirs.
+    """
     if content is None:
         return ""
     try:
-        return json.loads(content)
+        document = json.loads(content)
     except ValueError:
         return content.decode(errors="replace")
+    if change.kind:
+        return document
+    return {"devices": [device for device in document["devices"] if device["kind"] == kind]}

@@ -113,10 +113,19 @@ def plan_spec(
     return Plan(path, tuple(changes), tuple(warnings))
 
 
-def plan_inventory(path: str, before: Optional[Live], after: Optional[bytes]) -> tuple[Change, ...]:
-    """What makes `after` the inventory at `path`."""
-    content = before.content if before else None
-    return () if content == after else (Change(path, "", content, after),)
+def plan_inventory(
+    path: str, after: Optional[bytes], manifest: Manifest, read: Callable[[str], Optional[Live]]
+) -> tuple[Change, ...]:
+    """What makes `after` (None: no file) the inventory at `path`. Raises CdiError for a file that is none of ours."""
+    live = read(path)
+    before = live.content if live else None
+    if before == after:
+        return ()
+    if before is not None and manifest.kind_of(path) is None:
+        raise CdiError(
+            f"{path}: is not ours: fleet.cdi has no record of writing it. Choose another inventory, or remove it."
+        )
+    return (Change(path, "", before, after),)
 
 
 def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ class Survey(NamedTuple):
     """What was found."""
 
     registry: Registry
-    managed: frozenset[str]  # paths of the specs that we wrote and nobody changed since
+    managed: dict[str, str]  # path of each spec that we wrote and nobody changed since -> who asked for it
     stale: dict[str, tuple[Reason, ...]]  # path of each spec that does not agree with the host -> why
 
 
@@ -35,7 +35,7 @@ def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "",
     """
     registry = load(directories)
     manifest = files.manifest(state_dir)
-    managed = frozenset(file.path for file in registry.specs if _is_ours(file.path, manifest))
+    managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
     wanted = _wanted(inventory_path)
     found = {}
     for file in registry.specs:
@@ -55,6 +55,7 @@ def document(found: Survey) -> dict[str, Any]:
             "cdi_version": file.spec["cdiVersion"],
             "names": file.qualified_names,
             "managed": file.path in found.managed,
+            "managed_by": found.managed.get(file.path),
         }
         for file in found.registry.specs
     ]

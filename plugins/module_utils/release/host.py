@@ -78,6 +78,21 @@ def distribution(root: str = "/") -> dict[str, str]:
     return {key: fields.get(key.upper(), "") for key in ("id", "version_id", "name")}
 
 
+def refuse_other(found: dict[str, str], supported: dict[str, list[str]]) -> None:
+    """Raise CdiError, naming it, for a distribution that is not among `supported` (ID -> versions).
+
+    A version stands for itself and its minor releases, "" for a release without VERSION_ID, as Debian's testing.
+    """
+    version = found["version_id"]
+    if any(version == one or (one and version.startswith(one + ".")) for one in supported.get(found["id"], ())):
+        return
+    known = ", ".join(f"{name} {'/'.join(filter(None, versions))}" for name, versions in sorted(supported.items()))
+    raise CdiError(
+        f"/etc/os-release: found ID {found['id']!r} with VERSION_ID {version!r} ({found['name'] or 'no name'}); expected "
+        f"one of {known}. Nothing was installed."
+    )
+
+
 def _unquoted(value: str) -> str:
     try:
         return "".join(shlex.split(value))

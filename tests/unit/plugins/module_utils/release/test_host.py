@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host
 
@@ -96,3 +97,31 @@ def test_etc_wins(tmp_path):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "os-release").write_text(f"ID={name}\n")
     assert host.distribution(str(tmp_path))["id"] == "local"
+
+
+SUPPORTED = {"debian": ["12", "13", ""], "ubuntu": ["22.04"], "rocky": ["9"]}
+
+
+@pytest.mark.parametrize(
+    "name, version, fits",
+    [
+        ("debian", "12", True),
+        ("debian", "", True),
+        ("debian", "11", False),
+        ("ubuntu", "22.04", True),
+        ("ubuntu", "22", False),
+        ("ubuntu", "", False),
+        ("rocky", "9.4", True),
+        ("rocky", "91", False),
+        ("arch", "", False),
+    ],
+)
+def test_a_distribution_is_refused_by_name(name, version, fits):
+    found = {"id": name, "version_id": version, "name": name.title()}
+    if fits:
+        host.refuse_other(found, SUPPORTED)
+    else:
+        with pytest.raises(
+            CdiError, match=f"found ID '{name}' with VERSION_ID '{version}'.*expected one of debian 12/13"
+        ):
+            host.refuse_other(found, SUPPORTED)
