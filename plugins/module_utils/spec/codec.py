@@ -1,67 +1,127 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI specs as bytes: reading what anybody wrote, writing the same bytes for the same spec.
+"""CDI specs as bytes: reading what anybody wrote, writing the same bytes for the same spec. Private API of fleet.cdi.
 
-Private API of fleet.cdi.
+The reference library reads every file, .json too, with a YAML parser. So JSON that such a parser can't read, or reads
+otherwise, is refused here, and never written.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import ERROR, Finding, validate
+
+# No YAML parser takes these in a file; NEL, LS and PS it takes for line breaks, and folds.
+UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+# Escapes that only JSON has; a key whose colon is in another line, or further away than YAML looks.
+BEYOND_YAML = re.compile(
+    r'(?<!\\)(?:\\\\)*\\(?:/|u[dD][89a-fA-F])|"[ \t]*[\r\n]\s*:|"(?:[^"\\]|\\.){900,}"\s*:|"[ \t]{99,}:'
+)
+
+
+class Reading(NamedTuple):
+    """What is in a file: the spec, unless a finding is an error, as the reference reads it: no nulls, text as text."""
+
+    spec: Optional[dict[str, Any]]
+    findings: list[Finding]
+
+
+class Malformed(ValueError):
+    """Bytes that are no document. Arguments: rule, what was found, what was expected."""
 
 
 def encode(spec: dict[str, Any]) -> bytes:
     """A valid spec as JSON with the fields in the model's order, indented by two, with a newline at the end."""
-    return (json.dumps(_in_order(spec, model.SPEC), indent=2, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(_in_order(spec, model.SPEC), indent=2, ensure_ascii=False) + "\n"
+    return UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
 
 def decode(content: bytes, path: str) -> dict[str, Any]:
-    """The spec in the bytes of the file `path` (.json, or .yaml, which needs PyYAML).
+    """The spec in the bytes of the file `path`. Raises CdiError naming the file and the errors in it."""
+    spec, findings = read(content, path)
+    if spec is None:
+        wrong = [str(finding) for finding in findings if finding.severity == ERROR]
+        more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
+        raise CdiError(f"{path}: " + "; ".join(wrong[:5] + more))
+    return spec
 
-    Raises CdiError naming the file and everything that is wrong with it.
+
+def read(content: bytes, path: str) -> Reading:
+    """What is in the bytes of the file `path`: .json, or .yaml, of which the first document counts.
+
+    Raises CdiError only where PyYAML is needed and missing.
     """
     try:
+        document = _parse(content, path)
+    except Malformed as error:
+        return Reading(None, [Finding(error.args[0], "", *error.args[1:])])
+    findings = validate(document)
+    if any(finding.severity == ERROR for finding in findings):
+        return Reading(None, findings)
+    if any(finding.rule in ("null", "unquoted") for finding in findings):
+        document = _in_order(document, model.SPEC)
+    return Reading(document, findings)
+
+
+def _parse(content: bytes, path: str) -> Any:
+    try:
         text = content.decode("utf-8-sig")
-        spec = json.loads(text, object_pairs_hook=_no_duplicates) if path.endswith(".json") else _yaml(text)
+    except UnicodeDecodeError as error:
+        raise Malformed("utf-8", f"the byte {content[error.start]:#04x} at {error.start}", "UTF-8") from None
+    if path.endswith(".json"):
+        return _json(text)
+    from ansible_collections.fleet.cdi.plugins.module_utils.spec import yaml_subset  # few hosts have a YAML spec
+
+    return yaml_subset.load(text, path)
+
+
+def _json(text: str) -> Any:
+    try:
+        document = json.loads(text, object_pairs_hook=unique, parse_int=_integer, parse_constant=_no_number)
+    except Malformed:
+        raise
     except (ValueError, RecursionError) as error:
-        raise CdiError(f"{path}: is not well-formed: {error}") from None
-    findings = validate(spec)
-    if findings:
-        raise CdiError(f"{path}: " + "; ".join(map(str, findings)))
-    return dict(spec)
-
-
-def _in_order(value: dict[str, Any], table: model.Table) -> dict[str, Any]:
-    return {key: _ordered(value[key], field) for key, field in table.fields.items() if key in value}
-
-
-def _ordered(value: Any, field: model.Field) -> Any:
-    if isinstance(field.type, str):
-        return dict(sorted(value.items())) if field.type == "annotations" else value
-    return [_in_order(item, field.type) for item in value] if field.many else _in_order(value, field.type)
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        seen: set[str] = set()
-        twice = [key for key, _value in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {twice[0]!r} stands twice in one object")
+        raise Malformed("json", f"no JSON ({error})", "JSON") from None
+    strange = UNREADABLE.search(text) or BEYOND_YAML.search(text)
+    if strange or text.strip(" \r\n") != text.strip():
+        found = repr(strange[0][-20:]) if strange else "tabs around the object"
+        raise Malformed("json-for-yaml", found, "JSON that YAML parsers, which runtimes use, read in the same way")
     return document
 
 
-def _yaml(text: str) -> Any:
-    try:
-        import yaml  # a host that has no YAML spec needs no PyYAML
-    except ImportError:
-        raise ValueError("it is YAML, and this Python has no PyYAML; install the package python3-yaml") from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
+def _integer(text: str) -> Any:
+    return float(text) if text == "-0" else int(text)  # as a string it would be "0" to some libraries, "-0" to others
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys and values. Raises Malformed for a key that comes twice."""
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        keys = [key for key, _value in pairs]
+        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+        raise Malformed("duplicate-key", f"the key {twice[:60]!r} twice in one object", "each key once")
+    return document
+
+
+def _in_order(value: dict[str, Any], table: model.Table) -> dict[str, Any]:
+    return {key: _ordered(value[key], field) for key, field in table.fields.items() if value.get(key) is not None}
+
+
+def _ordered(value: Any, field: model.Field) -> Any:
+    if isinstance(field.type, model.Table):
+        return [_in_order(item, field.type) for item in value] if field.many else _in_order(value, field.type)
+    if field.type == "annotations":
+        return {key: str(text) for key, text in sorted(value.items())}
+    if field.type == "strings":
+        return [str(item) for item in value]
+    return str(value) if field.type == "string" else value

@@ -4,8 +4,8 @@
 """Every field of a CDI spec, 0.3.0 to 1.1.0, as data (SPEC.md, "CDI JSON Specification"). Private API of fleet.cdi.
 
 A spec is kept as the plain JSON document that it is. These tables say what may stand in it, in which order it is
-written, which
-version a field needs and which rule its value obeys; `validate`, `versions` and `codec` only apply them.
+written, which version a field needs and which rules its value obeys; `validate`, `versions` and `codec` only apply
+them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from typing import NamedTuple, Union
 # The versions there are, oldest first. The reference library refuses everything else, 1.0.1 too.
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 
+# The libraries that read versions below 1.0.0 refuse fields that came after this one, even null and empty ones.
+LAST_OF_OLD_LIBRARIES = "0.8.0"
+
 
 class Field(NamedTuple):
     """One field: its JSON type, or the table of the objects in it, and what holds for it."""
 
-    type: Union[
-        str, Table
-    ]  # "string", "boolean", "int64", "uint32", "integer", "strings", "uint32s", "annotations"; a table
+    # "string", "boolean", "int64", "uint32", "strings", "uint32s", "annotations"; or a table
+    type: Union[str, Table]
     many: bool = False  # a list of such objects
     required: bool = False
     since: str = "0.3.0"
-    until: str = ""  # the first version without it
+    until: str = ""  # the first version in which no library knows it
     even_empty: bool = False  # it needs `since` even when it is empty
-    rule: str = ""  # the name of its rule in `validate`
+    rules: tuple[str, ...] = ()  # the ids of its rules in `validate`, in the order in which they are tried
 
 
 class Table(NamedTuple):
@@ -37,16 +39,19 @@ class Table(NamedTuple):
     fields: dict[str, Field]
 
 
+PATH = ("not-empty", "absolute-path")
+ENVIRONMENT = ("environment", "unique-environment")
+
 DEVICE_NODE = Table(
     "deviceNode",
     {
-        "path": Field("string", required=True, rule="absolute-path"),
-        "hostPath": Field("string", since="0.5.0", rule="absolute-path"),
-        "type": Field("string", rule="node-type"),
+        "path": Field("string", required=True, rules=PATH),
+        "hostPath": Field("string", since="0.5.0", rules=("absolute-path",)),
+        "type": Field("string", rules=("node-type",)),
         "major": Field("int64"),
         "minor": Field("int64"),
         "fileMode": Field("uint32"),
-        "permissions": Field("string", rule="permissions"),
+        "permissions": Field("string", rules=("permissions",)),
         "uid": Field("uint32"),
         "gid": Field("uint32"),
     },
@@ -55,16 +60,16 @@ DEVICE_NODE = Table(
 NET_DEVICE = Table(
     "netDevice",
     {
-        "hostInterfaceName": Field("string", required=True, rule="not-empty"),
-        "name": Field("string", required=True, rule="not-empty"),
+        "hostInterfaceName": Field("string", required=True, rules=("not-empty",)),
+        "name": Field("string", required=True, rules=("not-empty",)),
     },
 )
 
 MOUNT = Table(
     "mount",
     {
-        "hostPath": Field("string", required=True, rule="absolute-path"),
-        "containerPath": Field("string", required=True, rule="absolute-path"),
+        "hostPath": Field("string", required=True, rules=("not-empty",)),
+        "containerPath": Field("string", required=True, rules=PATH),
         "options": Field("strings"),
         "type": Field("string", since="0.4.0"),
     },
@@ -73,56 +78,58 @@ MOUNT = Table(
 HOOK = Table(
     "hook",
     {
-        "hookName": Field("string", required=True, rule="hook-name"),
-        "path": Field("string", required=True, rule="absolute-path"),
+        "hookName": Field("string", required=True, rules=("hook-name",)),
+        "path": Field("string", required=True, rules=PATH),
         "args": Field("strings"),
-        "env": Field("strings", rule="environment"),
-        "timeout": Field("int64", rule="positive"),
+        "env": Field("strings", rules=ENVIRONMENT),
+        "timeout": Field("int64", rules=("positive",)),
     },
 )
 
+# enableCMT and enableMBM: the libraries of 0.7.0 to 1.0.0 know them, that of 1.1.0 refuses them whatever is declared. A
+# spec that declares 1.0.0 has nothing from it, and loses both the older runtimes and the newest.
 INTEL_RDT = Table(
     "intelRdt",
     {
-        "closID": Field("string", rule="clos-id"),
+        "closID": Field("string", rules=("clos-id",)),
         "l3CacheSchema": Field("string"),
         "memBwSchema": Field("string"),
         "schemata": Field("strings", since="1.1.0", even_empty=True),
         "enableMonitoring": Field("boolean", since="1.1.0"),
-        "enableCMT": Field("boolean", since="0.7.0", until="1.1.0"),
-        "enableMBM": Field("boolean", since="0.7.0", until="1.1.0"),
+        "enableCMT": Field("boolean", since="0.7.0", until="1.0.0"),
+        "enableMBM": Field("boolean", since="0.7.0", until="1.0.0"),
     },
 )
 
 CONTAINER_EDITS = Table(
     "containerEdits",
     {
-        "env": Field("strings", rule="environment"),
+        "env": Field("strings", rules=ENVIRONMENT),
         "deviceNodes": Field(DEVICE_NODE, many=True),
-        "netDevices": Field(NET_DEVICE, many=True, since="1.1.0"),
+        "netDevices": Field(NET_DEVICE, many=True, since="1.1.0", rules=("unique-interfaces",)),
         "hooks": Field(HOOK, many=True),
-        "mounts": Field(MOUNT, many=True),
+        "mounts": Field(MOUNT, many=True, rules=("absolute-source",)),
         "intelRdt": Field(INTEL_RDT, since="0.7.0", even_empty=True),
-        "additionalGids": Field("uint32s", since="0.7.0"),
+        "additionalGids": Field("uint32s", since="0.7.0", rules=("gid-zero",)),
     },
 )
 
 DEVICE = Table(
     "device",
     {
-        "name": Field("string", required=True, rule="device-name"),
-        "annotations": Field("annotations", since="0.6.0"),
-        "containerEdits": Field(CONTAINER_EDITS, required=True, rule="some-edit"),
+        "name": Field("string", required=True, rules=("device-name",)),
+        "annotations": Field("annotations", since="0.6.0", rules=("annotation-keys", "annotation-size")),
+        "containerEdits": Field(CONTAINER_EDITS, required=True, rules=("some-edit",)),
     },
 )
 
 SPEC = Table(
     "spec",
     {
-        "cdiVersion": Field("string", required=True, rule="version"),
-        "kind": Field("string", required=True, rule="kind"),
-        "annotations": Field("annotations", since="0.6.0"),
-        "devices": Field(DEVICE, many=True, required=True, rule="unique-names"),
+        "cdiVersion": Field("string", required=True, rules=("version",)),
+        "kind": Field("string", required=True, rules=("kind", "one-letter", "vendor-dns", "class-length")),
+        "annotations": Field("annotations", since="0.6.0", rules=("annotation-keys", "annotation-size")),
+        "devices": Field(DEVICE, many=True, required=True, rules=("no-devices", "unique-names")),
         "containerEdits": Field(CONTAINER_EDITS),
     },
 )

@@ -3,17 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is wrong with a spec, as data. Private API of fleet.cdi.
 
-The rules are those of the reference library (pkg/cdi/{spec,device,container-edits}.go and pkg/parser), and stricter
-where SPEC.md is
-and that library is not: absolute paths, DNS vendor, lengths, a positive timeout, no null.
+An error is what some runtime rejects or crashes on: the rules of the reference library (pkg/cdi/{spec,device,
+container-edits}.go, pkg/parser, specs-go/version.go), and what its releases don't read alike. A warning is what
+SPEC.md forbids and the library takes. tests/conformance/stricter.yml lists every rule that refuses more than the
+library, with its reason.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, names, versions
 
+ERROR, WARNING = "error", "warning"
+ENOUGH = 100  # findings; of a file of garbage nobody reads more
 HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 
@@ -24,6 +28,7 @@ class Finding(NamedTuple):
     pointer: str
     found: str
     expected: str
+    severity: str = ERROR
 
     def __str__(self) -> str:
         return f"{self.pointer or '/'}: found {self.found}, expected {self.expected} [{self.rule}]"
@@ -34,120 +39,240 @@ class Rule(NamedTuple):
 
     holds: Callable[[Any], bool]
     expected: str
+    severity: str = ERROR
 
 
-def _integer(low: int, high: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+def _unique(values: list[Any]) -> bool:
+    return len(set(map(str, values))) == len(values)
 
 
-def _list_of(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(one(item) for item in value)
+def _is_annotation_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    return bool(ANNOTATION.match(name) and (names.SUBDOMAIN.match(prefix) if slash else True))
 
 
-def _string(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-TYPES = {
-    "string": Rule(_string, "a string"),
-    "boolean": Rule(lambda value: isinstance(value, bool), "true or false"),
-    "int64": Rule(_integer(-(2**63), 2**63 - 1), "an integer"),
-    "uint32": Rule(_integer(0, 2**32 - 1), "an integer from 0 to 4294967295"),
-    "strings": Rule(_list_of(_string), "a list of strings"),
-    "uint32s": Rule(_list_of(_integer(0, 2**32 - 1)), "a list of integers from 0 to 4294967295"),
-    "annotations": Rule(
-        lambda value: isinstance(value, dict) and all(_string(item) for pair in value.items() for item in pair),
-        "an object whose values are strings",
-    ),
-}
+ANNOTATION = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 RULES = {
     "not-empty": Rule(bool, "something"),
-    "absolute-path": Rule(lambda path: path.startswith("/") and "\0" not in path, "an absolute path"),
+    "absolute-path": Rule(lambda path: path[:1] in ("", "/"), "an absolute path", WARNING),
+    "absolute-source": Rule(
+        lambda mounts: all(
+            str(mount["hostPath"])[0] == "/" or mount.get("type") not in (None, "", "none", "bind") for mount in mounts
+        ),
+        "an absolute hostPath in every bind mount",
+        WARNING,
+    ),
     "node-type": Rule(lambda value: value in ("", "b", "c", "u", "p"), "one of b, c, u, p"),
     "permissions": Rule(lambda value: set(value) <= set("rwm"), "any of the letters r, w, m"),
     "environment": Rule(lambda value: all(item.find("=") > 0 for item in value), "NAME=value in every item"),
+    "unique-environment": Rule(
+        lambda value: _unique([item.partition("=")[0] for item in value]), "each variable once", WARNING
+    ),
     "hook-name": Rule(lambda value: value in HOOK_NAMES, "one of " + ", ".join(HOOK_NAMES)),
-    "positive": Rule(lambda value: value > 0, "seconds, greater than 0"),
+    "positive": Rule(lambda value: value > 0, "seconds, greater than 0", WARNING),
     "clos-id": Rule(
         lambda value: (
-            value == "/" or (value not in (".", "..") and len(value) < 4096 and "/" not in value and "\n" not in value)
+            value == "/" or not (value in (".", "..") or "/" in value or "\n" in value or len(value.encode()) >= 4096)
         ),
         "the name of a directory below /sys/fs/resctrl, or /",
     ),
+    "gid-zero": Rule(lambda value: 0 not in value, "groups other than 0, which is ignored", WARNING),
     "version": Rule(lambda value: value.removeprefix("v") in model.VERSIONS, "one of " + ", ".join(model.VERSIONS)),
     "kind": Rule(
-        lambda value: bool(names.VENDOR.match(value.partition("/")[0]) and names.CLASS.match(value.partition("/")[2])),
-        f"vendor/class; vendor: {names.VENDOR_RULE}; class: {names.CLASS_RULE}",
+        lambda value: all(names.PART.match(part) for part in (value.partition("/")[0], value.partition("/")[2])),
+        f"vendor/class, each of {names.PART_RULE}",
     ),
+    "one-letter": Rule(
+        lambda value: min(map(len, value.split("/"))) > 1,
+        "vendor and class of more than one letter: releases of the reference library before 1.1.1 crash",
+    ),
+    "vendor-dns": Rule(
+        lambda value: bool(names.SUBDOMAIN.match(value.partition("/")[0])),
+        "a vendor that is a DNS subdomain of at most 253 characters",
+        WARNING,
+    ),
+    "class-length": Rule(lambda value: len(value.partition("/")[2]) <= 63, "a class of at most 63 characters", WARNING),
     "device-name": Rule(lambda value: bool(names.DEVICE.match(value)), names.DEVICE_RULE),
     "some-edit": Rule(
         lambda edits: any(
-            edits.get(key) or (key == "intelRdt" and key in edits) for key in model.CONTAINER_EDITS.fields
+            edits.get(key) or (field.type is model.INTEL_RDT and edits.get(key) is not None)
+            for key, field in model.CONTAINER_EDITS.fields.items()
         ),
-        "at least one edit: the reference library refuses a device without",
+        "at least one edit: the reference library refuses a device without, whatever the edits of the whole spec",
     ),
-    "unique-names": Rule(
-        lambda devices: 0 < len(devices) == len({device.get("name") for device in devices}),
-        "at least one device, and each name once",
+    "no-devices": Rule(bool, "at least one device"),
+    "unique-names": Rule(lambda devices: _unique([device["name"] for device in devices]), "each name once"),
+    "unique-interfaces": Rule(
+        lambda value: all(_unique([item[key] for item in value]) for key in model.NET_DEVICE.fields),
+        "each hostInterfaceName and each name once",
+    ),
+    "annotation-keys": Rule(
+        lambda value: all(map(_is_annotation_key, value)),
+        "keys as Kubernetes has them: an optional DNS subdomain and '/', then up to 63 letters, digits, '-', '_', '.'",
+        WARNING,
+    ),
+    "annotation-size": Rule(
+        lambda value: sum(len(str(text).encode()) for pair in value.items() for text in pair) <= 256 << 10,
+        "keys and values of at most 256 KiB",
+        WARNING,
     ),
 }
 
+INTEGERS = {"int64": (-(2**63), 2**63 - 1), "uint32": (0, 2**32 - 1)}
+LISTS = {"strings": "string", "uint32s": "uint32"}
+
+
+class _EnoughFoundError(Exception):
+    pass
+
 
 def validate(spec: Any) -> list[Finding]:
-    """Everything that is wrong with the parsed JSON document `spec`; empty for a valid one. Raises nothing."""
-    findings: list[Finding] = []
-    _check_object(spec, model.SPEC, "", findings)
-    if not findings:
-        declared, needed = spec["cdiVersion"].removeprefix("v"), versions.minimum_version(spec)
-        if model.VERSIONS.index(declared) < model.VERSIONS.index(needed):
-            findings.append(
-                Finding("minimum-version", "/cdiVersion", declared, f"at least {needed}, which its content needs")
-            )
-    return findings
+    """What is wrong with the parsed document `spec`, at most ENOUGH findings; none for a good one. Raises nothing."""
+    check = _Check()
+    try:
+        check.object(spec, model.SPEC, "")
+        if not check.errors:
+            check.versions(spec)
+    except _EnoughFoundError:
+        pass
+    return check.findings
 
 
-def _check_object(value: Any, table: model.Table, pointer: str, findings: list[Finding]) -> None:
-    if not isinstance(value, dict):
-        findings.append(Finding("type", pointer, _show(value), f"an object ({table.name})"))
-        return
-    for key in value:
-        if key not in table.fields:
-            known = ", ".join(table.fields)
-            findings.append(
-                Finding("unknown-field", f"{pointer}/{_escape(key)}", "an unknown field", f"one of {known}")
-            )
-    for key, field in table.fields.items():
-        if key in value:
-            _check_field(value[key], field, f"{pointer}/{key}", findings)
-        elif field.required:
-            findings.append(Finding("required", f"{pointer}/{key}", "nothing", "the field, which is required"))
+class _Check:
+    """One run over a document. What the methods return is the value as the reference reads it."""
 
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.errors = 0
 
-def _check_field(value: Any, field: model.Field, pointer: str, findings: list[Finding]) -> None:
-    before = len(findings)
-    if isinstance(field.type, str):
-        _apply(TYPES[field.type], "type", value, pointer, findings)
-    elif not field.many:
-        _check_object(value, field.type, pointer, findings)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _check_object(item, field.type, f"{pointer}/{index}", findings)
-    else:
-        findings.append(Finding("type", pointer, _show(value), f"a list of objects ({field.type.name})"))
-    if field.rule and len(findings) == before:
-        _apply(RULES[field.rule], field.rule, value, pointer, findings)
+    def add(self, rule: str, pointer: str, found: str, expected: str, severity: str = ERROR) -> None:
+        self.findings.append(Finding(rule, pointer, found, expected, severity))
+        self.errors += severity == ERROR
+        if len(self.findings) >= ENOUGH:
+            raise _EnoughFoundError
 
+    def object(self, value: Any, table: model.Table, pointer: str) -> None:
+        if not isinstance(value, dict):
+            rule = "null-item" if value is None and pointer else "type"
+            self.add(rule, pointer, _show(value), f"an object ({table.name})")
+            return
+        for key in value:
+            if key not in table.fields:
+                self.unknown(str(key), table, pointer)
+        for key, field in table.fields.items():
+            found = value.get(key)
+            if found is not None:
+                self.field(found, field, f"{pointer}/{key}")
+            elif field.required and field.many:
+                self.add("no-devices", f"{pointer}/{key}", "nothing", RULES["no-devices"].expected)
+            elif field.required:
+                self.add("required", f"{pointer}/{key}", "nothing", "the field, which is required")
+            elif key in value:
+                self.add("null", f"{pointer}/{key}", "null", "a value, or no such field", WARNING)
 
-def _apply(rule: Rule, name: str, value: Any, pointer: str, findings: list[Finding]) -> None:
-    if not rule.holds(value):
-        findings.append(Finding(name, pointer, _show(value), rule.expected))
+    def unknown(self, key: str, table: model.Table, pointer: str) -> None:
+        pointer = f"{pointer}/{_escape(key)}"
+        for known in table.fields:
+            if known.casefold() == key.casefold():
+                self.add("key-case", pointer, _show(key), f"{known}, in this spelling")
+                return
+        self.add("unknown-field", pointer, "an unknown field", "one of " + ", ".join(table.fields))
+
+    def field(self, value: Any, field: model.Field, pointer: str) -> None:
+        before = self.errors
+        if isinstance(field.type, str):
+            value = self.value(value, field.type, pointer)
+        elif not field.many:
+            self.object(value, field.type, pointer)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                self.object(item, field.type, f"{pointer}/{index}")
+        else:
+            self.add("type", pointer, _show(value), f"a list of objects ({field.type.name})")
+        for name in field.rules:
+            if self.errors > before:
+                return  # what follows may rely on it
+            rule = RULES[name]
+            if not rule.holds(value):
+                self.add(name, pointer, _show(value), rule.expected, rule.severity)
+
+    def value(self, value: Any, type_: str, pointer: str) -> Any:
+        if type_ == "string":
+            return self.text(value, pointer)
+        if type_ in LISTS:
+            if isinstance(value, list):
+                return [self.value(item, LISTS[type_], f"{pointer}/{index}") for index, item in enumerate(value)]
+            self.add("type", pointer, _show(value), "a list")
+        elif type_ == "annotations":
+            if isinstance(value, dict):
+                return {
+                    self.key(key, pointer): self.text(text, f"{pointer}/{_escape(key)}") for key, text in value.items()
+                }
+            self.add("type", pointer, _show(value), "an object")
+        elif type_ == "boolean":
+            if not isinstance(value, bool):
+                self.wrong(value, pointer, "true or false")
+        else:
+            low, high = INTEGERS[type_]
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                self.wrong(value, pointer, f"an integer from {low} to {high}")
+        return value
+
+    def text(self, value: Any, pointer: str) -> str:
+        if isinstance(value, str):
+            if UNUSABLE.search(value):
+                self.add("text", pointer, _show(value), "no NUL and no half of a surrogate pair")
+            return value
+        # Both parsers of the reference make the same string of these. They differ over 1.50, 1e3, 0x10 and no.
+        if type(value) is int and -(2**63) <= value < 2**63:
+            self.add("unquoted", pointer, str(value), "a string, in quotes", WARNING)
+        else:
+            self.wrong(value, pointer, "a string, in quotes")
+        return str(value)
+
+    def key(self, key: Any, pointer: str) -> str:
+        if not isinstance(key, str) or UNUSABLE.search(key):
+            self.wrong(key, pointer, "keys that are strings")
+        return str(key)
+
+    def wrong(self, value: Any, pointer: str, expected: str) -> None:
+        self.add("type" if value is not None else "null-item", pointer, _show(value), expected)
+
+    def versions(self, spec: dict[str, Any]) -> None:
+        declared = spec["cdiVersion"].removeprefix("v")
+        at, old = model.VERSIONS.index(declared), model.VERSIONS.index(model.LAST_OF_OLD_LIBRARIES)
+        found = f"it in a spec of {declared}"
+        for use in versions.uses(spec):
+            since, until = model.VERSIONS.index(use.field.since), use.field.until
+            if since > old and at < since:
+                self.add("field-since", use.pointer, found, f"cdiVersion {use.field.since}, or no such field")
+            elif until and at >= model.VERSIONS.index(until):
+                self.add("field-until", use.pointer, found, f"a cdiVersion before {until}, or no such field")
+            elif until:
+                expected = "no such field: runtimes with the newest library refuse it in any spec"
+                self.add("not-every-runtime", use.pointer, found, expected, WARNING)
+            elif use.field.type is model.INTEL_RDT and use.value and use.value.get("closID") == "/" and at <= old:
+                expected = "cdiVersion 1.1.0, or another class: libraries of 0.8 refuse the root class"
+                self.add("root-class", f"{use.pointer}/closID", found, expected)
+        needed = versions.minimum_version(spec)
+        if at < model.VERSIONS.index(needed):
+            self.add("minimum-version", "/cdiVersion", declared, f"at least {needed}, which its content needs")
+        elif old < at < len(model.VERSIONS) - 1:
+            expected = f"{needed}, which its content fits: runtimes with a library of 0.8 refuse {declared}"
+            self.add("not-every-runtime", "/cdiVersion", declared, expected, WARNING)
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
+    """A value in the words of JSON, on one short line."""
+    if isinstance(value, (dict, list)):
+        return ("an object" if isinstance(value, dict) else "a list") + f" of {len(value)}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value if not isinstance(value, str) else value[:60])
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _escape(key: Any) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")
+    return str(key)[:200].replace("~", "~0").replace("/", "~1")

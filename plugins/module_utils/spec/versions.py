@@ -1,35 +1,53 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lowest CDI version that a spec's content fits (the reference library's pkg/cdi/version.go).
+"""The lowest CDI version that a spec's content fits (the reference library's specs-go/version.go).
 
 Private API of fleet.cdi.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
 
 
+class Use(NamedTuple):
+    """A field that not every version has, where a spec uses it."""
+
+    pointer: str  # RFC 6901
+    field: model.Field
+    value: Any
+
+    @property
+    def counts(self) -> bool:
+        """Whether the reference asks for the field's version: not where it is null, nor for most when it is empty."""
+        return self.value is not None and bool(self.value or self.field.even_empty)
+
+
 def minimum_version(spec: dict[str, Any]) -> str:
     """The lowest version that has every field of a well-formed `spec`, whatever version it declares."""
-    needed = {"0.3.0"}
-    _collect(spec, model.SPEC, needed)
-    if any(device["name"][:1].isdigit() for device in spec["devices"]):
+    needed = {"0.3.0", *(use.field.since for use in uses(spec) if use.counts)}
+    if any(str(device["name"])[:1].isdigit() for device in spec["devices"]):
         needed.add("0.5.0")
     if "." in spec["kind"].partition("/")[2]:
         needed.add("0.6.0")
     return max(needed, key=model.VERSIONS.index)
 
 
-def _collect(value: dict[str, Any], table: model.Table, needed: set[str]) -> None:
+def uses(value: dict[str, Any], table: model.Table = model.SPEC, pointer: str = "") -> Iterator[Use]:
+    """Every field of a well-formed spec that came after the first version, or went, in the order of writing."""
     for key, field in table.fields.items():
-        found = value.get(key)
-        if found is None or not (found or field.even_empty):
+        if key not in value:
             continue
-        needed.add(field.since)
-        if isinstance(field.type, model.Table):
-            for item in found if field.many else [found]:
-                _collect(item, field.type, needed)
+        found, at = value[key], f"{pointer}/{key}"
+        if field.until or field.since != model.VERSIONS[0]:
+            yield Use(at, field, found)
+        if isinstance(field.type, model.Table) and found:
+            if field.many:
+                for index, item in enumerate(found):
+                    yield from uses(item, field.type, f"{at}/{index}")
+            else:
+                yield from uses(found, field.type, at)

@@ -1,0 +1,169 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""YAML as all releases of the CDI reference library read it, in bounded time and memory. Private API of fleet.cdi.
+
+The library's older releases parse with go-yaml 2, the newer ones with go-yaml 3. Here PyYAML parses, and what its
+events mean is said by the few rules below, because PyYAML's own ("1:0" is sixty) are none of these. What the two
+libraries read differently has no meaning here, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import UNREADABLE, Malformed, unique
+
+DEPTH = 32  # a spec has seven levels
+NODES = 250_000  # a spec of 1,000 devices has 30,000
+# go-yaml refuses a document of which 99 % come from aliases, and counts a little differently.
+ALIASED = 0.95
+
+CONSTANTS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((word for true in ("y", "yes", "true", "on") for word in (true, true.title(), true.upper())), True),
+    **dict.fromkeys(
+        (word for false in ("n", "no", "false", "off") for word in (false, false.title(), false.upper())), False
+    ),
+}
+INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
+OCTAL = re.compile(r"0o?([0-7]+)\Z")
+NUMBER = re.compile(
+    r"[-+]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|\.[0-9_]+([eE][-+]?[0-9]+)?"
+    r"|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))\Z|\.(nan|NaN|NAN)\Z"
+)
+
+
+# A directive; an escape that go-yaml doesn't know.
+STRANGE = re.compile(r"^%|\\/", re.MULTILINE)
+
+
+class Octal(int):
+    """An integer as modes are written. Where a string is wanted, the two libraries read different ones."""
+
+
+class Number(float):
+    """A number in any other notation than JSON's integers: no field takes one, as a string it has two readings."""
+
+    def __new__(cls, text: str) -> Number:
+        number = super().__new__(cls)
+        number.text = text
+        return number
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class _Anchor(NamedTuple):
+    value: Any
+    nodes: int
+
+
+def load(text: str, path: str) -> Any:
+    """The first document in `text`. Raises Malformed for what is none, CdiError where there is no PyYAML."""
+    try:
+        import yaml
+    except ImportError:
+        raise CdiError(f"{path}: is YAML, and this Python has no PyYAML; install the package python3-yaml") from None
+    strange = STRANGE.search(text) or UNREADABLE.search(text)
+    if strange:
+        raise Malformed("yaml-subset", repr(strange[0]), "YAML without directives, the escape \\/ and odd line breaks")
+    try:
+        return _Document(yaml, text).load()
+    except yaml.YAMLError as error:
+        raise Malformed("yaml", f"no YAML ({' '.join(str(error).split())[:300]})", "YAML") from None
+
+
+def plain(text: str) -> Any:
+    """What an unquoted scalar is."""
+    if text in CONSTANTS:
+        return CONSTANTS[text]
+    if INTEGER.match(text):
+        return int(text)
+    octal = OCTAL.match(text)
+    if octal:
+        return Octal(octal[1], 8)
+    return Number(text) if NUMBER.match(text) else text
+
+
+class _Document:
+    """One run over the events of a text; `nodes` counts values and keys with all that aliases repeat."""
+
+    def __init__(self, yaml: Any, text: str) -> None:
+        self.yaml = yaml
+        self.events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        self.anchors: dict[str, _Anchor] = {}
+        self.nodes = self.aliased = 0
+
+    def load(self) -> Any:
+        next(self.events)  # the start of the stream
+        if isinstance(next(self.events), self.yaml.StreamEndEvent):
+            return None
+        value = self.node(next(self.events), 0)
+        next(self.events)  # the end of the document: its last tokens must be well-formed
+        return value
+
+    def node(self, event: Any, depth: int) -> Any:
+        self.count(depth)
+        if isinstance(event, self.yaml.AliasEvent):
+            return self.alias(event.anchor)
+        if event.tag is not None:
+            raise Malformed("yaml-subset", f"the tag {event.tag[:60]!r}", "YAML without tags")
+        before = self.nodes
+        if isinstance(event, self.yaml.ScalarEvent):
+            value = plain(event.value) if event.implicit[0] else event.value
+        elif isinstance(event, self.yaml.SequenceStartEvent):
+            value = self.sequence(depth + 1)
+        else:
+            value = self.mapping(depth + 1)
+        if event.anchor:
+            self.anchors[event.anchor] = _Anchor(value, self.nodes - before)
+        return value
+
+    def sequence(self, depth: int) -> list[Any]:
+        items = []
+        while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
+            items.append(self.node(event, depth))
+        return items
+
+    def mapping(self, depth: int) -> dict[str, Any]:
+        pairs: list[tuple[str, Any]] = []
+        while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
+            if not isinstance(event, self.yaml.ScalarEvent):
+                raise Malformed("yaml-subset", "a key that is no text", "keys that are strings")
+            key = self.node(event, depth)
+            value = self.node(next(self.events), depth)
+            if key == "<<" and event.implicit[0]:
+                pairs += self.merged(value)
+            elif isinstance(key, str) or type(key) is int:
+                pairs.append((str(key), value))
+            else:
+                raise Malformed("yaml-subset", f"the key {event.value[:60]}", "keys in quotes")
+        return unique(pairs)
+
+    def merged(self, value: Any) -> list[tuple[str, Any]]:
+        objects = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, dict) for item in objects):
+            raise Malformed("yaml", "a << that is followed by no object", "YAML")
+        return [pair for item in objects for pair in item.items()]
+
+    def alias(self, name: str) -> Any:
+        if name not in self.anchors:
+            raise Malformed("yaml", f"the alias *{name[:60]} with nothing before that it stands for", "YAML")
+        value, nodes = self.anchors[name]
+        self.nodes += nodes
+        self.aliased += nodes + 1
+        if self.aliased > 50 and self.aliased > ALIASED * self.nodes:
+            found = f"{self.aliased} of the first {self.nodes} values from aliases"
+            raise Malformed("yaml-size", found, "most values written out")
+        self.count(0)
+        return value
+
+    def count(self, depth: int) -> None:
+        self.nodes += 1
+        if depth > DEPTH or self.nodes > NODES:
+            raise Malformed("yaml-size", "too much of it", f"at most {DEPTH} levels and {NODES} values")
