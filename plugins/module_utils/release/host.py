@@ -88,8 +88,8 @@ def refuse_other(found: dict[str, str], supported: dict[str, list[str]]) -> None
         return
     known = ", ".join(f"{name} {'/'.join(filter(None, versions))}" for name, versions in sorted(supported.items()))
     raise CdiError(
-        f"/etc/os-release: found ID {found['id']!r} with VERSION_ID {version!r} ({found['name'] or 'no name'}); expected "
-        f"one of {known}. Nothing was installed."
+        f"/etc/os-release: found ID {found['id']!r} with VERSION_ID {version!r} ({found['name'] or 'no name'}); "
+        f"expected one of {known}. Nothing was installed."
     )
 
 
