@@ -71,6 +71,11 @@ def injecting(specs: Sequence[tuple[str, bytes]], devices: Sequence[str], oci: d
     return {"mode": "inject", "specs": files, "devices": list(devices), "oci": oci}
 
 
+def registering(directories: Sequence[str]) -> dict[str, Any]:
+    """The request for the registry of `directories`, lowest priority first: answers `providers` and `failed`."""
+    return {"mode": "registry", "directories": list(directories)}
+
+
 class Judge:
     """One of the programs, running. Use it as a context manager, from one thread."""
 
@@ -84,7 +89,7 @@ class Judge:
         self.process.communicate()
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one request: accept, crash, error, minimum, devices, parsed, oci (see main.go)."""
+        """The answer to one request: accept, crash, error, minimum, devices, parsed, oci, ... (see main.go)."""
         return self.ask_all([request])[0]
 
     def ask_all(self, requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -29,7 +29,8 @@ type file struct {
 	Data []byte `json:"data"`
 }
 
-// request has Mode "read" with Name and Data, "time" (the same, Count times over) or "inject": Specs and Devices into OCI.
+// request has Mode "read" with Name and Data, "time" (the same, Count times over), "inject": Specs and Devices into OCI,
+// or "registry": what a cache makes of Directories.
 type request struct {
 	Mode string `json:"mode"`
 	file
@@ -37,6 +38,8 @@ type request struct {
 	Specs   []file          `json:"specs"`
 	Devices []string        `json:"devices"`
 	OCI     json.RawMessage `json:"oci"`
+
+	Directories []string `json:"directories"`
 }
 
 // answer says whether the library accepts; if not, Error says why, and Crash that it panicked.
@@ -50,6 +53,9 @@ type answer struct {
 	Parsed  *specs.Spec     `json:"parsed,omitempty"`
 	OCI     json.RawMessage `json:"oci,omitempty"`
 	Seconds float64         `json:"seconds,omitempty"`
+
+	Providers map[string]string `json:"providers,omitempty"` // qualified name -> the file that it comes from
+	Failed    []string          `json:"failed,omitempty"`    // files with errors
 }
 
 func main() {
@@ -96,6 +102,8 @@ func reply(directory string, asked *request) (said answer) {
 		err = measure(directory, asked, &said)
 	case "inject":
 		err = inject(directory, asked, &said)
+	case "registry":
+		err = registry(asked, &said)
 	default:
 		err = fmt.Errorf("unknown mode %q", asked.Mode)
 	}
@@ -156,6 +164,21 @@ func inject(parent string, asked *request, said *answer) error {
 	}
 	said.OCI, err = json.Marshal(&target)
 	return err
+}
+
+func registry(asked *request, said *answer) error {
+	cache, err := cdi.NewCache(cdi.WithSpecDirs(asked.Directories...), cdi.WithAutoRefresh(false))
+	if err != nil {
+		return err
+	}
+	said.Providers = map[string]string{}
+	for _, name := range cache.ListDevices() {
+		said.Providers[name] = cache.GetDevice(name).GetSpec().GetPath()
+	}
+	for path := range cache.GetErrors() {
+		said.Failed = append(said.Failed, path)
+	}
+	return nil
 }
 
 // layers are the directories of the files' names in the order of first use: later ones have priority, as in a cache.
