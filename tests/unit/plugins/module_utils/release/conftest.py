@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A prefix of its own for each test, small but real releases to install there, and this very interpreter to run them."""
+"""A prefix of its own for each test, small but real releases to install, and this interpreter to run them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
 

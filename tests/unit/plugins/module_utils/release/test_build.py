@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 from ansible_collections.fleet.cdi.plugins.module_utils.release.version import VERSION
-from hypothesis import given
-from hypothesis import strategies as st
 
 MODULE_UTILS = Path(records.__file__).parent
 CHECKOUT = MODULE_UTILS.resolve().parents[1]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Installation on a real file system with a real interpreter: what is there afterwards, whatever went wrong on the way."""
+"""Installation on a real file system with a real interpreter: what is there afterwards, whatever went wrong."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
 
@@ -139,7 +140,7 @@ def test_everybody_may_run_it_whatever_the_umask(target):
 def test_byte_code_is_complete_and_shows_final_paths(target):
     release = target.release()
     target.install(release)
-    sources = [path for path in (target.lib / release.id / "ansible_collections").rglob("*.py")]
+    sources = list((target.lib / release.id / "ansible_collections").rglob("*.py"))
     for source in sources:
         compiled = source.parent / "__pycache__" / f"{source.stem}.{target.python.tag}.pyc"
         assert compiled.exists()
@@ -528,7 +529,17 @@ def changes(event, arguments):
     if event == "open":
         return bool(arguments[2] & WRITES)
     return event in (
-        "os.mkdir os.rename os.remove os.rmdir os.symlink os.chmod os.truncate shutil.rmtree subprocess.Popen".split()
+        [
+            "os.mkdir",
+            "os.rename",
+            "os.remove",
+            "os.rmdir",
+            "os.symlink",
+            "os.chmod",
+            "os.truncate",
+            "shutil.rmtree",
+            "subprocess.Popen",
+        ]
     )
 
 
@@ -666,7 +677,8 @@ def test_lock_that_is_never_given_back_is_named(target, monkeypatch):
     release = target.release()
     target.install(release)
     monkeypatch.setattr(install, "_PATIENCE", 0.1)
-    script = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    script = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True)"
+    script += "; time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-c", script, str(target.lib / ".fleet-cdi.lock")], stdout=subprocess.PIPE
     ) as other:

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 
 import pytest
+
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host, launcher
 
