@@ -149,8 +149,8 @@ def digest(content: Optional[bytes]) -> Optional[str]:
 class Manifest:
     """What fleet.cdi changed on this host and what was there before, in `<state_dir>/manifest.json`.
 
-    `files` maps a path to {"applied", "kind", "by", "prior"}. `applied` holds the digests of the last two states that we
-    put there, newest first (null: we removed the file): both are ours, because a crash may have come between the
+    `files` maps a path to {"applied", "kind", "by", "prior"}. `applied` holds the digests of the last two states that
+    we put there, newest first (null: we removed the file): both are ours, because a crash may have come between the
     record and the file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}.
     `kind` is that of a spec, "" for other files; `by` says who asked for it, "" for nobody in particular.
     `directories` lists the directories that we made.

@@ -5,8 +5,8 @@
 
 A module carries nothing but its documentation, its argument spec and this file, so that its payload does not grow with
 the collection; the code that it calls lies precompiled in `<prefix>/lib/<release>`. Where that is missing (a first run,
-check mode on a fresh host, a module used without the role) the module answers `needs_archive`, and its action plugin runs
-it again with the release's archive, from which Python imports directly. Nothing is installed by that.
+check mode on a fresh host, a module used without the role) the module answers `needs_archive`, and its action plugin
+runs it again with the release's archive, from which Python imports directly. Nothing is installed by that.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ FROM_ARCHIVE = (
 )
 
 
-def run(module: Any, call: str) -> None:
+def run(module: Any, call: str) -> Any:
     """Let the release do `call` (a key of cli/call.py's CALLS) with the module's parameters; ends the module."""
     command = _command(module, call)
     if command is None:
-        module.exit_json(changed=False, needs_archive=True)
+        return module.exit_json(changed=False, needs_archive=True)
     request = json.dumps({"options": module.params, "check": module.check_mode})
     try:
         status, out, err = module.run_command(command, data=request, handle_exceptions=False)
     except OSError:  # the launcher's interpreter is gone, as after an upgrade of the distribution
-        module.exit_json(changed=False, needs_archive=True)
+        return module.exit_json(changed=False, needs_archive=True)
     try:
         answer = json.loads(out)
     except ValueError:
         said = (err.strip().splitlines() or ["nothing"])[-1]
-        module.fail_json(msg=f"{command[0]}: exit status {status} and no answer to {call}: {said}", stderr=err)
+        return module.fail_json(msg=f"{command[0]}: exit status {status} and no answer to {call}: {said}", stderr=err)
     for warning in answer.get("warnings", ()):
         module.warn(warning)
     if "error" in answer:
-        module.fail_json(msg=answer["error"])
+        return module.fail_json(msg=answer["error"])
     result = answer["result"]
     if not module._diff:
         result.pop("diff", None)
-    module.exit_json(**{"changed": False, **result})
+    return module.exit_json(**{"changed": False, **result})
 
 
 def _command(module: Any, call: str) -> Optional[list[str]]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller's side of plugins/module_utils/on_host.py: names the release, and sends its archive where it is missing."""
+"""Controller's side of plugins/module_utils/on_host.py: names the release, sends its archive where it is missing."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ author:
   - fleet.cdi contributors (@fleet-cdi)
 description:
   - A qualified name is what container runtimes take for a device, C(vendor/class=name).
-  - It says nothing of whether there is such a device; M(fleet.cdi.spec_info#module) does.
+  - It says nothing of whether there is such a device; M(fleet.cdi.spec_info) does.
 options:
   _input:
     description:

@@ -14,7 +14,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import MOD
 def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bool, by: str = "") -> Plan:
     """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed.
 
-    The manifest remembers that it was done for `by`. Nothing is written, no lock taken and no directory made on a host that is as it should be. Raises CdiError.
+    The manifest remembers that it was done for `by`. Nothing is written, no lock taken and no directory made on a host
+    that is as it should be. Raises CdiError.
     """
     plan = make_plan(files.manifest(state_dir))
     if check or not plan.changes:

@@ -97,7 +97,7 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
         if not listing:
             return plan
         # By kind, so that it doesn't matter in which order the kinds are converged.
-        listed = sorted(_others(listing, boot_id, wanted.kind) + devices, key=lambda device: device.kind)
+        listed = tuple(sorted(_others(listing, boot_id, wanted.kind) + devices, key=lambda device: device.kind))
         after = inventory.render(listed, boot_id) if listed else None
         return plan._replace(changes=plan.changes + plan_inventory(listing, after, manifest, files.read))
 

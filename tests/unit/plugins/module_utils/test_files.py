@@ -238,7 +238,12 @@ class TestManifest:
         with files.locked_manifest(host.state_dir) as manifest:
             manifest.write(host.path, b"ours", "a/b")
         document = json.loads(files.read(f"{host.state_dir}/manifest.json").content)
-        assert document["files"][host.path] == {"applied": [files.digest(b"ours")], "kind": "a/b", "by": "", "prior": None}
+        assert document["files"][host.path] == {
+            "applied": [files.digest(b"ours")],
+            "kind": "a/b",
+            "by": "",
+            "prior": None,
+        }
 
 
 CONTENTS = st.sampled_from([None, b"ours", b"ours too", b"theirs"])
