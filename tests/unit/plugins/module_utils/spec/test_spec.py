@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -13,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, names
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, yaml_subset
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.versions import minimum_version
 
@@ -25,16 +28,41 @@ def whole(case):
     return case["document"] if "document" in case else {**TABLE["defaults"], **case["spec"]}
 
 
+def by_severity(findings):
+    """What a case says: pointer -> rule, of errors and of warnings."""
+    return tuple(
+        {finding.pointer: finding.rule for finding in findings if finding.severity == severity}
+        for severity in ("error", "warning")
+    )
+
+
+def by_rule(table):
+    return [(rule, kind) for rule, kinds in table.items() for kind in kinds]
+
+
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
 def test_findings(case):
-    assert {finding.pointer: finding.rule for finding in validate(whole(case))} == case.get("findings", {})
+    expected = case.get("findings", {}), case.get("warnings", {})
+    assert by_severity(validate(whole(case))) == expected
+    reading = codec.read(json.dumps(whole(case)).encode(), "a.json")
+    assert by_severity(reading.findings) == expected
+    assert (reading.spec is None) == bool(expected[0]), "only errors cost a spec"
 
 
 @pytest.mark.parametrize("case", TABLE["versions"], ids=lambda case: f"{case['needs']} {case['spec']}")
 def test_minimum_version(case):
     spec = whole(case)
     assert minimum_version(spec) == case["needs"]
-    assert not validate({**spec, "cdiVersion": case["needs"]})
+    below = model.VERSIONS[: model.VERSIONS.index(case["needs"])]
+    for version in below:
+        errors = by_severity(validate({**spec, "cdiVersion": version}))[0]
+        assert set(errors.values()) & {"minimum-version", "field-since"}, version
+
+
+def test_a_field_of_a_newer_library_costs_even_when_it_is_empty():
+    for empty in ({"netDevices": []}, {"intelRdt": {"enableMonitoring": False}}, {"intelRdt": {"schemata": None}}):
+        spec = {**TABLE["defaults"], "cdiVersion": "0.8.0", "containerEdits": empty}
+        assert "field-since" in by_severity(validate(spec))[0].values()
 
 
 @pytest.mark.parametrize("kind", TABLE["kinds"]["valid"])
@@ -43,11 +71,21 @@ def test_a_kind_in_two(kind):
     assert not validate({**TABLE["defaults"], "kind": kind})
 
 
-@pytest.mark.parametrize("kind", TABLE["kinds"]["invalid"])
-def test_no_kind(kind):
+@pytest.mark.parametrize(
+    "rule, kind", [(rule, kind) for rule, kinds in TABLE["kinds"]["tolerated"].items() for kind in kinds]
+)
+def test_a_kind_that_only_runtimes_take(rule, kind):
+    assert "/".join(names.split_kind(kind)) == kind
+    assert by_severity(validate({**TABLE["defaults"], "kind": kind})) == ({}, {"/kind": rule})
+
+
+@pytest.mark.parametrize(
+    "rule, kind", [(rule, kind) for rule, kinds in TABLE["kinds"]["invalid"].items() for kind in kinds]
+)
+def test_no_kind(rule, kind):
     with pytest.raises(CdiError, match="kind .*: found .*; expected"):
         names.split_kind(kind)
-    assert [finding.rule for finding in validate({**TABLE["defaults"], "kind": kind})] == ["kind"]
+    assert by_severity(validate({**TABLE["defaults"], "kind": kind})) == ({"/kind": rule}, {})
 
 
 @pytest.mark.parametrize("device", TABLE["devices"]["valid"])
@@ -109,25 +147,115 @@ def reverse(value):
     return [reverse(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(
-    "content, complaint",
-    [
-        (b"", "a.json: is not well-formed: Expecting value"),
-        (b"\xff\xfe", "a.json: is not well-formed: .*can't decode byte"),
-        (b"[" * 100000, "a.json: is not well-formed: .*recursion"),
-        (b'{"kind": 1, "kind": 2}', "a.json: is not well-formed: the key 'kind' stands twice"),
-        (b'{"cdiVersion": "0.3.0"', "a.json: is not well-formed: .*delimiter"),
-        (b"{}", "a.json: /cdiVersion: found nothing, expected the field, which is required"),
-        (b"null", r"a.json: /: found None, expected an object \(spec\)"),
-    ],
-)
-def test_a_bad_file_gets_one_error_that_names_it(content, complaint):
-    with pytest.raises(CdiError, match=complaint):
+BAD_JSON = {
+    "nothing": (b"", r"no JSON \(Expecting value"),
+    "not UTF-8": (b"\xff\xfe", "the byte 0xff at 0, expected UTF-8"),
+    "deep": (b"[" * 100_000, "no JSON .*recursion"),
+    "deep objects": (b'{"a":' * 100_000, "no JSON .*recursion"),
+    "a key twice": (b'{"kind": 1, "kind": 2}', "the key 'kind' twice"),
+    "cut off": (b'{"cdiVersion": "0.3.0"', "no JSON .*delimiter"),
+    "no spec": (b"{}", "/cdiVersion: found nothing, expected the field, which is required"),
+    "null": (b"null", r"/: found null, expected an object \(spec\)"),
+    "no number": (b'{"kind": NaN}', "NaN is no number"),
+    "a long number": (b"1" * 5000, "no JSON .*digits"),
+    "an escape of JSON only": (b'{"kind": "a\\/b"}', "YAML parsers, which runtimes use"),
+    "a surrogate pair": (b'{"kind": "\\ud83d\\ude00"}', "YAML parsers, which runtimes use"),
+    "a control character": (b'{"kind": "\x7f"}', "YAML parsers, which runtimes use"),
+    "a colon in the next line": (b'{"kind"\n: 1}', "YAML parsers, which runtimes use"),
+    "a long key": (b'{"' + b"k" * 1100 + b'": 1}', "YAML parsers, which runtimes use"),
+    "a tab in front": (b"\t{}", "YAML parsers, which runtimes use"),
+    "more errors than anybody reads": (b'{"devices": [' + b"0," * 100_000 + b"0]}", "and 95 more$"),
+}
+BAD_YAML = {
+    "nothing": (b"", "found null, expected an object"),
+    "cut off": (b"a: [", "no YAML .*expected (the )?node content"),
+    "deep": (b"[" * 100_000, "at most 32 levels"),
+    "an alias bomb": (
+        b"a0: &a0 [x, x]\n"
+        + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 30)),
+        "values from aliases",
+    ),
+    "an alias of itself": (b"a: &a [*a]", "the alias [*]a with nothing before"),
+    "too long": (b"a: [" + b"0," * 300_000 + b"]", "at most 32 levels and 250000 values"),
+    "a tag": (b"kind: !!python/object:os.system {}", "the tag .*, expected YAML without tags"),
+    "a directive": (b"%YAML 1.1\n---\n{}", "YAML without directives"),
+    "a key twice": (b"kind: a\nkind: b", "the key 'kind' twice"),
+    "a key that is a list": (b"[a]: b", "a key that is no text"),
+    "a key that is a boolean": (b"yes: b", "the key yes, expected keys in quotes"),
+    "a merge of text": (b"<<: b", "a << that is followed by no object"),
+    "a control character": (b'kind: "\x01"', "no YAML"),
+}
+
+
+@pytest.mark.parametrize("content, complaint", BAD_JSON.values(), ids=BAD_JSON)
+def test_a_bad_json_file_gets_one_error_that_names_it(content, complaint):
+    with pytest.raises(CdiError, match=f"^a.json: .*{complaint}"):
         codec.decode(content, "a.json")
 
 
-def test_yaml_is_read_too():
-    text = yaml.safe_dump(TABLE["defaults"])
-    assert codec.decode(text.encode(), "a.yaml") == TABLE["defaults"]
-    with pytest.raises(CdiError, match="a.yaml: is not well-formed: .*found"):
-        codec.decode(b"a: [", "a.yaml")
+@pytest.fixture(params=["CSafeLoader", "SafeLoader"])
+def parser(request, monkeypatch):
+    """PyYAML with the parser in C, and as it is where libyaml is not."""
+    if request.param == "SafeLoader":
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize("content, complaint", BAD_YAML.values(), ids=BAD_YAML)
+def test_a_bad_yaml_file_gets_one_error_that_names_it(content, complaint):
+    with pytest.raises(CdiError, match=f"^a.yaml: .*{complaint}"):
+        codec.decode(content, "a.yaml")
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize("case", TABLE["scalars"], ids=lambda case: case["yaml"])
+def test_unquoted_yaml(case):
+    """What the reference library's parsers make of a scalar. A list stands for a number that has two readings."""
+    (found,) = yaml_subset.load(f"[{case['yaml']}]", "a.yaml")
+    if isinstance(case["is"], list):
+        assert isinstance(found, (yaml_subset.Number, yaml_subset.Octal)) and repr(found) == case["is"][0]
+    else:
+        assert (found, type(found)) == (case["is"], type(case["is"]))
+
+
+@pytest.mark.usefixtures("parser")
+def test_yaml_is_read_as_the_reference_reads_it():
+    spec = {**TABLE["defaults"], "devices": [{"name": "0:1", "containerEdits": {"env": ["A=1"]}}]}
+    text = "\ufeff# by hand\ncdiVersion: 1.1.0\nkind: vendor.com/device\ncontainerEdits:\ndevices:\n"
+    text += (
+        "- &d\n  name: 0:1\n  containerEdits: {env: [A=1]}\n- {name: 7, containerEdits: {<<: {env: [B=2]}}}\n--- {\n"
+    )
+    spec["devices"].append({"name": "7", "containerEdits": {"env": ["B=2"]}})
+    reading = codec.read(text.encode(), "a.yaml")
+    assert reading.spec == spec
+    assert by_severity(reading.findings) == ({}, {"/containerEdits": "null", "/devices/1/name": "unquoted"})
+
+
+def test_what_we_write_is_what_yaml_parsers_read():
+    odd = "".join(map(chr, range(1, 0x100))) + "\u2028\u2029\ufeff\ufffe\uffff\U0001f600/\\"
+    spec = {**TABLE["defaults"], "containerEdits": {"env": [f"A={odd}"]}}
+    assert codec.decode(codec.encode(spec), "a.json") == spec
+    assert yaml.safe_load(codec.encode(spec)) == spec
+
+
+def test_reading_json_imports_neither_yaml_nor_jsonschema():
+    program = (
+        "import sys; from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry\n"
+        "assert codec.decode(sys.stdin.buffer.read(), 'a.json')\n"
+        "print(sorted({'yaml', 'jsonschema', 'dataclasses', 'pathlib'} & set(sys.modules)))"
+    )
+    path = next(entry for entry in sys.path if os.path.isdir(os.path.join(entry, "ansible_collections/fleet/cdi")))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        input=codec.encode(TABLE["defaults"]),
+        env={"PYTHONPATH": path},
+        check=True,
+        capture_output=True,
+    )
+    assert done.stdout == b"[]\n"
+
+
+def test_yaml_without_pyyaml_is_an_error_that_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(CdiError, match=r"a.yaml: .*python3-yaml"):
+        codec.decode(b"{}", "a.yaml")
