@@ -18,6 +18,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Optional
@@ -175,19 +176,29 @@ def static_busybox() -> Optional[str]:
 def container(name: str, device: dict[str, Any], own: list[str]) -> int:
     """Run a container without the device and one with it: what differs has to be exactly the device."""
     busybox = static_busybox()
-    for directory in ("bin", "dev", "proc", "sys", "etc", "run", "tmp"):
-        (ROOTFS / directory).mkdir(parents=True, exist_ok=True)
+    for empty in ("bin", "dev", "proc", "sys", "etc", "run", "tmp"):
+        (ROOTFS / empty).mkdir(parents=True, exist_ok=True)
     if busybox:
         shutil.copy2(busybox, ROOTFS / "bin/busybox")
     for applet in ("sh", "find", "sort", "env"):
         if not (ROOTFS / "bin" / applet).is_symlink():
             (ROOTFS / "bin" / applet).symlink_to("busybox")
-    storage = [f"--root={DEMO / 'podman/root'}", f"--runroot={DEMO / 'podman/run'}", f"--tmpdir={DEMO / 'podman/tmp'}"]
+    # podman's own storage stays untouched. A runroot of more than 50 characters it refuses: a short directory, for now.
+    with tempfile.TemporaryDirectory(prefix="fleet-cdi-", ignore_cleanup_errors=True) as directory:
+        storage = [f"--{name}={directory}/{name}" for name in ("root", "runroot", "tmpdir")]
+        return compare(name, device, own, storage)
+
+
+def compare(name: str, device: dict[str, Any], own: list[str], storage: list[str]) -> int:
+    """Run the two containers."""
     problems = []
     for options, of_run in WAYS:
-        start = ["podman", *storage, *own, *options, "run", "--rm", *of_run]
+        start = [*own, *options, "run", "--rm", *of_run]
         bare = subprocess.run(
-            [*start, "--rootfs", str(ROOTFS), "sh", "-c", LIST], check=False, capture_output=True, text=True
+            ["podman", *storage, *start, "--rootfs", str(ROOTFS), "sh", "-c", LIST],
+            check=False,
+            capture_output=True,
+            text=True,
         )
         if bare.returncode == 0:
             break
@@ -196,8 +207,8 @@ def container(name: str, device: dict[str, Any], own: list[str]) -> int:
         say("podman can't start any container here:\n  " + "\n  ".join(problems))
         return 1
     command = [*start, "--device", name, "--rootfs", str(ROOTFS), "sh", "-c", LIST]
-    say("Run here, with a root directory that holds nothing but busybox:\n" + wrapped(command))
-    without, having = seen(bare.stdout), seen(output(command))
+    say("Run here, with a root directory that holds nothing but busybox:\n" + wrapped(["podman", *command]))
+    without, having = seen(bare.stdout), seen(output(["podman", *storage, *command]))
     nodes, variables = sorted(having.nodes - without.nodes), sorted(having.variables - without.variables)
     say("More than a container without it, it sees:\n  " + "\n  ".join(nodes + variables))
     expected = {node["container_path"] or node["path"] for node in device["nodes"]}
