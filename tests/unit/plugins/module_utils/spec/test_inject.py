@@ -1,0 +1,257 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Inject: the error conditions by name, all or nothing, and the rules of order. tests/conformance has the reference."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource, UnknownDevice, UnknownKind
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.inject import inject
+
+KIND = "vendor.com/gpu"
+
+
+def known(*specs):
+    """A registry of specs of one directory: (kind, spec's edits, {name: device's edits})."""
+    found = [
+        registry.SpecFile(
+            f"/etc/cdi/{index}.json",
+            0,
+            {
+                "cdiVersion": "1.1.0",
+                "kind": kind,
+                "containerEdits": edits,
+                "devices": [{"name": name, "containerEdits": of} for name, of in devices.items()],
+            },
+        )
+        for index, (kind, edits, devices) in enumerate(specs)
+    ]
+    return registry.resolve(["/etc/cdi"], found, {})
+
+
+def of(**edits):
+    """A registry with one device, vendor.com/gpu=x."""
+    return known((KIND, {}, {"x": edits}))
+
+
+TWO = known(
+    (KIND, {"env": ["FILE=gpu", "A=gpu"]}, {"x": {"env": ["A=x"]}, "y": {"env": ["A=y"]}}),
+    ("vendor.com/nic", {"env": ["FILE=nic"]}, {"x": {"env": ["A=nic"]}}),
+)
+
+
+class TestOrder:
+    """The edits of a file, the first time that it is met, then the device's; whatever comes later wins."""
+
+    @pytest.mark.parametrize(
+        ("names", "env"),
+        [
+            (["vendor.com/gpu=x"], ["FILE=gpu", "A=x"]),
+            (["vendor.com/gpu=x", "vendor.com/gpu=y"], ["FILE=gpu", "A=y"]),
+            (["vendor.com/gpu=y", "vendor.com/gpu=x"], ["FILE=gpu", "A=x"]),
+            (["vendor.com/gpu=x", "vendor.com/nic=x"], ["FILE=nic", "A=nic"]),
+            # The file of the first is not met again: FILE stays the nic's.
+            (["vendor.com/gpu=x", "vendor.com/nic=x", "vendor.com/gpu=y"], ["FILE=nic", "A=y"]),
+        ],
+    )
+    def test_environment(self, names, env):
+        assert inject({}, names, TWO) == {"process": {"env": env}}
+
+    def test_a_variable_keeps_its_place(self):
+        given_ = {"process": {"env": ["A=0", "B", "A=1", "C=1"]}}
+        assert inject(given_, ["vendor.com/gpu=x"], TWO)["process"]["env"] == ["A=0", "B", "A=x", "C=1", "FILE=gpu"]
+
+    def test_mounts_are_sorted_by_depth_and_otherwise_keep_their_order(self):
+        mounts = [{"hostPath": "/usr", "containerPath": path} for path in ("/b/c", "/z", "/a")]
+        before = {"mounts": [{"destination": "/x/y/z"}, {"destination": "/z", "source": "old"}, {"destination": "/"}]}
+        after = inject(before, ["vendor.com/gpu=x"], of(mounts=mounts))["mounts"]
+        assert [mount["destination"] for mount in after] == ["/", "/z", "/a", "/b/c", "/x/y/z"]
+        assert after[1] == {"destination": "/z", "source": "/usr"}
+
+    def test_a_node_is_read_from_the_host_and_allowed(self):
+        found = inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/gpu", "hostPath": "/dev/null"}]))
+        assert found["linux"]["devices"] == [
+            {"path": "/dev/gpu", "type": "c", "major": 1, "minor": 3, "fileMode": 0o666}
+        ]
+        assert found["linux"]["resources"]["devices"] == [
+            {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}
+        ]
+
+
+class TestErrors:
+    def test_unknown_kind(self):
+        with pytest.raises(UnknownKind, match="no spec in /etc/cdi is of the kind other.org/gpu; found vendor.com/gpu"):
+            inject({}, ["vendor.com/gpu=x", "other.org/gpu=x"], TWO)
+
+    def test_unknown_device(self):
+        with pytest.raises(
+            UnknownDevice, match=r"no spec defines this device; of its kind there is vendor.com/gpu=x, v"
+        ):
+            inject({}, ["vendor.com/gpu=z"], TWO)
+
+    def test_all_that_is_unknown_is_named_at_once(self):
+        with pytest.raises(UnknownKind) as caught:
+            inject({}, ["vendor.com/gpu=z", "other.org/gpu=x", "vendor.com/gpu=x"], TWO)
+        assert caught.value.subjects == ("vendor.com/gpu=z", "other.org/gpu=x")
+        assert "vendor.com/gpu=z" in str(caught.value) and "other.org/gpu=x" in str(caught.value)
+
+    def test_a_device_in_conflict_is_unknown_and_the_files_are_named(self):
+        clash = known((KIND, {}, {"x": {"env": ["A=1"]}}), (KIND, {}, {"x": {"env": ["A=2"]}}))
+        with pytest.raises(UnknownDevice, match=r"/etc/cdi/0.json and /etc/cdi/1.json both define it"):
+            inject({}, ["vendor.com/gpu=x"], clash)
+
+    @pytest.mark.parametrize(
+        "name", ["", "x", "vendor.com/gpu", "vendor.com=x", "vendor.com/gpu=", "vendor.com/gpu=a b"]
+    )
+    def test_what_is_no_qualified_name(self, name):
+        with pytest.raises(CdiError, match="found") as caught:
+            inject({}, [name], TWO)
+        assert type(caught.value) is CdiError
+
+    @pytest.mark.parametrize(
+        ("edits", "missing", "rule"),
+        [
+            ({"deviceNodes": [{"path": "/dev/fleet-cdi-none"}]}, "/dev/fleet-cdi-none", "node-missing"),
+            # The library takes the spec's word for these two.
+            (
+                {"deviceNodes": [{"path": "/dev/fleet-cdi-none", "type": "c", "major": 1, "minor": 3}]},
+                "/dev/fleet-cdi-none",
+                "node-missing",
+            ),
+            ({"mounts": [{"hostPath": "/fleet-cdi-none", "containerPath": "/a"}]}, "/fleet-cdi-none", "mount-missing"),
+            (
+                {"mounts": [{"hostPath": "/lib/none.so.1", "containerPath": "/a"}]},
+                "/lib/none.so.1",
+                "library-missing",
+            ),
+            (
+                {"hooks": [{"hookName": "prestart", "path": "/bin/fleet-cdi-none"}]},
+                "/bin/fleet-cdi-none",
+                "hook-missing",
+            ),
+            ({"hooks": [{"hookName": "poststop", "path": "/etc/passwd"}]}, "/etc/passwd", "hook-not-executable"),
+            ({"hooks": [{"hookName": "poststop", "path": "/etc"}]}, "/etc", "hook-not-executable"),
+            ({"netDevices": [{"hostInterfaceName": "none0", "name": "eth0"}]}, "none0", "interface-missing"),
+            ({"deviceNodes": [{"path": "/etc/passwd"}]}, "/etc/passwd", "node-missing"),
+        ],
+    )
+    def test_missing_resource(self, edits, missing, rule):
+        with pytest.raises(MissingResource) as caught:
+            inject({}, ["vendor.com/gpu=x"], of(**edits))
+        assert caught.value.subjects == (missing,)
+        assert f"/etc/cdi/0.json: needs {missing}, found" in str(caught.value) and f"[{rule}]" in str(caught.value)
+
+    def test_a_node_of_another_type(self):
+        with pytest.raises(MissingResource, match="/dev/null: found a node of type c; expected b, as the spec says"):
+            inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/null", "type": "b"}]))
+
+    def test_what_is_not_looked_for(self):
+        """A startContainer hook lies in the container, and the source of a tmpfs is no path."""
+        edits = {
+            "hooks": [{"hookName": "startContainer", "path": "/only/in/the/container"}],
+            "mounts": [{"hostPath": "tmpfs", "containerPath": "/a", "type": "tmpfs", "options": ["size=1m"]}],
+        }
+        assert set(inject({}, ["vendor.com/gpu=x"], of(**edits))) == {"hooks", "mounts"}
+
+    @pytest.mark.parametrize(
+        ("document", "says"),
+        [
+            (None, "the OCI spec: found None; expected an object"),
+            ([], "the OCI spec: found a list; expected an object"),
+            ({"process": []}, "/process: found a list; expected an object"),
+            ({"process": {"env": "A=1"}}, "/process/env: found a string; expected a list"),
+            (
+                {"process": {"env": [1]}},
+                "/process/env: found an integer; expected a list of which each item is a string",
+            ),
+            ({"process": {"user": {"uid": "0"}}}, "/process/user/uid: found a string; expected an integer"),
+            ({"process": {"user": {"uid": True}}}, "/process/user/uid: found True; expected an integer"),
+            ({"mounts": {}}, "/mounts: found an object; expected a list"),
+            ({"mounts": [None]}, "/mounts: found None; expected a list of which each item is an object"),
+            ({"linux": {"resources": {"devices": [[]]}}}, "/linux/resources/devices: found a list"),
+            ({"linux": 1.5}, "/linux: found 1.5; expected an object"),
+        ],
+    )
+    def test_what_is_no_oci_spec(self, document, says):
+        with pytest.raises(CdiError) as caught:
+            inject(document, ["vendor.com/gpu=x"], TWO)
+        assert says in str(caught.value)
+
+    def test_null_is_the_same_as_nothing(self):
+        before = {"process": {"env": None, "user": None}, "linux": None, "mounts": None, "hooks": None}
+        assert inject(before, ["vendor.com/gpu=x"], TWO) == {"process": {"env": ["FILE=gpu", "A=x"]}}
+
+
+EDITS = {
+    "env": ["A=1"],
+    "deviceNodes": [{"path": "/dev/gpu", "hostPath": "/dev/null"}],
+    "netDevices": [{"hostInterfaceName": "lo", "name": "eth0"}],
+    "mounts": [{"hostPath": "/usr", "containerPath": "/a/b"}, {"hostPath": "/usr", "containerPath": "/c"}],
+    "hooks": [{"hookName": "poststop", "path": "/bin/sh"}],
+    "intelRdt": {"closID": "one"},
+    "additionalGids": [0, 5],
+}
+BROKEN = {
+    "mounts": [{"hostPath": "/fleet-cdi-none", "containerPath": "/a"}],
+    "hooks": [{"hookName": "prestart", "path": "/fleet-cdi-none"}],
+    "deviceNodes": [{"path": "/dev/null", "type": "b"}],
+}
+FULL = {
+    "process": {"env": ["A=0"], "user": {"uid": 5, "additionalGids": [7]}},
+    "mounts": [{"destination": "/c"}],
+    "hooks": {"poststop": [{"path": "/bin/before"}]},
+    "linux": {
+        "devices": [{"path": "/dev/gpu", "type": "c", "major": 9, "minor": 9}],
+        "resources": {"devices": [{"allow": False}]},
+        "netDevices": {"eth9": {"name": "eth9"}},
+        "intelRdt": {"closID": "before"},
+    },
+}
+SOME = st.dictionaries(st.sampled_from(sorted(EDITS)), st.just(None), min_size=1).map(
+    lambda keys: {key: EDITS[key] for key in keys}
+)
+DOCUMENTS = st.dictionaries(st.sampled_from(sorted(FULL)), st.just(None)).map(
+    lambda keys: {key: FULL[key] for key in keys}
+)
+
+
+@given(SOME, SOME, DOCUMENTS)
+def test_the_same_request_gives_the_same_document_and_leaves_the_first(first, second, document):
+    specs = known((KIND, first, {"x": second}))
+    before = json.dumps(document)
+    answers = [inject(document, ["vendor.com/gpu=x"], specs) for _again in range(2)]
+    assert answers[0] == answers[1] and json.dumps(answers[0]) == json.dumps(answers[1])
+    assert json.dumps(document) == before and document not in answers
+
+
+@given(SOME, DOCUMENTS)
+def test_what_is_given_twice_is_there_once_but_for_hooks_and_rules(edits, document):
+    """The reference appends a hook and a cgroup rule for every request."""
+    once = inject(document, ["vendor.com/gpu=x"], known((KIND, {}, {"x": edits})))
+    twice = inject(document, ["vendor.com/gpu=x", "vendor.com/gpu=x"], known((KIND, {}, {"x": edits})))
+    counts = []
+    for found in (once, twice):
+        rules = found.get("linux", {}).get("resources", {}).pop("devices", [])
+        counts.append((len(rules), len(found.get("hooks", {}).pop("poststop", []))))
+    assert once == twice
+    ((rules, hooks), (rules_twice, hooks_twice)) = counts
+    assert rules_twice - rules == len(edits.get("deviceNodes", ()))
+    assert hooks_twice - hooks == len(edits.get("hooks", ()))
+
+
+@given(SOME, st.sampled_from(sorted(BROKEN)), DOCUMENTS)
+def test_one_edit_that_can_not_be_had_leaves_everything_as_it_was(edits, broken, document):
+    """Whatever else would have been applied before it."""
+    specs = known((KIND, edits, {"x": edits, "bad": {**edits, broken: BROKEN[broken]}}))
+    before = json.dumps(document)
+    with pytest.raises(MissingResource):
+        inject(document, ["vendor.com/gpu=x", "vendor.com/gpu=bad"], specs)
+    assert json.dumps(document) == before
