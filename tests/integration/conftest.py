@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 def ansible_module(tmp_path_factory):
     """Run one module of the collection: ansible_module("fleet.cdi.spec", kind=...) -> its result.
 
-    `failed=True` expects a failure; `check=True` runs it in check mode.
+    `failed=True` expects a failure; `check=True` runs it in check mode; `variables` are more for Ansible.
     """
     home = tmp_path_factory.mktemp("ansible")
     environment = {
@@ -30,9 +30,10 @@ def ansible_module(tmp_path_factory):
         "ANSIBLE_NOCOLOR": "1",
     }
 
-    def run(module, failed=False, check=False, **options):
+    def run(module, failed=False, check=False, variables=None, **options):
         start = [str(Path(sys.executable).parent / "ansible"), "localhost", "-m", module]
         start += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
+        start += ["-e", json.dumps(variables)] if variables else []
         start += ["-a", json.dumps(options)] if options else []
         done = subprocess.run(start, capture_output=True, text=True, env=environment, check=False)
         assert " => " in done.stdout, done.stdout + done.stderr
