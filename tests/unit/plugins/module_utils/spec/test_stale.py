@@ -1,0 +1,96 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Stale specs: a table of specs and the reasons that this host gives, on real files and nodes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, stale
+
+TABLE = yaml.safe_load(Path(__file__).with_name("stale.yml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """The host of the table."""
+    root, host = tmp_path_factory.mktemp("host"), TABLE["host"]
+    for key, mode in (("files", 0o644), ("executables", 0o755)):
+        for name in host[key]:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).touch()
+            (root / name).chmod(mode)
+    (root / "dev").mkdir()
+    for name, target in host["symlinks"].items():
+        (root / name).symlink_to(target)
+    for name in host["fifos"]:
+        os.mkfifo(root / name)
+    for directory, _directories, _files in os.walk(root):
+        os.chmod(directory, 0o755)
+    return root
+
+
+def spec(device, whole=None):
+    devices = [{"name": "x", "containerEdits": device}]
+    return {"cdiVersion": "1.1.0", "kind": "vendor.com/gpu", "containerEdits": whole or {}, "devices": devices}
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+@pytest.mark.parametrize("whole", [False, True], ids=["of a device", "of the spec"])
+def test_reasons(root, case, whole):
+    edits, expected = json.loads(json.dumps([case["edits"], case.get("reasons", [])]).replace("ROOT", str(root)))
+    found = stale(spec({"env": ["A=1"]}, edits) if whole else spec(edits))
+    above = "/containerEdits" if whole else "/devices/0/containerEdits"
+    assert [list(reason) for reason in found] == [
+        [rule, above + pointer, found, said] for rule, pointer, found, said in expected
+    ]
+
+
+def test_every_rule_has_a_case():
+    """But for the two of devices, below."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import NEXT
+
+    hit = {reason[0] for case in TABLE["cases"] for reason in case.get("reasons", ())}
+    ours = {"invalid", "conflict", "shadowed", "too-new", "no-cdi", "unknown-runtime"}
+    assert hit | {"device-gone", "device-new"} == NEXT.keys() - ours
+
+
+def test_devices_that_are_gone_or_new():
+    (gone,) = stale(spec({"env": ["A=1"]}), set())
+    assert gone == ("device-gone", "/devices/0/name", "no such device", "x")
+    (new,) = stale(spec({"env": ["A=1"]}), {"x", "y"})
+    assert new == ("device-new", "/devices", "y", "no device of that name")
+    assert stale(spec({"env": ["A=1"]}), {"x"}) == () == stale(spec({"env": ["A=1"]}), None)
+
+
+def test_what_may_not_be_looked_at_is_told_and_ends_nothing():
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    edits = {"deviceNodes": [{"path": "/dev/null"}], "mounts": [{"hostPath": "/a.so.1", "containerPath": "/a"}]}
+    found = stale(spec(edits), host=LIVE._replace(lstat=refuse, stat=refuse, listdir=refuse))
+    assert [(reason.rule, reason.found) for reason in found] == [
+        ("node-missing", "something that can't be looked at (Permission denied)"),
+        ("library-missing", "something that can't be looked at (Permission denied)"),
+    ]
+
+
+def test_a_reason_reads_as_a_sentence():
+    (reason,) = stale(spec({"deviceNodes": [{"path": "/dev/null", "major": 510, "minor": 3}]}))
+    assert str(reason) == (
+        "/devices/0/containerEdits/deviceNodes/0/major: the spec says 510, the host has 1 [node-number]"
+    )
+
+
+def test_looking_changes_nothing(root):
+    before = {path: path.lstat().st_mtime_ns for path in root.rglob("*")}
+    for case in TABLE["cases"]:
+        stale(spec(json.loads(json.dumps(case["edits"]).replace("ROOT", str(root)))))
+    assert {path: path.lstat().st_mtime_ns for path in root.rglob("*")} == before
