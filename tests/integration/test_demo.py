@@ -40,14 +40,16 @@ def test_demo(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    first = make("demo")
-    assert "fleet.cdi/tty=tty13" in first and "podman run --rm --device" in first
-    if not counterparts.missing(("podman", "runc", "busybox-static")):
-        assert "Exactly its device." in first
-    written = specs()
-    assert written != before
-    assert "changed=0 " in make("demo")
-    assert specs() == written
-    make("demo-undo")
+    try:
+        first = make("demo")
+        assert "fleet.cdi/tty=tty13" in first and "podman run --rm --device" in first
+        if not counterparts.missing(("podman", "runc", "busybox-static")):
+            assert "Exactly its device." in first
+        written = specs()
+        assert written != before
+        assert "changed=0 " in make("demo")
+        assert specs() == written
+    finally:
+        make("demo-undo")
     assert specs() == before
     assert not (tmp_path / "fleet.cdi" / "build" / "demo").exists()
