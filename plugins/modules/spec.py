@@ -77,10 +77,10 @@ options:
       - The runtimes that are to read the spec, by name (V(docker), V(podman), V(containerd), V(cri-o)), with their
         versions. Name them for an image in which they are not installed yet, or where one of those installed is not
         to count.
-      - By default those that are installed. Each is asked by C(--version) of its own program (C(dockerd), not the
+      - Empty means those that are installed. Each is asked by C(--version) of its own program (C(dockerd), not the
         client C(docker)); none is started.
-      - An empty dictionary stands for no limit.
     type: dict
+    default: {}
   directory:
     description:
       - The spec directory. It is made if it is missing.
@@ -209,7 +209,7 @@ def main() -> None:
             "devices": {"type": "dict"},
             "content": {"type": "dict"},
             "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
-            "runtimes": {"type": "dict"},
+            "runtimes": {"type": "dict", "default": {}},
             "directory": {"type": "path", "default": "/etc/cdi"},
             "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},

@@ -19,10 +19,12 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
 
 PREFIX = "cdi_host_"
 DEVICES = "cdi_host_devices"
 LAYER = "cdi_host_devices_"  # + anything: a further layer of DEVICES
+RUNTIMES = "cdi_host_runtimes"
 BOOLEANS = ("true", "false", "yes", "no", "on", "off")
 
 WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + r")$(?!\n)"
@@ -32,6 +34,18 @@ TYPES: dict[str, dict[str, Any]] = {
     "bool": {"type": ["boolean", "string"], "pattern": WORDS, "description": "true or false"},
     "path": {"type": "string", "pattern": r"^/[^\n\0]*$(?!\n)", "description": "an absolute path"},
     "str": {"type": "string"},
+}
+
+# What runtimes.detect.named takes.
+VERSIONS = {
+    "type": "object",
+    "description": "versions of container runtimes by name, as in {podman: 4.9.3}",
+    "propertyNames": {"enum": list(table.ENGINES)},
+    "additionalProperties": {
+        "type": "string",  # 1.30 is a number in YAML, and then 1.3
+        "pattern": r"^v?[0-9]{1,6}\.[0-9]{1,6}(?![0-9])",
+        "description": "the version of a release as text, as in '1.30'",
+    },
 }
 
 
@@ -53,12 +67,7 @@ def argument_specs() -> dict[str, dict[str, Any]]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of all settings of a host: an object of its cdi_host_* variables."""
-    variables = {
-        name: _devices()
-        if name == DEVICES
-        else {**TYPES[spec["type"]], **({"default": spec["default"]} if "default" in spec else {})}
-        for name, spec in argument_specs().items()
-    }
+    variables = {name: _variable(name, spec) for name, spec in argument_specs().items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Settings of fleet.cdi",
@@ -67,6 +76,15 @@ def schema() -> dict[str, Any]:
         "patternProperties": {"^" + LAYER: {"$ref": f"#/properties/{DEVICES}"}},
         "additionalProperties": False,
     }
+
+
+def _variable(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one variable."""
+    if name == DEVICES:
+        return _devices()
+    made = VERSIONS if name == RUNTIMES else TYPES[spec["type"]]
+    choices = {"enum": spec["choices"]} if "choices" in spec else {}
+    return {**made, **choices, **({"default": spec["default"]} if "default" in spec else {})}
 
 
 def layers(variables: Iterable[str]) -> list[str]:

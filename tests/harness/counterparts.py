@@ -45,7 +45,7 @@ TABLE = (
         ("integration",),
         "containers without an image",
     ),
-    Counterpart("mmdebstrap", "command -v mmdebstrap", ("molecule",), "images of container hosts"),
+    Counterpart("mmdebstrap", "command -v mmdebstrap", ("integration", "molecule"), "images of container hosts"),
     Counterpart("openssh-client", "command -v ssh", ("molecule",), "real SSH to container hosts"),
 )
 BY_PACKAGE = {row.package: row for row in TABLE}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -34,7 +34,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import cap, registr
 class Wanted(NamedTuple):
     """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None.
 
-    `runtimes` (name -> version) are those that are to read it; None stands for those that the host has.
+    `runtimes` (name -> version) are those that are to read it; none stands for those that the host has.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
     content: Optional[dict[str, Any]] = None
     by: str = ""  # who asks for it, for the manifest
     on_unsupported: str = cap.DROP
-    runtimes: Optional[dict[str, Any]] = None
+    runtimes: Mapping[str, Any] = {}
 
 
 class Paths(NamedTuple):
@@ -107,7 +107,7 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
 
 def _fitted(spec: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
     """(the spec as every runtime reads it, those runtimes, warnings). Raises CdiError where that can't be."""
-    found = detect.detect(os.environ.get("PATH", "")) if wanted.runtimes is None else detect.named(wanted.runtimes)
+    found = detect.named(wanted.runtimes) if wanted.runtimes else detect.detect(os.environ.get("PATH", ""))
     readers = [cap.Reader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
     fitted = cap.fit(spec, readers, wanted.on_unsupported)
     return fitted.spec, found.runtimes, [*found.warnings, *fitted.warnings]

@@ -107,9 +107,12 @@ def named(versions: Mapping[str, Any]) -> Found:
     for name, version in versions.items():
         if name not in table.ENGINES:
             raise CdiError(f"runtimes: found the runtime {name!r}; expected one of {', '.join(table.ENGINES)}")
-        if table.numbers(str(version)) is None:
-            raise CdiError(f"runtimes: found the version {version!r} of {name}; expected its release, as in '26.1.5'")
-    runtimes = tuple(runtime(name, str(version), "") for name, version in versions.items())
+        # Not the number 1.30, which YAML makes 1.3.
+        if not isinstance(version, str) or table.numbers(version) is None:
+            raise CdiError(
+                f"runtimes: found the version {version!r} of {name}; expected its release as text, as in '1.30'"
+            )
+    runtimes = tuple(runtime(name, version, "") for name, version in versions.items())
     return Found(runtimes, tuple(newer(found) for found in runtimes if _is_newer(found)))
 
 

@@ -189,7 +189,7 @@ class TestTimeLimit:
 
 class TestNamed:
     def test_versions(self):
-        found = detect.named({"podman": "4.3.1", "docker": 24.0, "containerd": "v2.1.0"})
+        found = detect.named({"podman": "4.3.1", "docker": "24.0", "containerd": "v2.1.0"})
         assert [tuple(engine) for engine in found.runtimes] == [
             ("podman", "4.3.1", "", "0.5.0"),
             ("docker", "24.0", "", ""),
@@ -207,6 +207,7 @@ class TestNamed:
             ({"podman": "latest"}, "found the version 'latest' of podman; expected its release"),
             ({"podman": None}, "found the version None"),
             ({"podman": 5}, "found the version 5"),
+            ({"cri-o": 1.30}, "found the version 1.3 of cri-o; expected its release as text, as in '1.30'"),
         ],
     )
     def test_refused(self, versions, says):
