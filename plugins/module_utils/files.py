@@ -131,6 +131,8 @@ def make_directory(path: str, mode: int = 0o755) -> list[str]:
             os.mkdir(directory)
             os.chmod(directory, mode)  # whatever the umask
         except OSError as error:
+            if os.path.isdir(directory):  # somebody else was quicker, so it is theirs
+                continue
             raise _failed("make the directory", directory, error) from None
         made.append(directory)
     return made

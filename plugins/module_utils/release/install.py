@@ -492,7 +492,7 @@ def _locked(prefix: str) -> Iterator[None]:
     made: list[str] = []
     while True:
         for name in ("bin", "lib"):
-            made += _make(os.path.join(prefix, name))
+            made += files.make_directory(os.path.join(prefix, name))
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -512,19 +512,6 @@ def _locked(prefix: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _make(path: str) -> list[str]:
-    """Make the directory `path` and what is missing above it; returns what was made. Others may do so just now."""
-    if os.path.isdir(path):
-        return []
-    made = _make(os.path.dirname(path))
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        return made
-    os.chmod(path, 0o755)  # whatever the umask
-    return [*made, path]
 
 
 @contextmanager
