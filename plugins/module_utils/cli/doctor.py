@@ -24,7 +24,12 @@ def run(arguments: Any, paths: Paths) -> int:
     for one in findings:
         text = one.problem if one.problem.startswith(one.subject) else f"{one.subject}: {one.problem}"
         print(f"{one.rule}: {text}\n  next: {one.next}")
-    runtimes = ", ".join(f"{one.name} {one.version}" for one in engines.runtimes) or "no container runtime"
-    count = "No findings" if not findings else f"{len(findings)} finding{'s' if len(findings) > 1 else ''}"
-    print(f"{count}: {len(found.registry.devices)} qualified names resolve; here is {runtimes}.")
+    count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "No findings"
+    runtimes = (
+        ", ".join(
+            f"{one.name} {one.version} ({f'CDI {one.reads}' if one.reads else 'no CDI'})" for one in engines.runtimes
+        )
+        or "none"
+    )
+    print(f"{count}. Qualified names that resolve: {len(found.registry.devices)}. Container runtimes: {runtimes}.")
     return 1 if findings else 0

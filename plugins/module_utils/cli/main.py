@@ -9,6 +9,7 @@ VERBS. Exit codes: 0 all is well, 1 there are findings, 2 it could not be done (
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -92,6 +93,8 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
         defaults["prefix"],
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
     try:
         verb = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.cli.{given.verb}")
         status: int = verb.run(given, paths)

@@ -64,8 +64,11 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
 def _print(file: dict[str, Any]) -> None:
     called = operand.called(file["path"])
     if file["valid"]:
-        kind, version, count = file["kind"], file["cdi_version"], len(file["names"])
-        print(f"valid: {called}: {kind}, CDI {version} ({file['minimum_version']} is enough), {count} devices")
+        lowest = file["minimum_version"]
+        less = "" if file["cdi_version"].removeprefix("v") == lowest else f" ({lowest} is enough)"
+        count = len(file["names"])
+        head = f"{file['kind']}, CDI {file['cdi_version']}{less}, {count} device{'' if count == 1 else 's'}"
+        print(f"valid: {called}: {head}")
     for one in file["findings"]:
         finding = Finding(**one)
         text = finding.found if finding.rule == "unreadable" else f"{called}: {finding}"

@@ -1,0 +1,281 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi validate, inject and doctor, and what specs says of stale ones: output, exit codes, no traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+
+
+@pytest.fixture
+def fleet_cdi(tmp_path, capsys, monkeypatch):
+    """Run the command line on directories of the test's own: (exit code, stdout, stderr); bytes for stdin."""
+    (tmp_path / "etc").mkdir(exist_ok=True)
+    defaults = {
+        "state_dir": str(tmp_path / "state"),
+        "inventory": str(tmp_path / "inventory.json"),
+        "spec_dirs": [str(tmp_path / "etc"), str(tmp_path / "run")],
+        "prefix": str(tmp_path / "cdi"),
+    }
+
+    def run(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        status = main(list(map(str, arguments)), "0.1.0-test", defaults)
+        out, err = capsys.readouterr()
+        assert err.count("\n") == (1 if status == 2 else 0), err
+        return status, out, err
+
+    return run
+
+
+def spec(*names, version="0.3.0", kind="vendor.com/gpu", **edits):
+    edits = edits or {"env": ["A=1"]}
+    devices = [{"name": name, "containerEdits": edits} for name in names]
+    return json.dumps({"cdiVersion": version, "kind": kind, "devices": devices})
+
+
+@pytest.fixture
+def put(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+# What may be lying where a specification is expected. None of it may crash, hang or print more than a little.
+GARBAGE = {
+    "empty": b"",
+    "not UTF-8": b"\xff\xfe\x00{",
+    "cut off": b'{"cdiVersion": "0.3.0", "kin',
+    "another document": b"[]",
+    "null": b"null",
+    "wrong types everywhere": b'{"cdiVersion": 1, "kind": [], "devices": {"a": null}, "containerEdits": "x"}',
+    "a key twice": b'{"cdiVersion": "0.3.0", "cdiVersion": "0.4.0"}',
+    "deep": b'{"devices":' * 100_000,
+    "deep and closed": b'{"devices":' * 900 + b"1" + b"}" * 900,
+    "large": b" " * (17 << 20),
+    "anchors": b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n" * 10,
+    "nul": b"\0" * 100,
+}
+
+
+class TestValidate:
+    def test_a_valid_file(self, fleet_cdi, put):
+        path = put("a.json", spec("x", "y", version="0.5.0"))
+        assert fleet_cdi("validate", path) == (
+            0,
+            f"valid: {path}: vendor.com/gpu, CDI 0.5.0 (0.3.0 is enough), 2 devices\n",
+            "",
+        )
+        path = put("b.json", spec("x"))
+        assert fleet_cdi("validate", path)[1] == f"valid: {path}: vendor.com/gpu, CDI 0.3.0, 1 device\n"
+
+    def test_every_finding_has_a_line_and_one_bad_file_hides_no_other(self, fleet_cdi, put):
+        bad, good = put("bad.json", spec("a b", "c", version="9")), put("good.json", spec("x"))
+        status, out, _err = fleet_cdi("validate", bad, good)
+        lines = out.splitlines()
+        assert status == 1 and len(lines) == 3
+        assert lines[0].startswith(f"error: {bad}: /cdiVersion: found '9', expected one of 0.3.0")
+        assert lines[1].startswith(f"error: {bad}: /devices/0/name: found 'a b'")
+        assert lines[2].startswith(f"valid: {good}")
+
+    def test_a_warning_is_told_and_valid(self, fleet_cdi, put):
+        path = put("a.json", spec("x", deviceNodes=[{"path": "dev/null"}]))
+        status, out, _err = fleet_cdi("validate", path)
+        assert status == 0
+        assert (
+            f"\nwarning: {path}: /devices/0/containerEdits/deviceNodes/0/path: found 'dev/null', expected an abs" in out
+        )
+
+    def test_a_name_that_runtimes_skip(self, fleet_cdi, put):
+        path = put(
+            "a.yml", "cdiVersion: 0.3.0\nkind: vendor.com/gpu\ndevices: [{name: x, containerEdits: {env: [A=1]}}]\n"
+        )
+        status, out, _err = fleet_cdi("validate", path)
+        assert status == 0 and out.endswith(
+            "expected a name that ends in .json or .yaml; runtimes skip others [file-name]\n"
+        )
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            spec("x"),
+            " " + spec("x"),
+            "cdiVersion: 0.3.0\nkind: a.com/gpu\ndevices:\n- name: x\n  containerEdits:\n    env: [A=1]\n",
+        ],
+    )
+    def test_standard_input_is_json_or_yaml(self, fleet_cdi, content):
+        status, out, _err = fleet_cdi("validate", "-", stdin=content.encode())
+        assert status == 0 and out.startswith("valid: standard input: ")
+
+    def test_without_a_path_all_of_the_spec_directories(self, fleet_cdi, put, tmp_path):
+        assert fleet_cdi("validate") == (0, f"No specs in {tmp_path}/etc {tmp_path}/run.\n", "")
+        good, bad = put("etc/a.json", spec("x")), put("run/b.json", "{")
+        status, out, _err = fleet_cdi("validate")
+        assert status == 1 and out.startswith(f"valid: {good}") and f"\nerror: {bad}: " in out
+        status, out, _err = fleet_cdi("validate", "--spec-dir", tmp_path / "etc", "--spec-dir", good)
+        assert status == 1 and f"error: {good}: can't list it: Not a directory" in out and f"valid: {good}" in out
+
+    def test_as_json(self, fleet_cdi, put):
+        good, bad = put("a.json", spec("x", version="1.0.0")), put("b.json", spec("x", kind="gpu"))
+        status, out, _err = fleet_cdi("validate", "--json", good, bad)
+        first, second = json.loads(out)["files"]
+        assert status == 1
+        assert first == {
+            "path": str(good),
+            "valid": True,
+            "kind": "vendor.com/gpu",
+            "cdi_version": "1.0.0",
+            "minimum_version": "0.3.0",
+            "names": ["x"],
+            "findings": first["findings"],
+        }
+        assert [finding["severity"] for finding in first["findings"]] == ["warning"]
+        assert not second["valid"] and second["findings"][0]["rule"] == "kind"
+        assert second["findings"][0].keys() == {"rule", "pointer", "found", "expected", "severity"}
+
+    @pytest.mark.parametrize("name", ["none.json", "."])
+    def test_what_can_not_be_read_is_an_error_in_its_place(self, fleet_cdi, put, tmp_path, name):
+        good = put("good.json", spec("x"))
+        status, out, _err = fleet_cdi("validate", tmp_path / name, good)
+        assert status == 1
+        assert out.startswith(f"error: {tmp_path / name}: can't be read: ") and f"\nvalid: {good}" in out
+
+    @pytest.mark.parametrize("ending", ["json", "yaml"])
+    @pytest.mark.parametrize("garbage", GARBAGE)
+    def test_garbage(self, fleet_cdi, put, garbage, ending):
+        path = put(f"x.{ending}", GARBAGE[garbage])
+        for arguments in ([path], [path, "--json"], ["-"]):
+            status, out, _err = fleet_cdi("validate", *arguments, stdin=GARBAGE[garbage])
+            assert status == 1 and len(out) < 20_000
+
+    def test_a_file_whose_name_is_no_text(self, fleet_cdi, tmp_path):
+        (tmp_path / "etc" / os.fsdecode(b"\xff.json")).write_text("{")
+        for verb in ("validate", "specs", "doctor"):
+            status, out, _err = fleet_cdi(verb)
+            assert status == 1 and "\\udcff.json" in out
+
+
+BUNDLE = {"ociVersion": "1.2.0", "process": {"cwd": "/", "env": ["PATH=/bin"]}}
+
+
+class TestInject:
+    @pytest.fixture
+    def bundle(self, put):
+        put("etc/a.json", spec("x", "y", deviceNodes=[{"path": "/dev/null"}]))
+        put(
+            "etc/b.json",
+            spec("x", kind="vendor.com/nic", mounts=[{"hostPath": "/fleet-cdi-none", "containerPath": "/a"}]),
+        )
+        return put("config.json", json.dumps(BUNDLE))
+
+    def test_the_document_with_its_devices(self, fleet_cdi, bundle):
+        status, out, _err = fleet_cdi("inject", bundle, "vendor.com/gpu=x")
+        document = json.loads(out)
+        assert status == 0
+        assert document["linux"]["devices"][0]["path"] == "/dev/null" and document["process"] == BUNDLE["process"]
+        assert fleet_cdi("inject", "-", "vendor.com/gpu=x", stdin=bundle.read_bytes()) == (0, out, "")
+        assert json.loads(bundle.read_text()) == BUNDLE
+
+    @pytest.mark.parametrize(
+        ("names", "condition", "subject"),
+        [
+            (["vendor.com/fpga=x"], "unknown-kind", "vendor.com/fpga=x"),
+            (["vendor.com/gpu=x", "vendor.com/gpu=z"], "unknown-device", "vendor.com/gpu=z"),
+            (["vendor.com/gpu=x", "vendor.com/nic=x"], "missing-resource", "/fleet-cdi-none"),
+        ],
+    )
+    def test_an_error_condition_names_its_subject(self, fleet_cdi, bundle, names, condition, subject):
+        status, out, err = fleet_cdi("inject", bundle, *names)
+        assert (status, out) == (2, "") and err.startswith("fleet-cdi: ") and subject in err
+        status, out, json_err = fleet_cdi("inject", "--json", bundle, *names)
+        error = json.loads(out)["error"]
+        assert (status, json_err) == (2, err)
+        assert (error["condition"], error["subjects"]) == (condition, [subject]) and subject in error["message"]
+
+    @pytest.mark.usefixtures("bundle")
+    @pytest.mark.parametrize("garbage", GARBAGE)
+    def test_garbage_for_an_oci_spec(self, fleet_cdi, put, garbage):
+        path = put("garbage.json", GARBAGE[garbage])
+        for arguments in ([path], ["-"]):
+            status, out, err = fleet_cdi("inject", *arguments, "vendor.com/gpu=x", stdin=GARBAGE[garbage])
+            if status == 0:  # an OCI spec may have fields that nobody knows
+                assert json.loads(out)["linux"]
+            else:
+                assert (status, out) == (2, "") and len(err) < 500
+
+    def test_garbage_beside_the_spec_changes_nothing(self, fleet_cdi, bundle, put):
+        before = fleet_cdi("inject", bundle, "vendor.com/gpu=x")
+        for index, content in enumerate(GARBAGE.values()):
+            put(f"etc/garbage-{index}.json", content)
+        assert fleet_cdi("inject", bundle, "vendor.com/gpu=x") == before
+
+    @pytest.mark.parametrize("path", ["none.json", "etc"])
+    def test_an_oci_spec_that_can_not_be_read(self, fleet_cdi, tmp_path, path):
+        status, out, err = fleet_cdi("inject", tmp_path / path, "vendor.com/gpu=x")
+        assert (status, out) == (2, "") and err.startswith(f"fleet-cdi: {tmp_path / path}: can't be read: ")
+
+    @pytest.mark.parametrize("arguments", [["inject"], ["inject", "config.json"]])
+    def test_wrong_use(self, arguments, capsys):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments, "0", {"state_dir": "/", "inventory": "/", "spec_dirs": [], "prefix": "/"})
+        assert ended.value.code == 2 and "NAME" in capsys.readouterr().err
+
+
+class TestStale:
+    def test_specs_tells_them_with_reasons(self, fleet_cdi, put):
+        path = put("etc/a.json", spec("x", deviceNodes=[{"path": "/dev/null", "major": 510, "minor": 3}]))
+        status, out, _err = fleet_cdi("specs")
+        pointer = "/devices/0/containerEdits/deviceNodes/0/major"
+        assert status == 1
+        assert out.endswith(f"stale: {path}: {pointer}: the spec says 510, the host has 1 [node-number]\n")
+        status, out, _err = fleet_cdi("specs", "--json")
+        assert status == 1
+        assert json.loads(out)["stale"] == {
+            str(path): [{"rule": "node-number", "pointer": pointer, "found": "1", "expected": "510"}]
+        }
+
+
+class TestDoctor:
+    def test_all_is_well(self, fleet_cdi, put):
+        put("etc/a.json", spec("x", deviceNodes=[{"path": "/dev/null"}]))
+        status, out, _err = fleet_cdi("doctor")
+        assert status == 0 and out.startswith("No findings. Qualified names that resolve: 1. Container runtimes: ")
+        status, out, _err = fleet_cdi("doctor", "--json")
+        assert status == 0 and json.loads(out)["findings"] == []
+        assert all(runtime.keys() == {"name", "version", "path", "reads"} for runtime in json.loads(out)["runtimes"])
+
+    def test_findings_say_what_to_do_next(self, fleet_cdi, put):
+        path, bad = put("etc/a.json", spec("x", deviceNodes=[{"path": "/dev/fleet-cdi-none"}])), put("etc/b.json", "{")
+        status, out, _err = fleet_cdi("doctor")
+        lines = out.splitlines()
+        assert status == 1
+        assert lines[0].startswith(f"invalid: {bad}: ") and lines[1].startswith("  next: repair or remove it")
+        assert lines[2] == (
+            f"node-missing: {path}: /devices/0/containerEdits/deviceNodes/0/path: the spec says /dev/fleet-cdi-none, "
+            "the host has nothing"
+        )
+        assert lines[3].startswith("  next: load its driver")
+        assert lines[4].startswith("2 findings. Qualified names that resolve: 1. ")
+        status, out, _err = fleet_cdi("doctor", "--json")
+        found = json.loads(out)["findings"]
+        assert status == 1
+        assert [(one["rule"], one["subject"]) for one in found] == [("invalid", str(bad)), ("node-missing", str(path))]
+        assert all(one["problem"] and one["next"] for one in found)
+
+    def test_it_can_not_be_done_with_a_damaged_manifest(self, fleet_cdi, put):
+        put("state/manifest.json", "{")
+        for verb in ("doctor", "specs"):
+            status, out, err = fleet_cdi(verb)
+            assert (status, out) == (2, "") and "manifest.json: is damaged" in err
