@@ -26,7 +26,7 @@ LINK := build/pythonpath/ansible_collections/fleet/cdi
 COPY := build/collections/ansible_collections/fleet/cdi
 
 .DEFAULT_GOAL := help
-.PHONY: help test setup lint sanity unit floor integration molecule bench nightly format clean copy
+.PHONY: help test setup lint sanity unit floor integration conformance molecule bench nightly format clean copy
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -72,6 +72,9 @@ floor: $(FLOOR) $(LINK)
 integration: $(VENV) $(LINK) copy
 	$(COUNTERPARTS) integration
 	@$(RUN) python tests/harness/integration.py $(COPY)
+
+conformance: $(VENV) $(LINK)
+	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)
 
 molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule

@@ -417,6 +417,8 @@ DOCUMENT: dict[str, Callable[[Random, Any], Any]] = {
     "field-until": declaring("1.1.0", adding("intelRdt", {"enableCMT": True})),
     "field-until again": declaring("1.0.0", adding("intelRdt", {"enableMBM": False}, {"enableCMT": None})),
     "unique-interfaces again": declaring("1.1.0", adding("netDevices", [NEW[0], NEW[1]])),
+    "root-class again": declaring("0.8.0", adding("intelRdt", {"closID": "/"})),
+    "unique-names again": repeating_name,
     "root-class": declaring("0.7.0", adding("intelRdt", {"closID": "/"})),
     "minimum-version": declaring(
         "0.3.0", adding("mounts", [{"hostPath": "/a", "containerPath": "/b", "type": "none"}])
@@ -589,9 +591,9 @@ def bomb(rng: Random, text: str) -> str:
 
 def shared_variables(rng: Random, _text: str) -> str:
     """A good spec whose devices share their edits by aliases; with many of them all but nothing is written out."""
-    count = rng.choice((2, 5, 20, 300))
+    count = rng.choice((2, 20, 300, 300))
     devices = "".join(f"- {{name: d{number}, containerEdits: *e}}\n" for number in range(count))
-    own = ", ".join(f"A{number}=1" for number in range(rng.choice((1, 30, 100))))
+    own = ", ".join(f"A{number}=1" for number in range(rng.choice((1, 30, 100, 100))))
     return (
         f"cdiVersion: 0.3.0\nkind: a.com/gpu\ndevices:\n- {{name: d, containerEdits: &e {{env: [{own}]}}}}\n{devices}"
     )
@@ -742,6 +744,7 @@ YAML_TEXT: dict[str, Callable[[Random, str], str]] = {
     "comment": around("# first\n", "# last\n"),
     "yaml-size": shared_variables,
     "yaml-size again": shared_variables,
+    "bomb again": bomb,
     "bomb": bomb,
     "hand-written": hand_written,
     "hand-written again": hand_written,

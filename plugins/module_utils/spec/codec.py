@@ -19,10 +19,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import ERR
 
 # No YAML parser takes these in a file; NEL, LS and PS it takes for line breaks, and folds.
 UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-# Escapes that only JSON has; a key whose colon is in another line, or further away than YAML looks.
-BEYOND_YAML = re.compile(
-    r'(?<!\\)(?:\\\\)*\\(?:/|u[dD][89a-fA-F])|"[ \t]*[\r\n]\s*:|"(?:[^"\\]|\\.){900,}"\s*:|"[ \t]{99,}:'
-)
+# Escapes that only JSON has.
+ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:/|u[dD][89a-fA-F])")
+# A key whose colon is in another line, or further away than YAML looks: 1024 characters from where the key begins.
+FAR_COLON = re.compile(r'"(?:[ \t]*[\r\n]\s*|[ \t]{99,}):')
+LONGEST_KEY = 900
 
 
 class Reading(NamedTuple):
@@ -82,17 +83,31 @@ def _parse(content: bytes, path: str) -> Any:
 
 
 def _json(text: str) -> Any:
+    # Six characters of an escape make one of the key.
+    longest = LONGEST_KEY // 6 if "\\u" in text else LONGEST_KEY
+
+    def items(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for key, _value in pairs:
+            if len(key) > longest:
+                raise _not_for_yaml(f"a key of {len(key)} characters")
+        return unique(pairs)
+
     try:
-        document = json.loads(text, object_pairs_hook=unique, parse_int=_integer, parse_constant=_no_number)
+        document = json.loads(text, object_pairs_hook=items, parse_int=_integer, parse_constant=_no_number)
     except Malformed:
         raise
     except (ValueError, RecursionError) as error:
         raise Malformed("json", f"no JSON ({error})", "JSON") from None
-    strange = UNREADABLE.search(text) or BEYOND_YAML.search(text)
-    if strange or text.strip(" \r\n") != text.strip():
-        found = repr(strange[0][-20:]) if strange else "tabs around the object"
-        raise Malformed("json-for-yaml", found, "JSON that YAML parsers, which runtimes use, read in the same way")
+    strange = UNREADABLE.search(text) or FAR_COLON.search(text) or ("\\" in text and ESCAPE.search(text))
+    if strange:
+        raise _not_for_yaml(repr(strange[0][-20:]))
+    if text.strip(" \r\n") != text.strip():
+        raise _not_for_yaml("tabs around the object")
     return document
+
+
+def _not_for_yaml(found: str) -> Malformed:
+    return Malformed("json-for-yaml", found, "JSON that YAML parsers, which runtimes use, read in the same way")
 
 
 def _integer(text: str) -> Any:

@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import UNREADABLE, Malformed, unique
 
 DEPTH = 32  # a spec has seven levels
+LENGTH = 4 << 20  # characters; seconds for PyYAML where it is without libyaml
 NODES = 250_000  # a spec of 1,000 devices has 30,000
 # go-yaml refuses a document of which 99 % come from aliases, and counts a little differently.
 ALIASED = 0.95
@@ -69,6 +70,8 @@ def load(text: str, path: str) -> Any:
         import yaml
     except ImportError:
         raise CdiError(f"{path}: is YAML, and this Python has no PyYAML; install the package python3-yaml") from None
+    if len(text) > LENGTH:
+        raise Malformed("yaml-size", f"{len(text)} characters", f"at most {LENGTH}, or JSON")
     strange = STRANGE.search(text) or UNREADABLE.search(text)
     if strange:
         raise Malformed("yaml-subset", repr(strange[0]), "YAML without directives, the escape \\/ and odd line breaks")
