@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import IO, Any, Callable, NamedTuple, cast
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
@@ -59,14 +59,14 @@ def version_text(program: str, seconds: float = SECONDS) -> str:
         cwd="/",
         start_new_session=True,  # so that what it starts can be ended with it
     )
-    assert process.stdout is not None
     with process:
+        output = cast(IO[bytes], process.stdout).fileno()  # there is one: it was asked for
         text, chunk, status = b"", b"more", 0
         try:
             while chunk and len(text) < BYTES:
-                if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                if not select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
                     raise ValueError(f"no answer to --version within {seconds:g} seconds")
-                chunk = os.read(process.stdout.fileno(), BYTES)
+                chunk = os.read(output, BYTES)
                 text += chunk
             if not chunk:  # rather than printing on and on
                 status = process.wait(max(0.1, deadline - time.monotonic()))
