@@ -94,6 +94,31 @@ specs:
       description: Who asked for it, as O(fleet.cdi.spec#module:managed_by); V(null) if RV(specs[].managed) is not.
       type: str
       sample: cdi_host
+    findings:
+      description: What the CDI specification forbids in it and runtimes take all the same.
+      type: list
+      elements: dict
+      contains:
+        rule:
+          description: The rule, as C(fleet-cdi validate) names it.
+          type: str
+          sample: unique-environment
+        pointer:
+          description: The place in the spec, a JSON pointer.
+          type: str
+          sample: /devices/0/containerEdits/env
+        found:
+          description: What is there.
+          type: str
+          sample: a list of 2
+        expected:
+          description: What is to be there.
+          type: str
+          sample: each variable once
+        severity:
+          description: V(warning); a spec with an error is one of RV(errors).
+          type: str
+          sample: warning
 devices:
   description: The file that provides each qualified name.
   returned: success
@@ -105,7 +130,7 @@ errors:
   returned: success
   type: dict
   sample:
-    /etc/cdi/half.json: "/etc/cdi/half.json: is not well-formed: Expecting value: line 1 column 17 (char 16)"
+    /etc/cdi/half.json: "/etc/cdi/half.json: /: found no JSON (Expecting value), expected JSON [json]"
 conflicts:
   description: The files that define the same name in the same directory, by that name. A runtime resolves none of them.
   returned: success

@@ -56,6 +56,7 @@ def document(found: Survey) -> dict[str, Any]:
             "names": file.qualified_names,
             "managed": file.path in found.managed,
             "managed_by": found.managed.get(file.path),
+            "findings": as_document(file.findings),
         }
         for file in found.registry.specs
     ]

@@ -45,12 +45,17 @@ def encode(spec: dict[str, Any]) -> bytes:
 
 def decode(content: bytes, path: str) -> dict[str, Any]:
     """The spec in the bytes of the file `path`. Raises CdiError naming the file and the errors in it."""
+    return checked(content, path)[0]
+
+
+def checked(content: bytes, path: str) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """The spec in the bytes of the file `path`, and the warnings about it. Raises CdiError as `decode` does."""
     spec, findings = read(content, path)
     if spec is None:
         wrong = [str(finding) for finding in findings if finding.severity == ERROR]
         more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
         raise CdiError(f"{path}: " + "; ".join(wrong[:5] + more))
-    return spec
+    return spec, tuple(findings)
 
 
 def read(content: bytes, path: str) -> Reading:

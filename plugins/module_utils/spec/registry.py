@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import decode
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import checked
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import Finding
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 
@@ -36,6 +37,7 @@ class SpecFile(NamedTuple):
     priority: int  # the index of its directory
     spec: dict[str, Any]
     target: str = ""  # the same file without symlinks in its path
+    findings: tuple[Finding, ...] = ()  # warnings: what SPEC.md forbids and runtimes take
 
     @property
     def qualified_names(self) -> list[str]:
@@ -108,7 +110,8 @@ def _read(path: str, priority: int) -> Optional[SpecFile]:
         if live is None:
             return None
         if before == _state(target):
-            return SpecFile(path, priority, decode(live.content, path), target)
+            spec, findings = checked(live.content, path)
+            return SpecFile(path, priority, spec, target, findings)
     raise CdiError(f"{path}: changes all the time while it is read; look again when its writer is done")
 
 

@@ -202,3 +202,22 @@ def test_each_name_is_provided_in_conflict_or_neither(files):
         assert len({file.priority for file in providers}) == len(providers)
         assert path == max(providers, key=lambda file: file.priority).path
         assert {path, *found.shadowed.get(name, ())} == {file.path for file in providers}
+
+
+def test_warnings_cost_no_device_and_come_with_the_spec(directories):
+    etc, run, put = directories
+    path = put(etc, "a.json", "a_b.com/gpu", "0")
+    found = registry.load([etc, run])
+    assert found.devices == {"a_b.com/gpu=0": path} and not found.errors
+    (file,) = found.specs
+    assert [(finding.rule, finding.severity) for finding in file.findings] == [("vendor-dns", "warning")]
+
+
+def test_a_file_of_100_mb_is_one_error_and_not_read(directories):
+    etc, run, put = directories
+    good = put(etc, "m.json", "a.com/gpu", "0")
+    with open(etc / "a.json", "wb") as file:
+        file.truncate(100 << 20)
+    found = registry.load([etc, run])
+    assert found.devices == {"a.com/gpu=0": good}
+    assert found.errors == {f"{etc}/a.json": f"{etc}/a.json: is larger than 16 MiB; expected a configuration file"}
