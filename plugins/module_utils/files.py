@@ -24,6 +24,16 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 MANIFEST_VERSION = 1
 
+# What to do about a failure, by errno.
+ADVICE = {
+    errno.ENOSPC: "Free some space there and run again",
+    errno.EDQUOT: "Free some space there and run again",
+    errno.EFBIG: "Lift the limit on file sizes and run again",
+    errno.EACCES: "Run as a user who may do this (become: true), or choose another place",
+    errno.EPERM: "Run as a user who may do this (become: true), or choose another place",
+    errno.EROFS: "Choose another place",
+}
+
 
 class Live(NamedTuple):
     """A regular file as it is now."""
@@ -133,7 +143,7 @@ def make_directory(path: str, mode: int = 0o755) -> list[str]:
         except OSError as error:
             if os.path.isdir(directory):  # somebody else was quicker, so it is theirs
                 continue
-            raise _failed("make the directory", directory, error) from None
+            raise _failed("make", directory, error) from None
         made.append(directory)
     return made
 
@@ -378,4 +388,5 @@ def _remove_empty(directory: str) -> bool:
 
 
 def _failed(what: str, path: str, error: OSError) -> CdiError:
-    return CdiError(f"{path}: can't {what} it: {error.strerror or error}")
+    advice = ADVICE.get(error.errno or 0)
+    return CdiError(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install, tree
 
 
 def in_child(act):
@@ -56,7 +56,7 @@ def test_fresh_installation(target):
     assert outcome.before["release"] is None
     assert (outcome.after["release"], outcome.after["previous"]) == (release.id, None)
     assert target.says() == release.id
-    assert install.active(target.prefix) == release.id
+    assert guard.active(target.prefix) == release.id
     assert os.readlink(f"{target.prefix}/bin/fleet-cdi") == "../lib/current/bin/fleet-cdi"
     assert os.readlink(target.lib / "current") == release.id
     assert sorted(os.listdir(target.lib)) == [".fleet-cdi.json", ".fleet-cdi.lock", release.id, "current"]
@@ -460,9 +460,9 @@ def test_user_without_permission_is_told(target):
             target.install(release)
 
         said = in_child(act)
-        assert said.startswith(f"{directory}/cdi: Permission denied. Run as a user who may do this (become: true)"), (
-            said
-        )
+        assert said.startswith(
+            f"{directory}/cdi: can't make it: Permission denied. Run as a user who may do this (become: true)"
+        ), said
         assert os.listdir(directory) == []
 
 
@@ -626,14 +626,14 @@ def test_killed_at_every_step_then_run_again(target, prepare):
     start, saved = target.directory / "opt", target.directory / "saved"
     start.mkdir(exist_ok=True)
     shutil.copytree(start, saved, symlinks=True)
-    active = install.active(target.prefix)
+    active = guard.active(target.prefix)
     steps = run_until(None, act)
-    wanted, goal = target.tree(), install.active(target.prefix)
+    wanted, goal = target.tree(), guard.active(target.prefix)
     for step in telling(steps):
         shutil.rmtree(start, ignore_errors=True)
         shutil.copytree(saved, start, symlinks=True)
         assert run_until(step, act) == steps[:step]
-        found = install.active(target.prefix)
+        found = guard.active(target.prefix)
         assert found in (active, goal)
         # While a damaged release is replaced there is a moment without one; and removal takes the command first.
         if found and prepare not in (repair, removal):
@@ -679,7 +679,7 @@ def test_processes_do_not_interleave(target):
 def test_lock_that_is_never_given_back_is_named(target, monkeypatch):
     release = target.release()
     target.install(release)
-    monkeypatch.setattr(install, "_PATIENCE", 0.1)
+    monkeypatch.setattr(tree, "_PATIENCE", 0.1)
     script = "import fcntl, sys, time; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True)"
     script += "; time.sleep(60)"
     with subprocess.Popen(
@@ -698,7 +698,5 @@ def test_errors_name_the_path(target, monkeypatch):
 
     release = target.release()
     monkeypatch.setattr(os, "mkdir", fail)
-    with pytest.raises(
-        CdiError, match=r"opt: Read-only file system\. Choose another prefix; what was active before still is\."
-    ):
+    with pytest.raises(CdiError, match=r"opt: can't make it: Read-only file system\. Choose another place"):
         target.install(release)

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What lies under a prefix, and the single steps that change it. Private API of fleet.cdi.
+
+<prefix>/bin/fleet-cdi           -> ../lib/current/bin/fleet-cdi
+<prefix>/lib/current, previous   -> <id>
+<prefix>/lib/<id>/               bin/fleet-cdi, ansible_collections/...
+<prefix>/lib/.fleet-cdi.json     the directories that we made, and what was rolled back
+<prefix>/lib/.fleet-cdi.lock     held while anything changes
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import ROOT, collect, identify
+from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE, active
+
+COMMAND = "../lib/current/bin/fleet-cdi"
+
+RECORD = ".fleet-cdi.json"
+LOCK = ".fleet-cdi.lock"
+_LEFTOVER = re.compile(
+    rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.\d+\.tmp"
+)
+_PATIENCE = 60.0  # seconds; an installation takes one or two
+
+
+class Found(NamedTuple):
+    """What lies under a prefix."""
+
+    active: Optional[str]
+    previous: Optional[str]
+    releases: tuple[str, ...]
+    leftovers: tuple[str, ...]  # in lib: of runs that were killed, and releases that nothing refers to
+    command: bool  # bin/fleet-cdi is there and ours
+
+
+def at(prefix: str, *names: str) -> str:
+    return os.path.join(prefix, "lib", *names)
+
+
+def target_of(prefix: str, link: str) -> Optional[str]:
+    """The release that `<prefix>/lib/<link>` names, None if that is no link of ours."""
+    try:
+        target = os.readlink(at(prefix, link))
+    except OSError:
+        return None
+    return target if RELEASE.fullmatch(target) else None
+
+
+def look(prefix: str) -> Found:
+    try:
+        names = sorted(os.listdir(at(prefix)))
+    except FileNotFoundError:
+        names = []
+    current, previous = active(prefix), target_of(prefix, "previous")
+    releases = tuple(name for name in names if RELEASE.fullmatch(name) and _is_release(at(prefix, name)))
+    if previous == current or previous not in releases:
+        previous = None
+    leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
+    leftovers += [name for name in releases if name not in (current, previous)]
+    try:
+        command = os.readlink(os.path.join(prefix, "bin", "fleet-cdi")) == COMMAND
+    except OSError:
+        command = False
+    return Found(current, previous, releases, tuple(leftovers), command)
+
+
+def _is_release(directory: str) -> bool:
+    parts = ("bin/fleet-cdi", "ansible_collections/fleet/cdi")
+    return not os.path.islink(directory) and any(os.path.lexists(os.path.join(directory, part)) for part in parts)
+
+
+def describe(prefix: str, found: Found) -> dict[str, Any]:
+    directory = at(prefix, found.active) if found.active else ""
+    return {
+        "release": found.active,
+        "previous": found.previous,
+        "damaged": bool(found.active) and identity(directory) != found.active,
+        "command": found.command,
+        "launcher": launcher_of(directory),
+        "byte_code": byte_code(directory),
+        "leftovers": [name for name in found.leftovers if name not in (found.active, found.previous)],
+    }
+
+
+def identity(directory: str) -> Optional[str]:
+    """The id that follows from the sources in `directory`, None if they are no release."""
+    try:
+        return identify(collect(os.path.join(directory, "ansible_collections"), "ansible_collections"))
+    except (OSError, CdiError):
+        return None
+
+
+def launcher_of(directory: str) -> list[str]:
+    try:
+        with open(os.path.join(directory, "bin", "fleet-cdi"), encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+def byte_code(directory: str) -> list[str]:
+    """The interpreters that `directory` was byte-compiled for: "cpython-311"."""
+    try:
+        names = os.listdir(os.path.join(directory, ROOT, "release", "__pycache__"))
+    except OSError:
+        return []
+    return sorted(
+        name[len("version.") : -len(".pyc")] for name in names if name.startswith("version.") and name.endswith(".pyc")
+    )
+
+
+def link(prefix: str, name: str, release: str) -> None:
+    """Let `<prefix>/lib/<name>` point to `release`, in one step."""
+    temporary = at(prefix, f".{name}.new")
+    discard(temporary)
+    os.symlink(release, temporary)
+    os.rename(temporary, at(prefix, name))
+    sync(at(prefix))
+
+
+def link_command(prefix: str) -> None:
+    directory = os.path.join(prefix, "bin")
+    if not os.path.lexists(os.path.join(directory, "fleet-cdi")):
+        os.symlink(COMMAND, os.path.join(directory, "fleet-cdi"))
+        sync(directory)
+
+
+def clear(prefix: str, names: Iterable[str], keep: str = "") -> None:
+    """Remove `names` from lib. A release loses its name first, so that half of one is never taken for one."""
+    for name in names:
+        if name == keep:
+            continue
+        path = at(prefix, name)
+        if RELEASE.fullmatch(name):
+            old = at(prefix, f".partial-{name}.old")
+            discard(old)
+            os.rename(path, old)
+            path = old
+        discard(path)
+
+
+def discard(path: str) -> None:
+    """Remove `path` and what is below it; one that is not there is fine."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def sync(path: str, mode: Optional[int] = None) -> None:
+    """Bring the file or directory at `path` to disk, with `mode` whatever the umask was."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if mode is not None:
+            os.fchmod(handle, mode)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_record(prefix: str) -> dict[str, Any]:
+    """{"directories": those that we made, "rolled_back": the release that was left by a roll-back, or None}."""
+    record: dict[str, Any] = {"directories": [], "rolled_back": None}
+    try:
+        with open(at(prefix, RECORD), encoding="utf-8") as file:
+            record.update(json.load(file))
+    except (OSError, ValueError, TypeError):
+        pass  # without it directories stay that we could have removed: no reason to stop
+    return record
+
+
+def remember(prefix: str, **changes: Any) -> None:
+    record = read_record(prefix)
+    if {**record, **changes} != record:
+        text = json.dumps({**record, **changes}, indent=2, sort_keys=True) + "\n"
+        files.replace(at(prefix, RECORD), text.encode())
+
+
+@contextmanager
+def locked(prefix: str) -> Iterator[None]:
+    """Hold the lock of `prefix`, and have its directories. Raises CdiError if another process keeps it for too long."""
+    path = at(prefix, LOCK)
+    deadline = time.monotonic() + _PATIENCE
+    made: list[str] = []
+    while True:
+        for name in ("bin", "lib"):
+            made += files.make_directory(os.path.join(prefix, name))
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                break
+        except (BlockingIOError, FileNotFoundError):
+            pass  # held; or `remove` took the file away while we waited
+        os.close(handle)
+        if time.monotonic() > deadline:
+            raise CdiError(
+                f"{path}: another process has been changing the releases for {_PATIENCE:.0f} s; wait for it or end it"
+            )
+        time.sleep(0.05)
+    try:
+        if made:
+            remember(prefix, directories=sorted({*read_record(prefix)["directories"], *made}))
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def explained(prefix: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        advice = files.ADVICE.get(error.errno or 0, "Look at that path and run again")
+        raise CdiError(
+            f"{error.filename or prefix}: {error.strerror or error}. {advice}; what was active before still is."
+        ) from None
