@@ -1,0 +1,86 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long reading and checking a spec of 1,000 devices takes, beside the CDI reference library on the same file.
+
+Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The baseline is the library's
+newest release in a running Go program; without Go there is none, and a line on stderr says so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harness")]
+
+import judge
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
+
+TIMES = 10
+
+
+def spec(count: int = 1000) -> dict[str, Any]:
+    """A spec as generators of vendors write them: nodes, a variable and an annotation for each device."""
+    devices = [
+        {
+            "name": f"0000:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}",
+            "annotations": {"vendor.com/serial": f"S{number:012d}"},
+            "containerEdits": {
+                "env": [f"DEVICE={number}"],
+                "deviceNodes": [
+                    {"path": f"/dev/dri/card{number}", "hostPath": f"/dev/dri/card{number}", "type": "c", "gid": 44},
+                    {"path": f"/dev/dri/renderD{128 + number}", "permissions": "rw"},
+                ],
+                "mounts": [
+                    {"hostPath": f"/sys/{number}", "containerPath": f"/sys/{number}", "options": ["ro", "bind"]}
+                ],
+            },
+        }
+        for number in range(count)
+    ]
+    return {"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": devices}
+
+
+def ours(name: str, content: bytes) -> float:
+    """Seconds that one reading takes, the fastest of TIMES."""
+    taken = []
+    for _time in range(TIMES):
+        start = time.perf_counter()
+        reading = codec.read(content, name)
+        taken.append(time.perf_counter() - start)
+        assert reading.spec is not None and not reading.findings
+    return min(taken)
+
+
+def theirs(name: str, content: bytes) -> Optional[float]:
+    """The same by the reference library; None where it can't be built."""
+    try:
+        judge.build()
+    except judge.Unavailable as why:
+        print(f"SKIPPED in bench: the reference library beside us ({why})", file=sys.stderr)
+        return None
+    with judge.Judge("newest") as library:
+        request = {**judge.reading(name, content), "mode": "time", "count": 1}
+        return float(min(library.ask(request)["seconds"] for _time in range(TIMES)))
+
+
+def main() -> None:
+    """Print the lines of all cases."""
+    document = spec()
+    files = {"1000 devices.json": codec.encode(document), "1000 devices.yaml": yaml.safe_dump(document).encode()}
+    for name, content in files.items():
+        value, baseline = ours(name, content), theirs(name, content)
+        result = {"bench": "spec", "case": f"read {name}", "unit": "s", "value": round(value, 4)}
+        ratio = round(value / baseline, 2) if baseline else None
+        print(json.dumps({**result, "baseline": baseline and round(baseline, 4), "ratio": ratio}))
+
+
+if __name__ == "__main__":
+    main()
