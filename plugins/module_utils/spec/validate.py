@@ -244,7 +244,8 @@ class _Check:
         declared = spec["cdiVersion"].removeprefix("v")
         at, old = model.VERSIONS.index(declared), model.VERSIONS.index(model.LAST_OF_OLD_LIBRARIES)
         found = f"it in a spec of {declared}"
-        for use in versions.uses(spec):
+        used = list(versions.uses(spec))
+        for use in used:
             since, until = model.VERSIONS.index(use.field.since), use.field.until
             if since > old and at < since:
                 self.add("field-since", use.pointer, found, f"cdiVersion {use.field.since}, or no such field")
@@ -256,7 +257,7 @@ class _Check:
             elif use.field.type is model.INTEL_RDT and use.value and use.value.get("closID") == "/" and at <= old:
                 expected = "cdiVersion 1.1.0, or another class: libraries of 0.8 refuse the root class"
                 self.add("root-class", f"{use.pointer}/closID", found, expected)
-        needed = versions.minimum_version(spec)
+        needed = versions.minimum_version(spec, used)
         if at < model.VERSIONS.index(needed):
             self.add("minimum-version", "/cdiVersion", declared, f"at least {needed}, which its content needs")
         elif old < at < len(model.VERSIONS) - 1:

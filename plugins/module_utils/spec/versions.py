@@ -8,8 +8,8 @@ Private API of fleet.cdi.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
 
@@ -27,9 +27,12 @@ class Use(NamedTuple):
         return self.value is not None and bool(self.value or self.field.even_empty)
 
 
-def minimum_version(spec: dict[str, Any]) -> str:
-    """The lowest version that has every field of a well-formed `spec`, whatever version it declares."""
-    needed = {"0.3.0", *(use.field.since for use in uses(spec) if use.counts)}
+def minimum_version(spec: dict[str, Any], used: Optional[Iterable[Use]] = None) -> str:
+    """The lowest version that has every field of a well-formed `spec`, whatever version it declares.
+
+    `used` is what `uses` says of it, if that is known.
+    """
+    needed = {"0.3.0", *(use.field.since for use in (uses(spec) if used is None else used) if use.counts)}
     if any(str(device["name"])[:1].isdigit() for device in spec["devices"]):
         needed.add("0.5.0")
     if "." in spec["kind"].partition("/")[2]:
@@ -38,16 +41,14 @@ def minimum_version(spec: dict[str, Any]) -> str:
 
 
 def uses(value: dict[str, Any], table: model.Table = model.SPEC, pointer: str = "") -> Iterator[Use]:
-    """Every field of a well-formed spec that came after the first version, or went, in the order of writing."""
-    for key, field in table.fields.items():
-        if key not in value:
-            continue
-        found, at = value[key], f"{pointer}/{key}"
+    """Every field of a well-formed spec that came after the first version, or went."""
+    for key, found in value.items():
+        field = table.fields[key]
         if field.until or field.since != model.VERSIONS[0]:
-            yield Use(at, field, found)
+            yield Use(f"{pointer}/{key}", field, found)
         if isinstance(field.type, model.Table) and found:
             if field.many:
                 for index, item in enumerate(found):
-                    yield from uses(item, field.type, f"{at}/{index}")
+                    yield from uses(item, field.type, f"{pointer}/{key}/{index}")
             else:
-                yield from uses(found, field.type, at)
+                yield from uses(found, field.type, f"{pointer}/{key}")
