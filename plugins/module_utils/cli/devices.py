@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.table import table
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
 
@@ -27,15 +27,15 @@ def run(arguments: Any, paths: Paths) -> int:
     devices = _scan() if arguments.scan else inventory.read(paths.inventory, inventory.boot_id())
     if arguments.json:
         documents = [{**as_document(device), "qualified_names": device.qualified_names} for device in devices]
-        print(json.dumps({"devices": documents}, indent=2, sort_keys=True))
+        say(json.dumps({"devices": documents}, indent=2, sort_keys=True))
         return 0
     if not devices:
-        print("No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now.")
+        say("No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now.")
         return 0
-    print(table(HEADER, map(_row, devices)))
+    say(table(HEADER, map(_row, devices)))
     device = _usable(devices)
     if device is not None:
-        print(f"\nTo give one to a container: {command(device, paths.spec_dirs)}")
+        say(f"\nTo give one to a container: {command(device, paths.spec_dirs)}")
     return 0
 
 
@@ -56,7 +56,7 @@ def _scan() -> tuple[Device, ...]:
     enricher, warnings = udev.enricher("/")
     found = discover.discover(entries, snapshot.take("/"), enricher)
     for warning in (*warnings, *found.warnings):
-        print("fleet-cdi: warning:", warning, file=sys.stderr)
+        sys.stderr.write(f"fleet-cdi: warning: {warning}\n")
     return found.devices
 
 

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import doctor
 from ansible_collections.fleet.cdi.plugins.module_utils.records import as_document
 
@@ -19,11 +20,11 @@ def run(arguments: Any, paths: Paths) -> int:
     found, engines = doctor.examine(paths.spec_dirs, paths.state_dir, paths.inventory, os.environ.get("PATH", ""))
     findings = doctor.diagnose(found, engines)
     if arguments.json:
-        print(json.dumps({"findings": as_document(findings), "runtimes": as_document(engines.runtimes)}, indent=2))
+        say(json.dumps({"findings": as_document(findings), "runtimes": as_document(engines.runtimes)}, indent=2))
         return 1 if findings else 0
     for one in findings:
         text = one.problem if one.problem.startswith(one.subject) else f"{one.subject}: {one.problem}"
-        print(f"{one.rule}: {text}\n  next: {one.next}")
+        say(f"{one.rule}: {text}\n  next: {one.next}")
     count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "No findings"
     runtimes = (
         ", ".join(
@@ -31,5 +32,5 @@ def run(arguments: Any, paths: Paths) -> int:
         )
         or "none"
     )
-    print(f"{count}. Qualified names that resolve: {len(found.registry.devices)}. Container runtimes: {runtimes}.")
+    say(f"{count}. Qualified names that resolve: {len(found.registry.devices)}. Container runtimes: {runtimes}.")
     return 1 if findings else 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
@@ -29,9 +30,9 @@ def run(arguments: Any, paths: Paths) -> int:
     except InjectError as error:
         if arguments.json:
             failed = {"condition": error.condition, "subjects": error.subjects, "message": str(error)}
-            print(json.dumps({"error": failed}, indent=2))
+            say(json.dumps({"error": failed}, indent=2))
         raise
-    print(text)
+    say(text)
     return 0
 
 

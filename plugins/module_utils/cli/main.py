@@ -104,7 +104,7 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (CdiError, OSError) as error:
-        print("fleet-cdi:", " ".join(str(error).split()), file=sys.stderr)
+        sys.stderr.write(f"fleet-cdi: {' '.join(str(error).split())}\n")
         return 2
     except KeyboardInterrupt:
         return 130  # as a shell reports SIGINT

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.table import table
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import Survey, document, survey
 
 HEADER = ("SPEC", "KIND", "VERSION", "OURS", "DEVICES")
@@ -25,14 +25,14 @@ def run(arguments: Any, paths: Paths) -> int:
     registry = found.registry
     shown = document(found)
     if arguments.json:
-        print(json.dumps(shown, indent=2, sort_keys=True))
+        say(json.dumps(shown, indent=2, sort_keys=True))
     elif shown["specs"]:
-        print(table(HEADER, map(_row, shown["specs"])))
+        say(table(HEADER, map(_row, shown["specs"])))
     else:
-        print(f"No specs in {' '.join(paths.spec_dirs)}.")
+        say(f"No specs in {' '.join(paths.spec_dirs)}.")
     if not arguments.json:
         for line in _findings(found):
-            print(line)
+            say(line)
     return 1 if registry.errors or registry.conflicts or found.stale else 0
 
 

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 
 
@@ -17,15 +18,15 @@ def run(arguments: Any, paths: Paths) -> int:
     done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
     kept = [{"path": path, "reason": reason} for path, reason in done.kept]
     if arguments.json:
-        print(json.dumps({"removed": done.removed, "restored": done.restored, "kept": kept}, indent=2, sort_keys=True))
+        say(json.dumps({"removed": done.removed, "restored": done.restored, "kept": kept}, indent=2, sort_keys=True))
         return 1 if kept else 0
     would = "would be " if arguments.check else ""
     for path in done.removed:
-        print(f"{would}removed: {path}")
+        say(f"{would}removed: {path}")
     for path in done.restored:
-        print(f"{would}restored: {path}")
+        say(f"{would}restored: {path}")
     for path, reason in done.kept:
-        print(f"kept: {reason}" if path in reason else f"kept: {path}: {reason}")
+        say(f"kept: {reason}" if path in reason else f"kept: {path}: {reason}")
     if not any(done):
-        print(f"Nothing to undo: the manifest in {paths.state_dir} lists no file.")
+        say(f"Nothing to undo: the manifest in {paths.state_dir} lists no file.")
     return 1 if kept else 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, versions
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, Finding
@@ -20,12 +21,12 @@ def run(arguments: Any, paths: Paths) -> int:
     """Check each file that is named, or all of the spec directories; 1 if there is an error in one."""
     files = list(map(_checked, arguments.path)) if arguments.path else list(_everything(paths.spec_dirs))
     if arguments.json:
-        print(json.dumps({"files": files}, indent=2))
+        say(json.dumps({"files": files}, indent=2))
     else:
         for file in files:
-            _print(file)
+            _show(file)
         if not files:
-            print(f"No specs in {' '.join(paths.spec_dirs)}.")
+            say(f"No specs in {' '.join(paths.spec_dirs)}.")
     return 0 if all(file["valid"] for file in files) else 1
 
 
@@ -41,7 +42,7 @@ def _checked(path: str) -> dict[str, Any]:
     try:
         content = operand.read(path)
         # Standard input has no name that says what it holds; a spec in JSON is one object.
-        name = path if path != "-" else ".json" if content.lstrip().startswith(b"{") else ".yaml"
+        name = path if path != "-" else ".json" if content.startswith(b"{") else ".yaml"
         spec, findings = codec.read(content, name)
     except CdiError as error:
         return _document(path, None, [Finding("unreadable", "", str(error), "a file that can be read")])
@@ -61,15 +62,15 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
     return {**head, "findings": [finding._asdict() for finding in findings]}
 
 
-def _print(file: dict[str, Any]) -> None:
+def _show(file: dict[str, Any]) -> None:
     called = operand.called(file["path"])
     if file["valid"]:
         lowest = file["minimum_version"]
         less = "" if file["cdi_version"].removeprefix("v") == lowest else f" ({lowest} is enough)"
         count = len(file["names"])
         head = f"{file['kind']}, CDI {file['cdi_version']}{less}, {count} device{'' if count == 1 else 's'}"
-        print(f"valid: {called}: {head}")
+        say(f"valid: {called}: {head}")
     for one in file["findings"]:
         finding = Finding(**one)
         text = finding.found if finding.rule == "unreadable" else f"{called}: {finding}"
-        print(f"{finding.severity}: {text}")
+        say(f"{finding.severity}: {text}")

@@ -30,7 +30,7 @@ def build(module_utils_dir: str) -> Release:
     sources = {f"{package}/__init__.py": b"" for package in PACKAGES}
     sources.update(collect(module_utils_dir, ROOT))
     identity = identify(sources)
-    version, _, digest = identity.rpartition("-")
+    version, _dash, digest = identity.rpartition("-")
     return Release(identity, version, digest, sources)
 
 

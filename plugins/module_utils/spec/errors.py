@@ -23,19 +23,19 @@ class InjectError(CdiError):
         self.subjects = tuple(subjects)
 
 
-class UnknownKind(InjectError):  # noqa: N818 - the condition's name in SPEC.md
+class UnknownKind(InjectError):
     """A requested kind is in no spec."""
 
     condition = "unknown-kind"
 
 
-class UnknownDevice(InjectError):  # noqa: N818 - the condition's name in SPEC.md
+class UnknownDevice(InjectError):
     """A requested device can't be resolved, though there are specs of its kind."""
 
     condition = "unknown-device"
 
 
-class MissingResource(InjectError):  # noqa: N818 - the condition's name in SPEC.md
+class MissingResource(InjectError):
     """A device node, mount source, hook or interface that the edits need is not on the host."""
 
     condition = "missing-resource"
