@@ -125,7 +125,7 @@ def text(rng: Random) -> str:
 
 
 def variables(rng: Random) -> list[str]:
-    return [f"{name}={text(rng)}" for name in {word(rng, "_").upper() for _ in range(rng.randint(1, 3))}]
+    return [f"{name}={text(rng)}" for name in dict.fromkeys(word(rng, "_").upper() for _ in range(rng.randint(1, 3)))]
 
 
 def some(rng: Random, item: Callable[[], Any], most: int = 2) -> list[Any]:
@@ -756,7 +756,7 @@ YAML_TEXT: dict[str, Callable[[Random, str], str]] = {
         ("devices:", "1: 2\ndevices:"),
         ("devices:", "&a devices:"),
     ),
-    "json": lambda _rng, text: json.dumps(yaml.load(text, yaml.CSafeLoader), default=str),
+    "json": lambda _rng, text: json.dumps(yaml.safe_load(text), default=str),
 }
 
 
