@@ -9,10 +9,11 @@ import io
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS, main
 
 
 @pytest.fixture
@@ -286,3 +287,12 @@ class TestDoctor:
         for verb in ("doctor", "specs"):
             status, out, err = fleet_cdi(verb)
             assert (status, out) == (2, "") and "manifest.json: is damaged" in err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_documentation_has_every_verb_and_switch(verb):
+    text = (Path(__file__).resolve().parents[5] / "docs/cli.md").read_text(encoding="utf-8")
+    head, _heading, section = text.partition(f"\n## {verb}\n")
+    section = section.partition("\n## ")[0]
+    assert f"[`{verb}`](#{verb})" in head and f"$ fleet-cdi {verb}" in section
+    assert all(switch in section for switch in VERBS[verb].switches if switch != "--json")
