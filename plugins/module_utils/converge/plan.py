@@ -57,7 +57,8 @@ def spec_of(kind: str, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
 def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     """`content` (devices, containerEdits, annotations; cdiVersion if it must be that one) as a whole spec of `kind`.
 
-    Without cdiVersion it is the lowest that the content fits. Raises CdiError with everything that is wrong.
+    Without cdiVersion it is the lowest that the content fits. Raises CdiError with everything that is wrong, warnings
+    too: whoever writes can write better. What only some runtimes read is not wrong; `plan_spec` warns of it.
     """
     names.split_kind(kind)
     spec = {"cdiVersion": model.VERSIONS[-1], **content, "kind": kind}
@@ -110,6 +111,7 @@ def plan_spec(
             warnings.append(f"{other}: was changed by somebody else since fleet.cdi wrote it; it is left there")
     if spec is not None:
         warnings += _clashes(SpecFile(path, 0, spec), registry, gone={path, *(change.path for change in changes)})
+        warnings += [f"{path}: {finding}" for finding in validate(spec)]  # what not every runtime reads
     return Plan(path, tuple(changes), tuple(warnings))
 
 

@@ -67,6 +67,17 @@ class TestSpecOf:
         with pytest.raises(CdiError, match="minimum-version"):
             plan.complete(KIND, {**content, "annotations": {"a": "b"}, "cdiVersion": "0.5.0"})
 
+    def test_what_only_the_specification_forbids_is_not_written(self):
+        content = {"devices": [{"name": "a", "containerEdits": {"env": ["A=1", "A=2"]}}]}
+        with pytest.raises(CdiError, match="unique-environment"):
+            plan.complete(KIND, content)
+
+    def test_fields_that_the_newest_library_dropped_get_a_version_that_has_them(self):
+        content = {"devices": [{"name": "a", "containerEdits": {"intelRdt": {"enableCMT": True}}}]}
+        assert plan.complete(KIND, content)["cdiVersion"] == "0.7.0"
+        with pytest.raises(CdiError, match="field-until"):
+            plan.complete(KIND, {**content, "cdiVersion": "1.1.0"})
+
 
 class Host:
     """A host with two spec directories, the first of lower priority, and a state directory."""
@@ -107,6 +118,12 @@ def test_the_second_time_nothing_changes(host):
     assert json.loads(before[f"etc/{FILE}"]) == SPEC
     assert host.converge(SPEC).changes == ()
     assert host.everything() == before
+
+
+def test_what_not_every_runtime_reads_is_written_with_a_warning(host):
+    content = {"cdiVersion": "1.0.0", "devices": SPEC["devices"]}
+    (warning,) = host.converge(plan.complete(KIND, content)).warnings
+    assert warning.startswith(f"{host.etc}/{FILE}: /cdiVersion: found 1.0.0, expected 0.3.0")
 
 
 def test_check_mode_answers_the_same_plan_and_touches_nothing(host):
