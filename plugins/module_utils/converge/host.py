@@ -69,7 +69,9 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
     if wanted.entries is not None:
         enricher, unavailable = udev.enricher("/")
         found = discover(wanted.entries, snapshot.take("/"), enricher)
-        devices, warnings = found.devices, [*unavailable, *found.warnings]
+        # What udev says beyond the record's own fields is no business of who hands devices out, and large.
+        devices = tuple(device._replace(properties={}) for device in found.devices)
+        warnings = [*unavailable, *found.warnings]
         for device in devices:
             if device.kind != wanted.kind:
                 raise CdiError(
@@ -180,12 +182,11 @@ def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:
 
     Of the inventory it is the devices of `kind`: the others are other runs' doing, and check mode has none of theirs.
     """
-    if content is None:
-        return ""
     try:
-        document = json.loads(content)
+        document = json.loads(content) if content else ""
     except ValueError:
-        return content.decode(errors="replace")
+        return (content or b"").decode(errors="replace")
     if change.kind:
         return document
-    return {"devices": [device for device in document["devices"] if device["kind"] == kind]}
+    devices = document.get("devices", ()) if isinstance(document, dict) else ()
+    return {"devices": [device for device in devices if device["kind"] == kind]}
