@@ -312,3 +312,19 @@ def test_undo_with_a_damaged_manifest(fleet_cdi, managed, tmp_path):
     assert (status, out) == (2, "")
     assert err.startswith(f"fleet-cdi: {tmp_path}/state/manifest.json: is damaged")
     assert (managed / "new.json").exists()
+
+
+# --- validate, inject and doctor; test_spec_verbs.py has what they say
+
+
+def test_the_verbs_about_specs_run_from_a_release(fleet_cdi, tmp_path):
+    write_spec(tmp_path / "etc/gpu.json")
+    (tmp_path / "config.json").write_text("{}")
+    path = f"{tmp_path}/etc/gpu.json"
+    assert fleet_cdi("validate") == (0, f"valid: {path}: fleet.cdi/gpu, CDI 0.3.0, 1 device\n", "")
+    status, out, err = fleet_cdi("inject", f"{tmp_path}/config.json", "fleet.cdi/gpu=gpu0")
+    assert (status, json.loads(out), err) == (0, {"process": {"env": ["A=b"]}}, "")
+    status, out, err = fleet_cdi("inject", f"{tmp_path}/config.json", "fleet.cdi/gpu=gpu9")
+    assert (status, out) == (2, "") and err.startswith("fleet-cdi: fleet.cdi/gpu=gpu9: no spec defines this device")
+    status, out, err = fleet_cdi("doctor")
+    assert (status, err) == (0, "") and out.startswith("No findings. ")
