@@ -21,7 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, inject, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource, UnknownDevice, UnknownKind
 
-REQUESTS = int(os.environ.get("INJECTIONS", "3000"))
+REQUESTS = int(os.environ.get("INJECTIONS", "2400"))
 
 NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/tty", "/dev/urandom")
 NO_NODES = ("/dev/fleet-cdi-none", "/etc/passwd", "/dev/fd")
