@@ -33,7 +33,7 @@ NAMES = ("x", "v", "w")
 
 
 def some(rng, make, most=3):
-    return [make(rng) for _ in range(rng.randint(1, most))]
+    return [make(rng) for _time in range(rng.randint(1, most))]
 
 
 def maybe(rng, document, key, make, chance=0.5):
@@ -144,7 +144,7 @@ def request(rng):
     files = specs(rng)
     defined = [f"{spec['kind']}={device['name']}" for spec in files.values() for device in spec["devices"]]
     unknown = (*(f"{kind}=nobody" for kind in KINDS), "no.such/kind=x")
-    names = [rng.choice(unknown) if rng.random() < 0.04 else rng.choice(defined) for _ in range(rng.randint(1, 4))]
+    names = [rng.choice(unknown) if rng.random() < 0.04 else rng.choice(defined) for _time in range(rng.randint(1, 4))]
     return files, names, oci_spec(rng)
 
 
@@ -195,7 +195,7 @@ def disagreement(answer, found, canonical):
 
 def test_the_same_oci_json_or_the_same_error():
     rng, counts, differences = Random(11), Counter(), []
-    requests = [request(rng) for _ in range(REQUESTS)]
+    requests = [request(rng) for _time in range(REQUESTS)]
     found = [ours(*one) for one in requests]
     with judge.Judge("newest") as library:
         answers = library.ask_all(

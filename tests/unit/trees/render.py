@@ -10,7 +10,7 @@ devices:
     uevent: {MAJOR: 226, ...}             # the file
     attributes: {numa_node: -1, ...}      # a file each
 links: {/sys/class/demo/loop: loop}       # any other symlink
-files: {/sys/...: text, ...}              # any other file; "\\udcff" stands for the byte 0xff
+files: {/sys/...: text, ...}              # any other file; !!binary where it is no UTF-8, here and in attributes
 nodes: {/dev/dri/card0: c 226:0}          # device nodes; making them takes root
 """
 
@@ -32,7 +32,7 @@ def render(tree: dict[str, Any], base: Path) -> str:
     for path, target in tree.get("links", {}).items():
         _link(_below(base, path), target)
     for path, what in tree.get("nodes", {}).items():
-        type_, _, number = what.partition(" ")
+        type_, _blank, number = what.partition(" ")
         major, minor = (int(part) for part in number.split(":"))
         place = _below(base, path)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -46,11 +46,11 @@ def _device(base: Path, path: str, device: dict[str, Any]) -> None:
     if "uevent" in device:
         _write(directory / "uevent", "".join(f"{key}={value}\n" for key, value in device["uevent"].items()))
     for name, value in device.get("attributes", {}).items():
-        _write(directory / name, f"{value}\n")
+        _write(directory / name, value if isinstance(value, bytes) else f"{value}\n")
     if "driver" in device:
         _link(directory / "driver", f"/sys/bus/any/drivers/{device['driver']}", base)
     if "subsystem" in device:
-        sort, _, name = device["subsystem"].partition("/")
+        sort, _slash, name = device["subsystem"].partition("/")
         _link(directory / "subsystem", f"/sys/{sort}/{name}", base)
         entries = base / "sys" / sort / name / ("devices" if sort == "bus" else "")
         _link(entries / directory.name, path, base)
@@ -60,9 +60,9 @@ def _below(base: Path, path: str) -> Path:
     return base / path.lstrip("/")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(str(text).encode("utf-8", "surrogateescape"))
+    path.write_bytes(text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape"))
 
 
 def _link(path: Path, target: str, base: Path | None = None) -> None:

@@ -9,7 +9,7 @@ import functools
 import os
 import re
 import subprocess
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import pytest
 

@@ -182,6 +182,7 @@ BAD_YAML = {
     "a key twice": (b"kind: a\nkind: b", "the key 'kind' twice"),
     "a key that is a list": (b"[a]: b", "a key that is no text"),
     "a key that is a boolean": (b"yes: b", "the key yes, expected keys in quotes"),
+    "a question in a list": (b"[what? that]", "found (no YAML|'what that' within braces|'what[?])"),
     "a merge of text": (b"<<: b", "a << that is followed by no object"),
     "a control character": (b'kind: "\x01"', "no YAML"),
 }
