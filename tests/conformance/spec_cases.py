@@ -665,6 +665,56 @@ def merging(rng: Random, _text: str) -> str:
     return f"cdiVersion: 0.3.0\nkind: a.com/gpu\n{devices}"
 
 
+def indenting(rng: Random, text: str) -> str:
+    """One line moved to the right, to the left or joined with the one before."""
+    lines = text.split("\n")
+    at = rng.randrange(len(lines))
+    lines[at] = rng.choice((" " + lines[at], "  " + lines[at], "\t" + lines[at], lines[at].lstrip(), lines[at][1:]))
+    return "\n".join(lines) if rng.random() < 0.7 else "\n".join(lines[:at]) + " " + "\n".join(lines[at:])
+
+
+SNIPPETS = (
+    *(
+        "\n",
+        "\n  ",
+        "  ",
+        "\t",
+        " #",
+        "# x\n",
+        ": ",
+        ":",
+        "- ",
+        "? ",
+        "|\n   ",
+        ">-\n  ",
+        "'",
+        '"',
+        "\\",
+        "\\N",
+        "\\\n",
+    ),
+    *(
+        "&a ",
+        "*a",
+        "<<: ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ", ",
+        "!",
+        "!!str ",
+        "%",
+        "@",
+        "`",
+        "---\n",
+        "--- ",
+        "...\n",
+        "\r",
+        "\r\n",
+    ),
+    *("~", "null", "0", "é", "=", "  - ", "key: ", "\n\n", " \n", "'' ", '"" '),
+)
 ODD = (
     "\x7f",
     "\x80",
@@ -749,6 +799,10 @@ YAML_TEXT: dict[str, Callable[[Random, str], str]] = {
     "hand-written": hand_written,
     "hand-written again": hand_written,
     "merge": merging,
+    "question": inserting("?", "? ", "a?b", "?\n "),
+    "snippet": inserting(*SNIPPETS),
+    "snippets": lambda rng, text: inserting(*SNIPPETS)(rng, inserting(*SNIPPETS)(rng, text)),
+    "indented": indenting,
     "key": substituting(
         ("kind: ", "? kind\n: "),
         ("annotations: {", "annotations: {yes: a, "),

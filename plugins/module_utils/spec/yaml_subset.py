@@ -101,6 +101,7 @@ class _Document:
         self.events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.anchors: dict[str, _Anchor] = {}
         self.nodes = self.aliased = 0
+        self.flow = 0  # how many braces and brackets we are in
 
     def load(self) -> Any:
         next(self.events)  # the start of the stream
@@ -118,11 +119,14 @@ class _Document:
             raise Malformed("yaml-subset", f"the tag {event.tag[:60]!r}", "YAML without tags")
         before = self.nodes
         if isinstance(event, self.yaml.ScalarEvent):
+            if event.implicit[0] and self.flow and "?" in event.value:  # there it ends a scalar for go-yaml
+                raise Malformed("yaml-subset", f"{event.value[:60]!r} within braces", "text with a '?' in quotes")
             value = plain(event.value) if event.implicit[0] else event.value
-        elif isinstance(event, self.yaml.SequenceStartEvent):
-            value = self.sequence(depth + 1)
         else:
-            value = self.mapping(depth + 1)
+            self.flow += bool(event.flow_style)
+            is_list = isinstance(event, self.yaml.SequenceStartEvent)
+            value = self.sequence(depth + 1) if is_list else self.mapping(depth + 1)
+            self.flow -= bool(event.flow_style)
         if event.anchor:
             self.anchors[event.anchor] = _Anchor(value, self.nodes - before)
         return value
