@@ -93,12 +93,12 @@ def one(rng: Random, number: int) -> Case:
 
 def word(rng: Random, inside: str = "", most: int = 8) -> str:
     """A name: letters and digits at both ends, `inside` too between."""
-    between = "".join(rng.choice(ALNUM + inside) for _ in range(rng.randrange(most)))
+    between = "".join(rng.choice(ALNUM + inside) for _index in range(rng.randrange(most)))
     return rng.choice(ALNUM) + between + rng.choice(ALNUM)
 
 
 def path(rng: Random) -> str:
-    return "".join(f"/{word(rng, '._-')}" for _ in range(rng.randint(1, 4)))
+    return "".join(f"/{word(rng, '._-')}" for _index in range(rng.randint(1, 4)))
 
 
 def text(rng: Random) -> str:
@@ -125,11 +125,13 @@ def text(rng: Random) -> str:
 
 
 def variables(rng: Random) -> list[str]:
-    return [f"{name}={text(rng)}" for name in dict.fromkeys(word(rng, "_").upper() for _ in range(rng.randint(1, 3)))]
+    return [
+        f"{name}={text(rng)}" for name in dict.fromkeys(word(rng, "_").upper() for _index in range(rng.randint(1, 3)))
+    ]
 
 
 def some(rng: Random, item: Callable[[], Any], most: int = 2) -> list[Any]:
-    return [item() for _ in range(rng.randint(1, most))]
+    return [item() for _index in range(rng.randint(1, most))]
 
 
 def optional(rng: Random, **fields: Callable[[], Any]) -> dict[str, Any]:
@@ -137,7 +139,10 @@ def optional(rng: Random, **fields: Callable[[], Any]) -> dict[str, Any]:
 
 
 def node(rng: Random, at: int) -> dict[str, Any]:
-    number = lambda: rng.choice((0, 1, 44, 226, 2**31, 2**32 - 1))  # noqa: E731 - said once, used five times below
+
+    def number() -> int:
+        return rng.choice((0, 1, 44, 226, 2**31, 2**32 - 1))
+
     fields = optional(
         rng,
         type=lambda: rng.choice("bcup"),
@@ -206,7 +211,9 @@ def edits(rng: Random, at: int) -> dict[str, Any]:
 
 
 def annotations(rng: Random) -> dict[str, str]:
-    return {rng.choice(("", "a.com/", "x-y.b.org/")) + word(rng, "._-"): text(rng) for _ in range(rng.randint(1, 2))}
+    return {
+        rng.choice(("", "a.com/", "x-y.b.org/")) + word(rng, "._-"): text(rng) for _index in range(rng.randint(1, 2))
+    }
 
 
 def good_spec(rng: Random) -> dict[str, Any]:
@@ -223,7 +230,7 @@ def good_spec(rng: Random) -> dict[str, Any]:
                 **(optional(rng, annotations=lambda: annotations(rng)) if at >= 3 else {}),
             }
         )
-    vendor = ".".join(rng.choice(string.ascii_letters) + word(rng, "-") for _ in range(rng.randint(1, 3)))
+    vendor = ".".join(rng.choice(string.ascii_letters) + word(rng, "-") for _index in range(rng.randint(1, 3)))
     class_ = rng.choice(string.ascii_letters) + word(rng, "_-." if at >= 3 else "_-")
     spec = {
         "cdiVersion": rng.choice(("", "", "", "v")) + model.VERSIONS[at],
