@@ -89,7 +89,7 @@ class TestReplace:
             "    print(error)\n"
         )
         said, _nothing = python(code, str(path)).communicate()
-        assert said == f"{path}: can't write it: File too large\n"
+        assert said == f"{path}: can't write it: File too large. Lift the limit on file sizes and run again\n"
         assert path.read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["a.json"]
 
