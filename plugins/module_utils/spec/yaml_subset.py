@@ -146,7 +146,7 @@ class _Document:
             value = self.node(next(self.events), depth)
             if key == "<<" and event.implicit[0]:
                 pairs += self.merged(value)
-            elif isinstance(key, str) or type(key) is int:
+            elif isinstance(key, (str, int)) and not isinstance(key, (bool, Octal)):
                 pairs.append((str(key), value))
             else:
                 raise Malformed("yaml-subset", f"the key {event.value[:60]}", "keys in quotes")
