@@ -76,17 +76,18 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
     """Put `content` at `path`: whole or not at all, and on disk when this returns.
 
     The temporary file lies beside the target and has its mode, owner (uid, gid) and SELinux label before it takes the
-    name. Raises CdiError; the target is then as it was.
+    name. Of two that replace one file at the same time one may fail: hold a lock. Raises CdiError; the target is then
+    as it was.
     """
     directory, name = os.path.split(path)
-    temporary = f".{name}.{os.getpid()}.tmp"  # runtimes read only *.json and *.yaml
+    temporary = _beside(name)
     try:
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _failed("write into", directory, error) from None
     try:
         _refuse_irregular(path, name, at)
-        _discard(temporary, at)  # a killed process with our pid may have left one
+        _discard(temporary, at)  # a killed process may have left one
         handle = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at
         )
@@ -240,6 +241,9 @@ class Manifest:
             replace(path, content or b"", prior["mode"], (prior["uid"], prior["gid"]))
         elif done == "removed":
             remove(path)
+        directory, name = os.path.split(path)
+        with suppress(OSError):  # what a killed process left beside it
+            os.unlink(os.path.join(directory, _beside(name)))
         self.forget(path)
         return done
 
@@ -370,6 +374,11 @@ def _label(handle: int, path: str) -> None:
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOTSUP):
                 raise  # without the right to set labels the inherited one stays, as with install(1)
+
+
+def _beside(name: str) -> str:
+    """What a file is called before it takes its name: nothing that a runtime reads."""
+    return f".{name}.tmp"
 
 
 def _discard(name: str, at: int) -> None:

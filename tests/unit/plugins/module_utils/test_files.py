@@ -195,6 +195,41 @@ class TestManifest:
         with files.locked_manifest(host.state_dir) as manifest:
             assert manifest.take_back(host.path) == "removed"
 
+    @pytest.mark.parametrize("prior", [None, b"theirs"], ids=["nothing there", "a foreign file there"])
+    def test_killed_at_every_step_undo_brings_back_what_was_there(self, host, prior):
+        """The process ends at its n-th call that changes the disk, for every n: two writes, then a removal."""
+        code = (
+            "import os, sys\n"
+            "from ansible_collections.fleet.cdi.plugins.module_utils import files\n"
+            "state_dir, path, last = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
+            "steps = 0\n"
+            "def hook(event, arguments):\n"
+            "    global steps\n"
+            "    if event in ('os.rename', 'os.remove', 'os.mkdir', 'os.chmod', 'os.rmdir'):\n"
+            "        steps += 1\n"
+            "        if steps == last:\n"
+            "            os.kill(os.getpid(), 9)\n"
+            "sys.addaudithook(hook)\n"
+            "for content in (b'one', b'two', None):\n"
+            "    with files.locked_manifest(state_dir) as manifest:\n"
+            "        manifest.write(path, content, 'a/b')\n"
+        )
+        step, killed = 0, True
+        while killed:
+            step += 1
+            if prior is not None:
+                files.replace(host.path, prior)
+            process = python(code, host.state_dir, host.path, str(step))
+            process.communicate()
+            killed = process.returncode == -9
+            with files.locked_manifest(host.state_dir) as manifest:
+                for path in list(manifest.files):
+                    manifest.take_back(path)
+            live = files.read(host.path)
+            assert (live.content if live else None) == prior, f"killed before step {step}"
+            assert os.listdir(host.directory) in (["a.json"], []), f"killed before step {step}"
+        assert step > 8
+
     def test_a_failed_write_leaves_no_trace(self, host):
         os.symlink("/nowhere", host.directory / "link.json")
         with (
