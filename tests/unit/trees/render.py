@@ -12,6 +12,8 @@ devices:
 links: {/sys/class/demo/loop: loop}       # any other symlink
 files: {/sys/...: text, ...}              # any other file; !!binary where it is no UTF-8, here and in attributes
 nodes: {/dev/dri/card0: c 226:0}          # device nodes; making them takes root
+
+In a path %E9 stands for that byte: names need not be UTF-8.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 
 def render(tree: dict[str, Any], base: Path) -> str:
@@ -57,7 +60,7 @@ def _device(base: Path, path: str, device: dict[str, Any]) -> None:
 
 
 def _below(base: Path, path: str) -> Path:
-    return base / path.lstrip("/")
+    return base / os.fsdecode(unquote_to_bytes(path.lstrip("/")))
 
 
 def _write(path: Path, text: str | bytes) -> None:
