@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,5 +41,33 @@ def ansible_module(tmp_path_factory):
         head, _arrow, document = done.stdout.partition(" => ")
         assert head.endswith("FAILED!") == failed, done.stdout + done.stderr
         return json.loads(document)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def container(tmp_path_factory):
+    """Run a shell command in a container that holds nothing but busybox: container(command, *options) -> done."""
+    root = tmp_path_factory.mktemp("rootfs")
+    (root / "bin").mkdir()
+    shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
+    (root / "bin" / "sh").symlink_to("busybox")
+
+    def run(command, *options):
+        # Without CAP_SYS_RESOURCE the default limits can't be set; lower ones always can.
+        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
+        start = [
+            "podman",
+            "--runtime",
+            "runc",
+            "run",
+            "--rm",
+            "--network=none",
+            *limits,
+            *options,
+            "--rootfs",
+            str(root),
+        ]
+        return subprocess.run([*start, "/bin/sh", "-c", command], capture_output=True, text=True, check=False)
 
     return run

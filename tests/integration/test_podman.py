@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 
 import pytest
@@ -46,30 +45,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory):
+@pytest.fixture
+def podman(container):
     """Run a shell command in a container: podman(command, *options) -> lines of its output."""
-    root = tmp_path_factory.mktemp("rootfs")
-    (root / "bin").mkdir()
-    shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
-    (root / "bin" / "sh").symlink_to("busybox")
 
     def run(command, *options):
-        # Without CAP_SYS_RESOURCE the default limits can't be set; lower ones always can.
-        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
-        start = [
-            "podman",
-            "--runtime",
-            "runc",
-            "run",
-            "--rm",
-            "--network=none",
-            *limits,
-            *options,
-            "--rootfs",
-            str(root),
-        ]
-        done = subprocess.run([*start, "/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        done = container(command, *options)
         assert done.returncode == 0, done.stderr
         return set(done.stdout.splitlines())
 

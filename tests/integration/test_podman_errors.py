@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 
 import pytest
 
@@ -28,21 +26,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory):
+@pytest.fixture
+def podman(container):
     """Run a command in a container with devices: (exit code, stdout, stderr)."""
-    root = tmp_path_factory.mktemp("rootfs")
-    (root / "bin").mkdir()
-    shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
-    (root / "bin" / "sh").symlink_to("busybox")
 
     def run(*names, command="echo started; busybox env"):
-        # Without CAP_SYS_RESOURCE the default limits can't be set; lower ones always can.
-        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
-        devices = [part for name in names for part in ("--device", name)]
-        start = ["podman", "--runtime", "runc", "run", "--rm", "--network=none", *limits, *devices]
-        command = [*start, "--rootfs", str(root), "/bin/sh", "-c", command]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = container(command, *(part for name in names for part in ("--device", name)))
         return done.returncode, done.stdout, done.stderr
 
     return run

@@ -10,6 +10,7 @@ Each test shows as well that the runtime refuses the same content where nothing 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -68,18 +69,10 @@ def busybox_root(path):
     return path
 
 
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory):
+@pytest.fixture
+def podman(container):
     """Run LOOK in a container of this machine's podman, with more options."""
-    root = busybox_root(tmp_path_factory.mktemp("podman") / "root")
-
-    def run(*options):
-        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
-        start = ["podman", "--runtime", "runc", "run", "--rm", "--network=none", *limits, *options]
-        start += ["--rootfs", str(root), "/bin/sh", "-c", LOOK]
-        return subprocess.run(start, capture_output=True, text=True, check=False)
-
-    return run
+    return functools.partial(container, LOOK)
 
 
 @pytest.fixture

@@ -31,9 +31,7 @@ COMMAND = "../lib/current/bin/fleet-cdi"
 
 RECORD = ".fleet-cdi.json"
 LOCK = ".fleet-cdi.lock"
-_LEFTOVER = re.compile(
-    rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp"
-)
+_LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp")
 _PATIENCE = 60.0  # seconds; an installation takes one or two
 
 
