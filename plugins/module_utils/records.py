@@ -31,6 +31,52 @@ class Node(NamedTuple):
     container_path: str = ""  # where a container sees it; "" means at `path`
 
 
+class Mount(NamedTuple):
+    """One file or directory of the host that a container sees (CDI SPEC.md, "mounts")."""
+
+    host_path: str
+    container_path: str = ""  # "" means at `host_path`
+    options: tuple[str, ...] = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+    type: str = ""
+
+
+class Hook(NamedTuple):
+    """One OCI hook (CDI SPEC.md, "hooks")."""
+
+    name: str  # "createContainer"
+    path: str
+    args: tuple[str, ...] = ()  # with the program's name first
+    env: tuple[str, ...] = ()
+
+
+class NetDevice(NamedTuple):
+    """One network interface that moves into the container (CDI SPEC.md 1.1.0, "netDevices")."""
+
+    host_interface: str
+    name: str = ""  # in the container; "" means as on the host
+
+
+class ContainerEdits(NamedTuple):
+    """What a container gets (CDI SPEC.md, "containerEdits")."""
+
+    env: tuple[str, ...] = ()  # "NAME=value"
+    nodes: tuple[Node, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    additional_gids: tuple[int, ...] = ()
+    net_devices: tuple[NetDevice, ...] = ()
+
+
+class Link(NamedTuple):
+    """A connection between two devices that is no PCIe: NVLink, xGMI. What PCIe connects, `Device.pcie_path` says."""
+
+    a: str  # ids of the devices; a < b
+    b: str
+    type: str  # "NVL" or "XGMI"
+    count: int  # of parallel links, 1 where only their existence is known
+    bandwidth: float = 0.0  # GB/s in one direction, all links together; 0 where it is not known
+
+
 class Health(NamedTuple):
     """Whether a device can be used, and why not. `state` is "healthy", "unhealthy" or "unknown"."""
 
@@ -56,6 +102,16 @@ class Device(NamedTuple):
     uuid: str = ""
     numa_node: Optional[int] = None  # None: the host does not say (sysfs: -1)
     env: tuple[str, ...] = ()  # "NAME=value", for the container
+    mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    additional_gids: tuple[int, ...] = ()
+    net_devices: tuple[NetDevice, ...] = ()
+    part_of: tuple[
+        str, ...
+    ] = ()  # ids of what it is a part of: the GPU of a MIG instance, the physical function of a VF
+    consists_of: tuple[str, ...] = ()  # ids of what it is made of: the functions of an IOMMU group
+    capacity: Mapping[str, int] = {}  # what the driver reports that can be asked for: {"memory": MiB}
+    pcie_path: tuple[str, ...] = ()  # from the host bridge down: "pci0000:00", root port, switch ports; without itself
     health: Health = Health("unknown")
     symlinks: tuple[str, ...] = ()  # of its nodes, from udev: /dev/dri/by-path/...
     properties: Mapping[str, str] = {}  # udev's, where asked for
@@ -64,6 +120,21 @@ class Device(NamedTuple):
     def qualified_names(self) -> tuple[str, ...]:
         """Names as a container runtime takes them: `vendor/class=name`."""
         return tuple(f"{self.kind}={name}" for name in self.names)
+
+    @property
+    def edits(self) -> ContainerEdits:
+        """What a container gets with this device, besides what all of its kind share (`Kind.edits`)."""
+        return ContainerEdits(self.env, self.nodes, self.mounts, self.hooks, self.additional_gids, self.net_devices)
+
+
+class Kind(NamedTuple):
+    """What the devices of one kind have in common."""
+
+    name: str  # vendor/class
+    edits: ContainerEdits = (
+        ContainerEdits()
+    )  # whoever gets one of them gets these, once: /dev/kfd, the driver's libraries
+    aggregates: tuple[str, ...] = ()  # names that are no device: "all" for every device together, "none" for none
 
 
 def as_document(record: Any) -> Any:
