@@ -1,0 +1,104 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The configuration that a plugin gets on stdin, and its replies (CDI proposal 2017). Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+
+VERSIONS = ("0.0.1", "0.0.2")  # of the proposal that we speak, oldest first
+LARGEST = 1 << 20  # bytes of a configuration
+
+
+class Config(NamedTuple):
+    """A configuration (proposal, "Configuration"); `args` is open to the plugin."""
+
+    version: str
+    name: str
+    type: str
+    plugin: str
+    args: dict[str, Any]
+
+
+def load(content: bytes) -> dict[str, Any]:
+    """The struct in a configuration file. Raises ProtocolError 107 for what is no JSON object in UTF-8."""
+    if len(content) > LARGEST:
+        raise ProtocolError(errors.CONTENT, f"config: is larger than {LARGEST >> 20} MiB; expected a JSON struct")
+    try:
+        document = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise ProtocolError(errors.CONTENT, f"config: is no UTF-8 (byte {error.start}); expected JSON") from None
+    except RecursionError:
+        raise ProtocolError(errors.CONTENT, "config: is nested too deeply; expected a JSON struct") from None
+    except ValueError as error:
+        raise ProtocolError(errors.CONTENT, f"config: is no JSON ({error}); expected a struct") from None
+    if not isinstance(document, dict):
+        raise ProtocolError(errors.CONTENT, f"config: found {_shown(document)}; expected a JSON struct")
+    return document
+
+
+def version_of(document: Mapping[str, Any]) -> str:
+    """The version that a configuration adheres to. Raises ProtocolError 2 for one that we don't speak."""
+    version = document.get("cdiVersion")
+    if version not in VERSIONS or not isinstance(version, str):
+        found = "nothing" if version is None else _shown(version)
+        raise ProtocolError(errors.CONFIG_VERSION, f"config: cdiVersion is {found}; expected {' or '.join(VERSIONS)}")
+    return version
+
+
+def config(document: Mapping[str, Any]) -> Config:
+    """The configuration in `document`. Raises ProtocolError 2 for its version, 107 for any other field.
+
+    Fields that the proposal doesn't name are left alone: a later version may have them.
+    """
+    version = version_of(document)
+    args = document.get("args", {})
+    texts = {field: document.get(field) for field in ("name", "type", "plugin")}
+    for field, value in texts.items():
+        if not isinstance(value, str):
+            found = "nothing" if value is None else _shown(value)
+            raise ProtocolError(errors.CONTENT, f"config: {field!r} is {found}; expected text")
+    type_, plugin = str(texts["type"]), str(texts["plugin"])
+    if not grammar.RESOURCE_TYPE.match(type_):
+        raise ProtocolError(
+            errors.CONTENT,
+            f"config: 'type' is {_shown(type_)}; expected a resource-type: a letter, then up to 15 letters and digits",
+        )
+    if type_ in grammar.TAKEN:
+        raise ProtocolError(
+            errors.CONTENT, f"config: 'type' is {type_!r}, which names a field of replies; choose another"
+        )
+    if not grammar.PLUGIN.match(plugin):
+        raise ProtocolError(
+            errors.CONTENT,
+            f"config: 'plugin' is {_shown(plugin)}; expected the name of a plugin, without a path",
+        )
+    if not isinstance(args, dict):
+        raise ProtocolError(errors.CONTENT, f"config: 'args' is {_shown(args)}; expected a struct")
+    return Config(version, str(texts["name"]), type_, plugin, args)
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object in which no name stands twice: RFC 8259 leaves open which one would count."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _value in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {_shown(twice)} stands twice in one struct")
+    return found
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: as JSON, ASCII, of bounded length."""
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
