@@ -8,7 +8,7 @@ Records are named tuples, not dataclasses: importing dataclasses costs more than
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 
@@ -67,13 +67,20 @@ class ContainerEdits(NamedTuple):
     net_devices: tuple[NetDevice, ...] = ()
 
 
+def joined(parts: Iterable[ContainerEdits]) -> ContainerEdits:
+    """All of these edits, each once."""
+    return ContainerEdits._make(
+        tuple(dict.fromkeys(item for items in field for item in items)) for field in zip(*parts)
+    )
+
+
 class Link(NamedTuple):
     """A connection between two devices that is no PCIe: NVLink, xGMI. What PCIe connects, `Device.pcie_path` says."""
 
     a: str  # ids of the devices; a < b
     b: str
     type: str  # "NVL" or "XGMI"
-    count: int  # of parallel links, 1 where only their existence is known
+    parallel: int  # how many connect them, 1 where only their existence is known
     bandwidth: float = 0.0  # GB/s in one direction, all links together; 0 where it is not known
 
 
@@ -134,7 +141,14 @@ class Kind(NamedTuple):
     edits: ContainerEdits = (
         ContainerEdits()
     )  # whoever gets one of them gets these, once: /dev/kfd, the driver's libraries
-    aggregates: tuple[str, ...] = ()  # names that are no device: "all" for every device together, "none" for none
+    all: bool = False  # offers the name "all": every device together
+    none: tuple[str, ...] = ()  # environment of the name "none", which is no device; () offers no such name
+    device_numbers: bool = False  # specs say type, major and minor, instead of leaving them to the runtime
+
+    @property
+    def aggregates(self) -> tuple[str, ...]:
+        """Names that are no device of their own."""
+        return (*(("all",) if self.all else ()), *(("none",) if self.none else ()))
 
 
 def as_document(record: Any) -> Any:

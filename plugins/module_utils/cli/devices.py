@@ -24,7 +24,7 @@ USUAL = {"/etc/cdi", "/var/run/cdi", "/run/cdi"}
 
 def run(arguments: Any, paths: Paths) -> int:
     """Print the inventory of this boot, or with --scan what is found now. Raises CdiError."""
-    devices = _scan() if arguments.scan else inventory.read(paths.inventory, inventory.boot_id())
+    devices = _scan() if arguments.scan else inventory.read(paths.inventory, inventory.boot_id()).devices
     if arguments.json:
         documents = [{**as_document(device), "qualified_names": device.qualified_names} for device in devices]
         say(json.dumps({"devices": documents}, indent=2, sort_keys=True))

@@ -64,13 +64,14 @@ class Outcome(NamedTuple):
 
 def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = False) -> Outcome:
     """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed."""
-    devices: tuple[Device, ...] = ()
+    ours = inventory.Inventory(())
     spec, warnings = None, []
     if wanted.entries is not None:
         enricher, unavailable = udev.enricher("/")
         found = discover(wanted.entries, snapshot.take("/"), enricher)
         # What udev says beyond the record's own fields is no business of who hands devices out, and large.
         devices = tuple(device._replace(properties={}) for device in found.devices)
+        ours = inventory.Inventory(devices, found.kinds, found.links)
         warnings = [*unavailable, *found.warnings]
         for device in devices:
             if device.kind != wanted.kind:
@@ -79,7 +80,7 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
                     "Set its kind, or give it a spec of its own."
                 )
         warnings += _left_out(devices)
-        spec = spec_of(wanted.kind, devices)
+        spec = spec_of(found.kinds[0], devices) if devices else None
     elif wanted.content is not None:
         spec = complete(wanted.kind, wanted.content)
 
@@ -98,9 +99,8 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
         plan = plan_spec(wanted.kind, spec, directory, known, manifest, files.read, force)
         if not listing:
             return plan
-        # By kind, so that it doesn't matter in which order the kinds are converged.
-        listed = tuple(sorted(_others(listing, boot_id, wanted.kind) + devices, key=lambda device: device.kind))
-        after = inventory.render(listed, boot_id) if listed else None
+        listed = _with(_others(listing, boot_id, wanted.kind), ours)
+        after = inventory.render(listed, boot_id) if listed.devices else None
         return plan._replace(changes=plan.changes + plan_inventory(listing, after, manifest, files.read))
 
     plan = apply(make_plan, paths.state_dir, check, wanted.by)
@@ -120,12 +120,28 @@ def _directories(directory: str) -> Sequence[str]:
     return usual if directory in usual else (directory,)
 
 
-def _others(path: str, boot_id: str, kind: str) -> tuple[Device, ...]:
-    """The devices of other kinds in the inventory; one that is missing, damaged or of another boot has none."""
+def _others(path: str, boot_id: str, kind: str) -> inventory.Inventory:
+    """What the inventory has of other kinds; one that is missing, damaged or of another boot has nothing."""
     try:
-        return tuple(device for device in inventory.read(path, boot_id) if device.kind != kind)
+        found = inventory.read(path, boot_id)
     except CdiError:
-        return ()
+        return inventory.Inventory(())
+    devices = tuple(device for device in found.devices if device.kind != kind)
+    ids = {device.id for device in devices}
+    return inventory.Inventory(
+        devices,
+        tuple(one for one in found.kinds if one.name != kind),
+        tuple(link for link in found.links if link.a in ids and link.b in ids),
+    )
+
+
+def _with(others: inventory.Inventory, ours: inventory.Inventory) -> inventory.Inventory:
+    """Both; sorted by kind, so that it doesn't matter in which order the kinds are converged."""
+    return inventory.Inventory(
+        tuple(sorted(others.devices + ours.devices, key=lambda device: device.kind)),
+        tuple(sorted(others.kinds + ours.kinds)),
+        tuple(sorted({*others.links, *ours.links})),
+    )
 
 
 def _left_out(devices: Sequence[Device]) -> list[str]:

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.files import Live, Manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.records import (
+    CdiError,
+    ContainerEdits,
+    Device,
+    Kind,
+    Node,
+    joined,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, versions
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile, resolve
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, validate
@@ -39,19 +46,25 @@ class Plan(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def spec_of(kind: str, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
-    """The spec that offers `devices`, each under every name it has; None where there is none to offer.
+def spec_of(kind: Kind, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
+    """The spec that offers `devices`, each under every name it has, and the kind's aggregates; None without devices.
 
-    No devices means no file. Unhealthy devices are left out. So are device numbers: a runtime then reads them anew
-    whenever a container starts.
+    No devices means no file. Unhealthy devices are left out. So are device numbers unless the kind wants them: a
+    runtime then reads them anew whenever a container starts. Raises CdiError for an aggregate that can't be.
     """
-    offered = [
-        {"name": name, "containerEdits": _edits(device)}
-        for device in devices
-        if device.health.state != "unhealthy"
-        for name in device.names
-    ]
-    return complete(kind, {"devices": offered}) if offered else None
+    healthy = [device for device in devices if device.health.state != "unhealthy"]
+    offered = [(name, device.edits) for device in healthy for name in device.names]
+    if offered and kind.all:
+        offered.append(("all", _together(kind, healthy)))
+    if offered and kind.none:
+        offered.append(("none", ContainerEdits(env=kind.none)))
+    if not offered:
+        return None
+    content: dict[str, Any] = {
+        "devices": [{"name": name, "containerEdits": _edits(edits, kind)} for name, edits in offered]
+    }
+    shared = _edits(kind.edits, kind)
+    return complete(kind.name, {**content, **({"containerEdits": shared} if shared else {})})
 
 
 def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -161,9 +174,53 @@ def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
     return warnings
 
 
-def _edits(device: Device) -> dict[str, Any]:
-    nodes = []
-    for node in device.nodes:
-        seen_at = node.container_path or node.path
-        nodes.append({"path": seen_at} if seen_at == node.path else {"path": seen_at, "hostPath": node.path})
-    return {**({"env": list(device.env)} if device.env else {}), "deviceNodes": nodes}
+def _together(kind: Kind, devices: Sequence[Device]) -> ContainerEdits:
+    """The edits of all `devices`. A variable of which they disagree is left out, as no value of it would be right."""
+    edits = joined(device.edits for device in devices)
+    names = [text.partition("=")[0] for text in edits.env]
+    places = [node.container_path or node.path for node in edits.nodes]
+    twice = sorted({place for place in places if places.count(place) > 1})
+    if twice:
+        raise CdiError(
+            f"the spec of {kind.name}: device 'all' would have several nodes at {twice[0]}; set all: false, or use "
+            "{index} or {sysname} in container_path"
+        )
+    return edits._replace(env=tuple(text for text, name in zip(edits.env, names) if names.count(name) == 1))
+
+
+def _edits(edits: ContainerEdits, kind: Kind) -> dict[str, Any]:
+    """Container edits as they stand in a spec (CDI SPEC.md, "CDI JSON Specification"), without what is empty."""
+    document = {
+        "env": list(edits.env),
+        "deviceNodes": [_node(node, kind.device_numbers) for node in edits.nodes],
+        "netDevices": [
+            {"hostInterfaceName": device.host_interface, "name": device.name or device.host_interface}
+            for device in edits.net_devices
+        ],
+        "mounts": [
+            {
+                "hostPath": mount.host_path,
+                "containerPath": mount.container_path or mount.host_path,
+                **({"options": list(mount.options)} if mount.options else {}),
+                **({"type": mount.type} if mount.type else {}),
+            }
+            for mount in edits.mounts
+        ],
+        "hooks": [
+            {
+                "hookName": hook.name,
+                "path": hook.path,
+                **({"args": list(hook.args)} if hook.args else {}),
+                **({"env": list(hook.env)} if hook.env else {}),
+            }
+            for hook in edits.hooks
+        ],
+        "additionalGids": list(edits.additional_gids),
+    }
+    return {key: value for key, value in document.items() if value}
+
+
+def _node(node: Node, numbers: bool) -> dict[str, Any]:
+    where = node.container_path or node.path
+    document: dict[str, Any] = {"path": where} if where == node.path else {"path": where, "hostPath": node.path}
+    return {**document, **({"type": node.type, "major": node.major, "minor": node.minor} if numbers else {})}

@@ -77,12 +77,15 @@ def _is_ours(path: str, manifest: files.Manifest) -> bool:
 
 
 def _wanted(path: str) -> dict[str, set[str]]:
-    """Kind -> the names that its spec offers, by the inventory: every name of each device that is not unhealthy."""
+    """Kind -> the names that its spec offers, by the inventory: of devices that are not unhealthy, and aggregates."""
     names: dict[str, set[str]] = {}
     try:
-        devices = inventory.read(path, inventory.boot_id()) if path else ()
+        found = inventory.read(path, inventory.boot_id()) if path else inventory.Inventory(())
     except CdiError:
         return {}
-    for device in devices:
+    for device in found.devices:
         names.setdefault(device.kind, set()).update(device.names if device.health.state != "unhealthy" else ())
+    for kind in found.kinds:
+        if names.get(kind.name):
+            names[kind.name].update(kind.aggregates)
     return names

@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import PROFILES, check, expand, kind_of
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Group, nearest
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import (
+    PROFILES,
+    check,
+    common,
+    expand,
+    kind_of,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, nearest
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import (
+    CdiError,
+    Device,
+    Health,
+    Kind,
+    Link,
+    Node,
+    joined,
+)
 
 # What may not stand in a device's name (CDI SPEC.md, "CDI Devices"): it starts and ends with a letter or digit, too.
 ODD = re.compile(r"[^A-Za-z0-9_.:-]+")
@@ -40,6 +55,8 @@ class Discovery(NamedTuple):
 
     devices: tuple[Device, ...]
     warnings: tuple[str, ...]
+    kinds: tuple[Kind, ...] = ()  # of the devices, by name
+    links: tuple[Link, ...] = ()
 
 
 def discover(entries: dict[str, dict[str, Any]], snapshot: Snapshot, enricher: Optional[Enricher] = None) -> Discovery:
@@ -52,6 +69,8 @@ def discover(entries: dict[str, dict[str, Any]], snapshot: Snapshot, enricher: O
     devices: list[Device] = []
     warnings: list[str] = []
     claims: dict[str, str] = {}
+    kinds: dict[str, Kind] = {}
+    links: dict[Link, None] = {}
     for name, entry in sorted(entries.items()):
         where = f"devices entry {name!r}"
         found = PROFILES[entry["profile"]].find(entry, snapshot)
@@ -62,9 +81,39 @@ def discover(entries: dict[str, dict[str, Any]], snapshot: Snapshot, enricher: O
         warnings += [f"{where}: {text}" for text in found.warnings]
         for index, group in enumerate(found.groups):
             device = _describe(name, entry, index, group, enricher, warnings)
-            _claim(claims, device, where)
+            _claim(claims, device.qualified_names, f"{where} ({device.id})")
             devices.append(device)
-    return Discovery(tuple(devices), (*warnings, *snapshot.reports))
+        if found.groups:
+            kind = _kind(name, entry, found)
+            kinds[kind.name] = _both(kinds[kind.name], kind) if kind.name in kinds else kind
+            links.update(dict.fromkeys(found.links))
+    for kind in kinds.values():
+        _claim(claims, [f"{kind.name}={name}" for name in kind.aggregates], f"an aggregate name of kind {kind.name}")
+    return Discovery(
+        tuple(devices), (*warnings, *snapshot.reports), tuple(kinds[name] for name in sorted(kinds)), tuple(links)
+    )
+
+
+def _kind(name: str, entry: dict[str, Any], found: Found) -> Kind:
+    """What all devices of an entry have in common."""
+    return Kind(
+        name=kind_of(name, entry),
+        edits=found.edits,
+        all=common(entry, "all"),
+        none=(PROFILES[entry["profile"]].none,) if common(entry, "none") else (),
+        device_numbers=common(entry, "device_numbers"),
+    )
+
+
+def _both(one: Kind, other: Kind) -> Kind:
+    """What the devices of two entries of one kind have in common."""
+    return Kind(
+        one.name,
+        joined((one.edits, other.edits)),
+        one.all or other.all,
+        one.none or other.none,
+        one.device_numbers or other.device_numbers,
+    )
 
 
 def _describe(
@@ -73,7 +122,7 @@ def _describe(
     """The record of one group."""
     head = group.members[0][0]
     physical, function = head.physical, head.pci
-    known = [enricher(member.path) for member, _role in group.members] if enricher else [UNKNOWN_TO_UDEV]
+    known = [enricher(member.path) if enricher else UNKNOWN_TO_UDEV for member, _role in group.members]
     ids = function.pci_ids if function else ("", "", "")
     if physical and physical.subsystem == "usb":  # not those of the controller that it is plugged into
         vendor, product = (physical.attribute(attribute) for attribute in USB_IDS)
@@ -97,8 +146,9 @@ def _describe(
         symlinks=tuple(sorted({link for one in known for link in one.symlinks})),
         properties=known[0].properties,
     )
-    device = device._replace(names=_names(name, entry, index, device, head, warnings))
-    return _with_nodes(device, name, entry, index, group)
+    device = device._replace(**{key: value for key, value in group.fields.items() if key != "env"})
+    device = device._replace(names=_names(name, entry, index, device, group, warnings))
+    return _with_nodes(device, name, entry, index, group, known)
 
 
 def _identity(group: Group) -> str:
@@ -112,7 +162,7 @@ def _identity(group: Group) -> str:
 
 
 def _names(
-    name: str, entry: dict[str, Any], index: int, device: Device, head: SysDevice, warnings: list[str]
+    name: str, entry: dict[str, Any], index: int, device: Device, group: Group, warnings: list[str]
 ) -> tuple[str, ...]:
     """The device's names in the order of `name_by`; what it has not is left out with a warning."""
     values = {
@@ -120,7 +170,9 @@ def _names(
         "pci": device.pci_address,
         "serial": device.serial,
         "uuid": device.uuid,
-        "sysname": head.sysname,
+        "sysname": group.members[0][0].sysname,
+        "type-index": "",
+        **group.names,
     }
     wanted = entry.get("name_by") or PROFILES[entry["profile"]].name_by
     names = {by: ODD.sub("-", values[by]).strip("_.:-") for by in wanted}
@@ -135,17 +187,20 @@ def _names(
     return tuple(dict.fromkeys(value for value in names.values() if value))
 
 
-def _with_nodes(device: Device, name: str, entry: dict[str, Any], index: int, group: Group) -> Device:
-    """The device with its nodes, their paths in the container, its variables and its health."""
+def _with_nodes(
+    device: Device, name: str, entry: dict[str, Any], index: int, group: Group, known: Sequence[Udev]
+) -> Device:
+    """The device with its nodes, their paths in the container, its variables, its groups and its health."""
+    head, _role = group.members[0]
+    snapshot = head.snapshot
+    opens = PROFILES[entry["profile"]].opens
+    values = {"index": group.names.get("index", str(index)), "name": device.names[0], "pci_address": device.pci_address}
+    first: dict[str, str] = {}  # the fields of the first node, which env is about
     nodes: dict[str, Node] = {}  # by the path in the container
-    health: list[Health] = []
-    values = {"index": str(index), "name": device.names[0], "pci_address": device.pci_address}
-    for member, role in group.members:
-        node = member.node
-        if node is None:
-            continue  # select lets none pass
-        own = {**values, "sysname": member.sysname, "path": node.path}
-        values = values if nodes else own
+    health = [_answers(head)]
+    for node, sysname, links in _all_nodes(group, known):
+        own = {**values, "sysname": sysname, "path": node.path}
+        first = first or own
         where = expand(entry.get("container_path", "{path}"), own)
         if where in nodes or os.path.normpath(where) != where:
             trouble = f"already the place of {nodes[where].path}" if where in nodes else "no plain absolute path"
@@ -153,26 +208,53 @@ def _with_nodes(device: Device, name: str, entry: dict[str, Any], index: int, gr
                 f"devices entry {name!r}, option 'container_path': {node.path} of {device.id} would come to {where!r}, "
                 f"which is {trouble}; use {{sysname}} or {{path}} to tell its nodes apart"
             )
-        nodes[where] = node._replace(role=role, container_path="" if where == node.path else where)
-        health.append(member.snapshot.health(node))
-    env = tuple(f"{key}={expand(text, values)}" for key, text in sorted(entry.get("env", {}).items()))
-    return device._replace(nodes=tuple(nodes.values()), env=env, health=_worst(health))
+        nodes[where] = node._replace(container_path="" if where == node.path else where)
+        if common(entry, "symlinks"):
+            nodes.update({link: node._replace(container_path=link) for link in links})
+        health.append(snapshot.health(node, node.role in opens))
+    values = first or {**values, "sysname": head.sysname, "path": ""}
+    env = dict(text.split("=", 1) for text in group.fields.get("env", ()))
+    env.update({key: expand(text, values) for key, text in entry.get("env", {}).items()})
+    gids = {snapshot.gid(node) for node in nodes.values()} - {0} if common(entry, "additional_gids") else ()
+    return device._replace(
+        nodes=tuple(nodes.values()),
+        env=tuple(f"{key}={text}" for key, text in sorted(env.items())),
+        additional_gids=tuple(sorted({*device.additional_gids, *gids})),
+        health=group.fields.get("health", _worst(health)),
+    )
+
+
+def _all_nodes(group: Group, known: Sequence[Udev]) -> Iterator[tuple[Node, str, tuple[str, ...]]]:
+    """(node, name, symlinks) of each node of a group; one that sysfs has no device for is named by its path."""
+    for node in group.nodes:
+        yield node, os.path.basename(node.path), ()
+    for (member, role), udev in zip(group.members, known):
+        if member.node:
+            yield member.node._replace(role=role), member.sysname, udev.symlinks
+
+
+def _answers(head: SysDevice) -> Health:
+    """Whether a PCI function answers. One that fell off the bus reads as all ones (PCI Express base spec., 2.3.2)."""
+    function = head.pci
+    if function and function is head.physical and function.is_gone:
+        return Health("unhealthy", f"{function.name}: its configuration space reads as all ones; it fell off the bus")
+    return Health("healthy")
 
 
 def _worst(health: list[Health]) -> Health:
-    """The health of a device whose nodes have these."""
+    """The health of a device whose parts have these."""
     for state in ("unhealthy", "unknown"):
         if any(one.state == state for one in health):
             return Health(state, "; ".join(one.reason for one in health if one.reason))
     return Health("healthy")
 
 
-def _claim(claims: dict[str, str], device: Device, where: str) -> None:
-    """Note the names of a device. Raises CdiError if another device has one of them."""
-    for qualified in device.qualified_names:
+def _claim(claims: dict[str, str], names: Iterable[str], who: str) -> None:
+    """Note the qualified names of a device. Raises CdiError if another one has one of them."""
+    for qualified in names:
         if qualified in claims:
             raise CdiError(
-                f"{claims[qualified]} and {where} ({device.id}) both claim the name {qualified}; give one of them "
-                "another 'kind' or 'name_by', or let only one choose the device"
+                f"{claims[qualified]} and {who} both claim the name {qualified}; give one of them another 'kind' or "
+                "'name_by', or let only one choose the device"
             )
-        claims[qualified] = f"{where} ({device.id})"
+        claims[qualified] = who

@@ -4,27 +4,51 @@
 """The inventory: the devices that discovery found, for those who hand them out. Private API of fleet.cdi.
 
 A text of JSON in /run. It holds device numbers and paths, which a reboot may change, so one of another boot is refused.
+Whoever hands out devices reads it in every call: fields that say nothing are left out.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.records import (
+    CdiError,
+    ContainerEdits,
+    Device,
+    Health,
+    Hook,
+    Kind,
+    Link,
+    Mount,
+    NetDevice,
+    Node,
+    as_document,
+)
 
-VERSION = 1  # of the document; one more for every change that an older reader would get wrong
-AGAIN = "run the discovery again (fleet-cdi devices, or the provision playbook)"
+VERSION = 2  # of the document; one more for every change that an older reader would get wrong
+AGAIN = "run the discovery again (fleet-cdi refresh, or the provision playbook)"
 
 
-def render(devices: tuple[Device, ...], boot_id: str) -> bytes:
-    """The document, the same for the same devices."""
-    document = {"version": VERSION, "boot_id": boot_id, "devices": as_document(devices)}
-    return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode("ascii")
+class Inventory(NamedTuple):
+    """What is on this host, as far as somebody was told to offer it."""
+
+    devices: tuple[Device, ...]
+    kinds: tuple[Kind, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
-def read(path: str, boot_id: str) -> tuple[Device, ...]:
-    """The devices in the inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot."""
+def render(found: Inventory, boot_id: str) -> bytes:
+    """The document, the same for the same devices: a line for each."""
+    parts = [f'"version": {VERSION}', f'"boot_id": {json.dumps(boot_id)}']
+    for name, records in zip(Inventory._fields, found):
+        lines = ",\n".join(json.dumps(_document(record), sort_keys=True) for record in records)
+        parts.append(f'"{name}": [{lines and chr(10) + lines + chr(10)}]')
+    return ("{" + ",\n".join(parts) + "}\n").encode("ascii")
+
+
+def read(path: str, boot_id: str) -> Inventory:
+    """The inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot."""
     try:
         with open(path, "rb") as file:
             document = json.loads(file.read())
@@ -42,12 +66,17 @@ def read(path: str, boot_id: str) -> tuple[Device, ...]:
     try:
         if version != VERSION:
             raise ValueError(f"found version {version!r}, expected {VERSION}")
-        found, devices = document["boot_id"], tuple(map(_device, document["devices"]))
+        found = document["boot_id"]
+        inventory = Inventory(
+            tuple(map(_device, document["devices"])),
+            tuple(map(_kind, document["kinds"])),
+            tuple(Link(**link) for link in document["links"]),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CdiError(f"inventory {path}: is damaged ({type(error).__name__}: {error}); {AGAIN}") from None
     if found != boot_id:
         raise CdiError(f"inventory {path}: was written in boot {found!r}, but this is boot {boot_id!r}; {AGAIN}")
-    return devices
+    return inventory
 
 
 def boot_id(root: str = "/") -> str:
@@ -59,12 +88,42 @@ def boot_id(root: str = "/") -> str:
         return ""
 
 
-TUPLES = ("names", "env", "symlinks")
+# Fields that hold records -> of which type.
+RECORDS = {"nodes": Node, "mounts": Mount, "hooks": Hook, "net_devices": NetDevice}
+
+
+def _document(record: Any) -> dict[str, Any]:
+    """A record without the fields that are as they are by default, in the records that it holds, too."""
+    defaults = record._field_defaults
+    document: dict[str, Any] = {}
+    for key, value in zip(record._fields, record):
+        if key in defaults and value == defaults[key]:
+            continue
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            document[key] = _document(value)
+        elif key in RECORDS:
+            document[key] = [_document(item) for item in value]
+        else:
+            document[key] = as_document(value)
+    return document
+
+
+def _fields(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record that holds lists, as its type takes them. Raises TypeError for a field too few or many."""
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
+    for key in RECORDS.keys() & fields.keys():
+        record = RECORDS[key]
+        fields[key] = tuple(record(**_fields(item)) for item in fields[key])
+    return fields
 
 
 def _device(document: dict[str, Any]) -> Device:
-    """The record of one device. Raises TypeError for a field too few or too many, as does Node."""
-    fields: dict[str, Any] = {key: tuple(value) if key in TUPLES else value for key, value in document.items()}
-    fields["nodes"] = tuple(Node(**node) for node in fields["nodes"])
-    fields["health"] = Health(**fields["health"])
+    fields = _fields(document)
+    fields["health"] = Health(**fields.get("health", {"state": "unknown"}))
     return Device(**fields)
+
+
+def _kind(document: dict[str, Any]) -> Kind:
+    fields = _fields(document)
+    fields["edits"] = ContainerEdits(**_fields(fields.get("edits", {})))
+    return Kind(**fields)

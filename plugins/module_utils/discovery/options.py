@@ -41,7 +41,7 @@ COMMON: dict[str, dict[str, Any]] = {
     },
     "name_by": {
         "type": "array",
-        "items": {"enum": ["index", "pci", "serial", "uuid", "sysname"]},
+        "items": {"enum": ["index", "pci", "serial", "uuid", "sysname", "type-index"]},
         "minItems": 1,
         "uniqueItems": True,
     },
@@ -52,6 +52,11 @@ COMMON: dict[str, dict[str, Any]] = {
         "additionalProperties": {"type": "string", "pattern": "^" + TEXT, "description": FIELDS_RULE},
     },
     "required": {"type": "boolean"},
+    "all": {"type": "boolean"},
+    "none": {"type": "boolean"},
+    "symlinks": {"type": "boolean"},
+    "additional_gids": {"type": "boolean"},
+    "device_numbers": {"type": "boolean"},
 }
 
 
@@ -90,6 +95,11 @@ def everything() -> dict[str, dict[str, Any]]:
 def kind_of(name: str, entry: dict[str, Any]) -> str:
     """The kind of the devices of an entry: its own, or its profile's."""
     return str(entry.get("kind") or PROFILES[entry["profile"]].kind or f"fleet.cdi/{name}")
+
+
+def common(entry: dict[str, Any], option: str) -> bool:
+    """Whether an entry has one of the common options that are off unless the entry or its profile says otherwise."""
+    return bool(entry.get(option, PROFILES[entry["profile"]].defaults.get(option, False)))
 
 
 def expand(template: str, values: dict[str, str]) -> str:

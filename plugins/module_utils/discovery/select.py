@@ -9,12 +9,13 @@ The engine chooses the class devices that have a device node and fulfil a rule, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Link, Node
 
 # JSON Schema of an option that takes one shell pattern, or several of which one has to match.
 GLOBS: dict[str, Any] = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
@@ -36,10 +37,19 @@ PCI_CLASSES: dict[str, Any] = {
 
 
 class Group(NamedTuple):
-    """One device found: its class devices, each with the role of its node, in the order of their nodes."""
+    """One device found: its class devices, each with the role of its node, in the order of their nodes.
+
+    The first member is the head: what the record says of driver, PCI ids and NUMA node is its. It may have no node.
+    """
 
     parent: Optional[SysDevice]  # the physical device they share; None for a virtual one, and for one that stands alone
     members: tuple[tuple[SysDevice, str], ...]
+    # What sysfs's class devices don't say:
+    nodes: tuple[Node, ...] = ()  # further nodes, which come first: /dev/nvidia0
+    names: Mapping[str, str] = {}  # values for name_by, instead of or besides the usual: {"type-index": "mig0:1"}
+    fields: Mapping[
+        str, Any
+    ] = {}  # fields of the record that are not as usual: id, uuid, part_of, capacity, health ...
 
 
 class Found(NamedTuple):
@@ -48,6 +58,8 @@ class Found(NamedTuple):
     groups: tuple[Group, ...]
     why: str = ""
     warnings: tuple[str, ...] = ()
+    edits: ContainerEdits = ContainerEdits()  # what everybody gets who gets one of them
+    links: tuple[Link, ...] = ()
 
 
 class Profile(NamedTuple):
@@ -58,6 +70,9 @@ class Profile(NamedTuple):
     options: dict[str, dict[str, Any]]  # JSON Schema of each option of its own
     find: Callable[[dict[str, Any], Snapshot], Found]
     required: tuple[str, ...] = ()  # options
+    defaults: Mapping[str, Any] = {}  # of the common options, where they are not as usual: {"all": True}
+    none: str = "FLEET_CDI_DEVICES=none"  # the variable of the name "none"
+    opens: tuple[str, ...] = ()  # roles of nodes that may be opened to see whether they answer: it changes nothing
 
 
 class Rule(NamedTuple):
@@ -88,6 +103,18 @@ def select(rule: Rule, snapshot: Snapshot) -> Found:
             why = f"none of {len(candidates)} devices has the {label} {' or '.join(patterns)}".rstrip()
             return Found((), why + (f"; found {', '.join(seen)}" if seen else ""))
     return Found(_group(left, rule))
+
+
+# Attributes in which a GPU's driver reports its memory, in bytes (Documentation/gpu/amdgpu/driver-misc.rst).
+MEMORY = ("mem_info_vram_total",)
+
+
+def memory(group: Group) -> Group:
+    """The group with what can be asked for of its memory, where its driver says how much there is."""
+    text = nearest(group.members[0][0], MEMORY)
+    if text is None or not text.isdecimal() or len(text) > 18:
+        return group
+    return group._replace(fields={**group.fields, "capacity": {"memory": int(text) >> 20}})
 
 
 def globs(value: Any) -> tuple[str, ...]:

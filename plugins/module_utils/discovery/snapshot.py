@@ -9,6 +9,7 @@ files, subsystem links); then what a directory's own name says stands in.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -106,6 +107,21 @@ class SysDevice:
                 found = ("0x" + vendor, "0x" + device, "0x" + "".join(class_))
         return found[0], found[1], found[2]
 
+    @cached_property
+    def is_gone(self) -> bool:
+        """Whether a PCI function has left the bus: all of its configuration header reads as ones.
+
+        A virtual function has ones for vendor and device id only. Reading would wake a suspended device, so that one is
+        taken to be well.
+        """
+        if self.attribute("power/runtime_status") == "suspended":
+            return False
+        try:
+            header = self.snapshot.root.read(f"{self.path}/config")[:64]
+        except OSError:
+            return False
+        return len(header) == 64 and header == b"\xff" * 64
+
     def lineage(self) -> Iterator[SysDevice]:
         """This device and its ancestors, nearest first. Directories in between that are no devices are left out."""
         yield self
@@ -197,8 +213,19 @@ class Snapshot:
             self._devices[path] = SysDevice(self, path, subsystem)
         return self._devices[path]
 
-    def health(self, node: Node) -> Health:
-        """Whether the node is under /dev with the kernel's numbers. Unknown in a dump without /dev."""
+    def gid(self, node: Node) -> int:
+        """The group that one has to be in to use the node; 0 where everybody may, and where nobody can tell."""
+        try:
+            found = self.root.lstat(node.path)
+        except OSError:
+            return 0
+        return 0 if found.st_mode & 0o006 == 0o006 else found.st_gid
+
+    def health(self, node: Node, opens: bool = False) -> Health:
+        """Whether the node is under /dev with the kernel's numbers, and, if it `opens`, answers on this live host.
+
+        Unknown in a dump without /dev.
+        """
         if not self._has_dev:
             return Health("unknown")
         try:
@@ -212,6 +239,16 @@ class Snapshot:
         if is_ != should:
             numbers = "is {} {}:{}, but the kernel's device is {} {}:{}".format(*is_, *should)
             return Health("unhealthy", f"{node.path}: {numbers}")
+        return self._opened(node) if opens and not self.root.prefix else Health("healthy")
+
+    @staticmethod
+    def _opened(node: Node) -> Health:
+        """Whether a node that is there opens. That somebody else has it, or that we may not, is no illness."""
+        try:
+            os.close(os.open(node.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.EACCES, errno.EPERM):
+                return Health("unhealthy", f"{node.path}: can't be opened ({error.strerror})")
         return Health("healthy")
 
     def _is_device(self, path: str) -> bool:

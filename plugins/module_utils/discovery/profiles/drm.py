@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import 
     Profile,
     Rule,
     globs,
+    memory,
     select,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
@@ -29,7 +30,8 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     wanted = options.get("want_device_nodes", ROLES)
     roles = tuple((pattern, role) for role, pattern in ROLES.items() if role in wanted)
     vendors = globs(options.get("vendorid_whitelist"))
-    return select(Rule(subsystem=("drm",), pci_vendor=vendors, roles=roles, group_by_parent=True), snapshot)
+    found = select(Rule(subsystem=("drm",), pci_vendor=vendors, roles=roles, group_by_parent=True), snapshot)
+    return found._replace(groups=tuple(memory(group) for group in found.groups))
 
 
 PROFILE = Profile(
@@ -40,4 +42,5 @@ PROFILE = Profile(
         "vendorid_whitelist": PCI_IDS,
     },
     find=find,
+    opens=("render",),
 )

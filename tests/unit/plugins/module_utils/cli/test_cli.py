@@ -73,7 +73,9 @@ def fleet_cdi(installed, tmp_path):
 
 
 def write_inventory(tmp_path, *devices, boot_id=None):
-    (tmp_path / "inventory.json").write_bytes(inventory.render(devices, boot_id or inventory.boot_id()))
+    (tmp_path / "inventory.json").write_bytes(
+        inventory.render(inventory.Inventory(devices), boot_id or inventory.boot_id())
+    )
 
 
 def write_spec(path, name="gpu0", version="0.3.0", kind="fleet.cdi/gpu"):

@@ -45,7 +45,7 @@ class Host:
         return path
 
     def list_devices(self, *devices, boot_id=None):
-        content = inventory.render(devices, boot_id or inventory.boot_id())
+        content = inventory.render(inventory.Inventory(devices), boot_id or inventory.boot_id())
         (self.root / "inventory.json").write_bytes(content)
 
     def survey(self):

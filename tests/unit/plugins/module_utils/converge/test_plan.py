@@ -15,7 +15,17 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import (
+    CdiError,
+    ContainerEdits,
+    Device,
+    Health,
+    Hook,
+    Kind,
+    Mount,
+    NetDevice,
+    Node,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
 KIND = "vendor.com/serial"
@@ -29,7 +39,7 @@ def device(number, **more):
 
 class TestSpecOf:
     def test_a_device_under_each_of_its_names(self):
-        spec = plan.spec_of(KIND, [device(0)._replace(names=("port0", "front"))])
+        spec = plan.spec_of(Kind(KIND), [device(0)._replace(names=("port0", "front"))])
         nodes = {"deviceNodes": [{"path": "/dev/ttyS0"}]}
         assert spec == {
             "cdiVersion": "0.3.0",
@@ -39,7 +49,7 @@ class TestSpecOf:
 
     def test_another_path_in_the_container_needs_0_5_0(self):
         moved = device(0, env=("PORT=/dev/modem",))._replace(nodes=(Node("/dev/ttyS0", "c", 4, 64, "", "/dev/modem"),))
-        spec = plan.spec_of(KIND, [moved])
+        spec = plan.spec_of(Kind(KIND), [moved])
         assert spec["cdiVersion"] == "0.5.0"
         assert spec["devices"][0]["containerEdits"] == {
             "env": ["PORT=/dev/modem"],
@@ -47,8 +57,78 @@ class TestSpecOf:
         }
 
     def test_no_devices_means_no_file(self):
-        assert plan.spec_of(KIND, []) is None
-        assert plan.spec_of(KIND, [device(0, health=Health("unhealthy", "its node is missing"))]) is None
+        assert plan.spec_of(Kind(KIND), []) is None
+        assert plan.spec_of(Kind(KIND), [device(0, health=Health("unhealthy", "its node is missing"))]) is None
+
+    def test_what_all_share_stands_once_and_aggregates_join_the_rest(self):
+        shared = ContainerEdits(
+            env=("VENDOR=1",),
+            mounts=(Mount("/usr/lib/libserial.so.1"),),
+            hooks=(Hook("createContainer", "/bin/hook", ("hook", "ldcache"), ("DEBUG=1",)),),
+        )
+        ports = [
+            device(0, env=("PORT=0", "SPEED=9600"), additional_gids=(20,)),
+            device(1, env=("PORT=1", "SPEED=9600")),
+        ]
+        spec = plan.spec_of(Kind(KIND, shared, all=True, none=("VENDOR=none",), device_numbers=True), ports)
+        nodes = [{"path": f"/dev/ttyS{number}", "type": "c", "major": 4, "minor": 64 + number} for number in (0, 1)]
+        assert spec == {
+            "cdiVersion": "0.7.0",
+            "kind": KIND,
+            "devices": [
+                {
+                    "name": "port0",
+                    "containerEdits": {
+                        "env": ["PORT=0", "SPEED=9600"],
+                        "deviceNodes": nodes[:1],
+                        "additionalGids": [20],
+                    },
+                },
+                {"name": "port1", "containerEdits": {"env": ["PORT=1", "SPEED=9600"], "deviceNodes": nodes[1:]}},
+                {
+                    "name": "all",
+                    "containerEdits": {"env": ["SPEED=9600"], "deviceNodes": nodes, "additionalGids": [20]},
+                },
+                {"name": "none", "containerEdits": {"env": ["VENDOR=none"]}},
+            ],
+            "containerEdits": {
+                "env": ["VENDOR=1"],
+                "mounts": [
+                    {
+                        "hostPath": "/usr/lib/libserial.so.1",
+                        "containerPath": "/usr/lib/libserial.so.1",
+                        "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
+                    }
+                ],
+                "hooks": [
+                    {
+                        "hookName": "createContainer",
+                        "path": "/bin/hook",
+                        "args": ["hook", "ldcache"],
+                        "env": ["DEBUG=1"],
+                    }
+                ],
+            },
+        }
+
+    def test_a_network_interface_needs_no_node(self):
+        port = device(0, net_devices=(NetDevice("eth3"), NetDevice("eth4", "net0")))._replace(nodes=())
+        spec = plan.spec_of(Kind(KIND), [port])
+        assert spec["cdiVersion"] == "1.1.0"
+        assert spec["devices"][0]["containerEdits"] == {
+            "netDevices": [
+                {"hostInterfaceName": "eth3", "name": "eth3"},
+                {"hostInterfaceName": "eth4", "name": "net0"},
+            ]
+        }
+
+    def test_two_nodes_at_one_place_are_no_aggregate(self):
+        ports = [
+            device(number)._replace(nodes=(Node(f"/dev/ttyS{number}", "c", 4, 64 + number, "", "/dev/port"),))
+            for number in (0, 1)
+        ]
+        with pytest.raises(CdiError, match="'all' would have several nodes at /dev/port"):
+            plan.spec_of(Kind(KIND, all=True), ports)
 
     @pytest.mark.parametrize("kind", ["vendor.com", "v/serial", "vendor.com/se rial"])
     def test_an_invalid_kind_is_named(self, kind):

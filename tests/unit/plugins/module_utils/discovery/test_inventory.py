@@ -12,37 +12,66 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import (
+    CdiError,
+    ContainerEdits,
+    Device,
+    Health,
+    Hook,
+    Kind,
+    Link,
+    Mount,
+    NetDevice,
+    Node,
+)
 
 BOOT = "0d5c9a9e-1b3a-4a51-9d4c-0b7e6f6f2a11"
 TEXT = st.text(max_size=5)
-NODES = st.builds(Node, TEXT, TEXT, st.integers(0), st.integers(0), TEXT, TEXT)
+TEXTS = st.lists(TEXT, max_size=2).map(tuple)
+NODES = st.lists(st.builds(Node, TEXT, TEXT, st.integers(0), st.integers(0), TEXT, TEXT), max_size=2).map(tuple)
+MOUNTS = st.lists(st.builds(Mount, TEXT, TEXT, TEXTS, TEXT), max_size=1).map(tuple)
+HOOKS = st.lists(st.builds(Hook, TEXT, TEXT, TEXTS, TEXTS), max_size=1).map(tuple)
+NET_DEVICES = st.lists(st.builds(NetDevice, TEXT, TEXT), max_size=1).map(tuple)
+GIDS = st.lists(st.integers(0, 9), max_size=2).map(tuple)
 DEVICES = st.builds(
     Device,
     id=TEXT,
     profile=TEXT,
     kind=TEXT,
     names=st.lists(TEXT, min_size=1, max_size=2).map(tuple),
-    nodes=st.lists(NODES, max_size=2).map(tuple),
+    nodes=NODES,
+    mounts=MOUNTS,
+    hooks=HOOKS,
+    additional_gids=GIDS,
+    net_devices=NET_DEVICES,
+    part_of=TEXTS,
+    capacity=st.dictionaries(TEXT, st.integers(0), max_size=1),
     serial=TEXT,
     numa_node=st.none() | st.integers(0, 7),
-    env=st.lists(TEXT, max_size=2).map(tuple),
+    env=TEXTS,
     health=st.builds(Health, TEXT, TEXT),
-    symlinks=st.lists(TEXT, max_size=2).map(tuple),
+    symlinks=TEXTS,
     properties=st.dictionaries(TEXT, TEXT, max_size=2),
+)
+EDITS = st.builds(ContainerEdits, TEXTS, NODES, MOUNTS, HOOKS, GIDS, NET_DEVICES)
+INVENTORIES = st.builds(
+    inventory.Inventory,
+    st.lists(DEVICES, max_size=3).map(tuple),
+    st.lists(st.builds(Kind, TEXT, EDITS, st.booleans(), TEXTS, st.booleans()), max_size=2).map(tuple),
+    st.lists(st.builds(Link, TEXT, TEXT, TEXT, st.integers(0), st.sampled_from([0.0, 25.5])), max_size=2).map(tuple),
 )
 
 
-@given(st.lists(DEVICES, max_size=3).map(tuple))
-def test_round_trip(tmp_path_factory, devices):
+@given(INVENTORIES)
+def test_round_trip(tmp_path_factory, found):
     path = tmp_path_factory.getbasetemp() / "inventory.json"
-    path.write_bytes(inventory.render(devices, BOOT))
-    assert inventory.read(str(path), BOOT) == devices
+    path.write_bytes(inventory.render(found, BOOT))
+    assert inventory.read(str(path), BOOT) == found
     assert inventory.render(inventory.read(str(path), BOOT), BOOT) == path.read_bytes()
 
 
 DEVICE = Device("tty:tty13", "tty", "fleet.cdi/tty", ("tty13",), (Node("/dev/tty13", "c", 4, 13),))
-WHOLE = json.loads(inventory.render((DEVICE,), BOOT))
+WHOLE = json.loads(inventory.render(inventory.Inventory((DEVICE,)), BOOT))
 
 
 def changed(**changes):
@@ -54,15 +83,17 @@ def changed(**changes):
     [
         (None, "there is none; run the discovery again"),
         ("", "is damaged"),
-        (inventory.render((DEVICE,), BOOT).decode()[:-9], "is damaged"),
+        (inventory.render(inventory.Inventory((DEVICE,)), BOOT).decode()[:-9], "is damaged"),
         ("\xff", "is damaged"),
-        ("[]", "is damaged (ValueError: found version None, expected 1)"),
-        (changed(version="1"), "is damaged (ValueError: found version '1', expected 1)"),
-        (changed(version=2), "found version 2 of a newer release, expected 1"),
+        ("[]", "is damaged (ValueError: found version None, expected 2)"),
+        (changed(version="1"), "is damaged (ValueError: found version '1', expected 2)"),
+        (changed(version=3), "found version 3 of a newer release, expected 2"),
         (changed(boot_id="other"), f"was written in boot 'other', but this is boot '{BOOT}'"),
         (changed(devices=None), "is damaged"),
         (changed(devices=[1]), "is damaged"),
-        (changed(devices=[{}]), "is damaged (KeyError: 'nodes')"),
+        (changed(kinds=[{}]), "is damaged (TypeError"),
+        (changed(links=[{"a": "b"}]), "is damaged (TypeError"),
+        (changed(devices=[{}]), "is damaged (TypeError"),
         (changed(devices=[{**WHOLE["devices"][0], "colour": "red"}]), "is damaged (TypeError"),
         (changed(devices=[{**WHOLE["devices"][0], "nodes": [{"path": "/dev/null"}]}]), "is damaged (TypeError"),
     ],

@@ -21,7 +21,7 @@ REFUSED = [
     ({"gpus": {}}, "devices entry 'gpus': option 'profile' is missing"),
     ({"gpus": {"profile": ["drm"]}}, "option 'profile': found ['drm'] (list); expected string"),
     ({"gpus": {"profile": "dmr"}}, "unknown profile 'dmr'; expected one of drm, misc, rule, tty; did you mean 'drm'?"),
-    ({"gpus": {"profile": "drm", "nmae_by": []}}, "unknown option 'nmae_by'; expected one of container_path, env"),
+    ({"gpus": {"profile": "drm", "nmae_by": []}}, "unknown option 'nmae_by'; expected one of additional_gids, all"),
     ({"gpus": {"profile": "drm", "nmae_by": []}}, "did you mean 'name_by'?"),
     (
         {"gpus": {"profile": "drm", "kind": "gpu"}},
