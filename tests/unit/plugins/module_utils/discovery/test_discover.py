@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Discovery on rendered trees: the cases of cases.yml, and what holds for every tree."""
+"""Discovery on rendered trees: the cases of cases.yml and of every cases_<family>.yml, and what always holds."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Udev, discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import everything
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Kind, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
-TABLE = yaml.safe_load(Path(__file__).with_name("cases.yml").read_text(encoding="utf-8"))
+TABLES = {
+    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in sorted(Path(__file__).parent.glob("cases*.yml"))
+}
+TABLE = TABLES["cases"]
+CASES = [pytest.param(case, id=f"{table}: {case['name']}") for table in TABLES for case in TABLES[table]["cases"]]
 
 
 def found(tree, base, entries):
     return discover(entries, snapshot.take(render(tree, base)))
 
 
-@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", CASES)
 def test_case(case, tmp_path):
+    if case["tree"].get("nodes") and os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
     if "error" in case:
         with pytest.raises(CdiError, match=case["error"]):
             found(case["tree"], tmp_path, case["entries"])
@@ -41,6 +48,8 @@ def test_case(case, tmp_path):
     documents = as_document(result.devices)
     shown = [{key: document[key] for key in want} for document, want in zip(documents, expected)]
     assert (len(documents), shown) == (len(expected), expected)
+    for field in {"kinds", "links"} & case.keys():
+        assert as_document(getattr(result, field)) == case[field]
     patterns = case.get("warnings", [])
     assert len(result.warnings) == len(patterns), result.warnings
     for warning, pattern in zip(result.warnings, patterns):
@@ -61,6 +70,68 @@ def test_a_device_is_as_healthy_as_its_worst_node(tmp_path):
     tree = {"devices": TABLE["cards"], "nodes": {"/dev/null": "c 1:3", "/dev/dri/card10": "c 226:10"}}
     health = found(tree, tmp_path, {"g": {"profile": "drm"}}).devices[0].health
     assert health == ("unhealthy", "/dev/dri/renderD138: No such file or directory")
+
+
+CONSOLE = {"/sys/devices/virtual/tty/tty63": {"subsystem": "class/tty", "attributes": {"dev": "4:63"}}}
+
+
+class TestCommonOptions:
+    def test_kinds_of_two_entries_join(self, tmp_path):
+        entries = {
+            "some": {"profile": "misc", "nodes": ["fuse"], "kind": "k.x/mm", "all": True},
+            "more": {"profile": "misc", "nodes": ["net/tun"], "kind": "k.x/mm", "none": True, "device_numbers": True},
+        }
+        (kind,) = found({"devices": TABLE["misc"]}, tmp_path, entries).kinds
+        assert kind == Kind("k.x/mm", all=True, none=("FLEET_CDI_DEVICES=none",), device_numbers=True)
+        assert kind.aggregates == ("all", "none")
+
+    def test_an_aggregate_is_a_name_like_any_other(self, tmp_path):
+        tree = {"/sys/devices/virtual/demo/all": {"subsystem": "class/demo", "attributes": {"dev": "240:0"}}}
+        entries = {"demo": {"profile": "rule", "match": {"subsystem": "demo"}, "name_by": ["sysname"], "all": True}}
+        with pytest.raises(CdiError, match="both claim the name fleet.cdi/demo=all"):
+            found({"devices": tree}, tmp_path, entries)
+
+    def test_symlinks_are_nodes_in_the_container(self, tmp_path):
+        by_path = "/dev/dri/by-path/pci-0000:3b:00.0-card"
+        entries = {"gpus": {"profile": "drm", "want_device_nodes": ["primary"], "symlinks": True}}
+        root = render({"devices": TABLE["cards"]}, tmp_path)
+        links = {"card2": (by_path,)}
+        device = discover(
+            entries, snapshot.take(root), lambda path: Udev({}, links.get(os.path.basename(path), ()))
+        ).devices[1]
+        assert [(node.path, node.container_path) for node in device.nodes] == [
+            ("/dev/dri/card2", ""),
+            ("/dev/dri/card2", by_path),
+        ]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device nodes")
+    @pytest.mark.parametrize(("mode", "gids"), [(0o660, (5,)), (0o666, ()), (0o664, (5,))])
+    def test_groups_of_nodes_that_not_everybody_may_use(self, tmp_path, mode, gids):
+        root = render({"devices": CONSOLE, "nodes": {"/dev/null": "c 1:3", "/dev/tty63": "c 4:63"}}, tmp_path)
+        os.chown(tmp_path / "dev/tty63", 0, 5)
+        os.chmod(tmp_path / "dev/tty63", mode)
+        entries = {"consoles": {"profile": "tty", "additional_gids": True}}
+        assert discover(entries, snapshot.take(root)).devices[0].additional_gids == gids
+        assert not discover({"consoles": {"profile": "tty"}}, snapshot.take(root)).devices[0].additional_gids
+
+
+class TestPciFunctionThatLeftTheBus:
+    FUNCTION = "/sys/devices/pci0000:00/0000:3b:00.0"
+
+    @pytest.mark.parametrize(
+        ("config", "power", "state"),
+        [
+            (b"\xff" * 64, "active", "unhealthy"),
+            (b"\xff" * 64, "suspended", "unknown"),  # nobody asked it: that would wake it
+            (b"\xff" * 4 + b"\x06\x04\x10\x00" + bytes(56), "active", "unknown"),  # a virtual function
+            (b"\xff" * 16, "active", "unknown"),
+        ],
+    )
+    def test_its_configuration_is_all_ones(self, tmp_path, config, power, state):
+        files = {f"{self.FUNCTION}/config": config, f"{self.FUNCTION}/power/runtime_status": power}
+        device = found({"devices": TABLE["cards"], "files": files}, tmp_path, {"g": {"profile": "drm"}}).devices[1]
+        assert device.health.state == state
+        assert ("fell off the bus" in device.health.reason) == (state == "unhealthy")
 
 
 def test_a_fifo_is_not_waited_for(tmp_path):
