@@ -32,11 +32,12 @@ class Operand(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """One thing that fleet-cdi does: its help, its switches with theirs, and its operands."""
+    """One thing that fleet-cdi does: its help, its switches and options with theirs, and its operands."""
 
     help: str
     switches: dict[str, str]
     operands: Mapping[str, Operand] = {}
+    options: Mapping[str, Operand] = {}  # with a value, which is None where it is not given
 
 
 JSON = {"--json": "print one JSON document instead of text"}
@@ -78,10 +79,6 @@ VERBS = {
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     """Run `argv`; the launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
-    if argv[:1] == ["call"]:  # a module's other half, not for people
-        from ansible_collections.fleet.cdi.plugins.module_utils.cli import call
-
-        return call.main(argv[1])
     if argv[:1] == ["call"]:  # a module's other half; not for people, so it is no verb
         call = import_module("ansible_collections.fleet.cdi.plugins.module_utils.cli.call")
         return int(call.main(*argv[1:]))
@@ -136,6 +133,8 @@ def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParse
         one = verbs.add_parser(name, parents=[everywhere], help=verb.help, description=verb.help)
         for switch, text in verb.switches.items():
             one.add_argument(switch, action="store_true", help=text)
+        for name, option in verb.options.items():
+            one.add_argument(name, metavar=option.metavar, nargs=option.nargs, default=None, help=option.help)
         for key, operand in verb.operands.items():
             one.add_argument(key, metavar=operand.metavar, nargs=operand.nargs, help=operand.help)
     return parser
