@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
     spec_of,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
@@ -68,7 +69,7 @@ def converge(wanted: Wanted, paths: Paths, force: bool = False, check: bool = Fa
     spec, warnings = None, []
     if wanted.entries is not None:
         enricher, unavailable = udev.enricher("/")
-        found = discover(wanted.entries, snapshot.take("/"), enricher)
+        found = discover(wanted.entries, snapshot.take("/"), enricher, in_force(paths.state_dir))
         # What udev says beyond the record's own fields is no business of who hands devices out, and large.
         devices = tuple(device._replace(properties={}) for device in found.devices)
         ours = inventory.Inventory(devices, found.kinds, found.links)

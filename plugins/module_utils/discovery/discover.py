@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import (
     PROFILES,
     check,
@@ -47,6 +48,7 @@ class Udev(NamedTuple):
 
 
 UNKNOWN_TO_UDEV = Udev({}, ())
+NOTHING: Mapping[str, Disabled] = {}
 Enricher = Callable[[str], Udev]  # takes a sysfs path as the host sees it
 
 
@@ -59,8 +61,13 @@ class Discovery(NamedTuple):
     links: tuple[Link, ...] = ()
 
 
-def discover(entries: dict[str, dict[str, Any]], snapshot: Snapshot, enricher: Optional[Enricher] = None) -> Discovery:
-    """The devices of all `entries` (name of the entry -> its options).
+def discover(
+    entries: dict[str, dict[str, Any]],
+    snapshot: Snapshot,
+    enricher: Optional[Enricher] = None,
+    disabled: Mapping[str, Disabled] = NOTHING,
+) -> Discovery:
+    """The devices of all `entries` (name of the entry -> its options); those in `disabled` (by id) are unhealthy.
 
     Raises CdiError for wrong options, for an entry with `required: true` that finds nothing, for a device that would
     have no name, and for two devices that claim the same qualified name.
@@ -81,6 +88,7 @@ def discover(entries: dict[str, dict[str, Any]], snapshot: Snapshot, enricher: O
         warnings += [f"{where}: {text}" for text in found.warnings]
         for index, group in enumerate(found.groups):
             device = _describe(name, entry, index, group, enricher, warnings)
+            device = device._replace(health=health_of(device, disabled) or device.health)
             _claim(claims, device.qualified_names, f"{where} ({device.id})")
             devices.append(device)
         if found.groups:

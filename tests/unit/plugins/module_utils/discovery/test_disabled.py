@@ -1,0 +1,85 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices out of service: whom it concerns, for how long, and files that can't be trusted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.tests.unit.trees.render import render
+
+SINCE = "2026-11-21T15:20:00Z"
+GPU = Device("pci:0000:3b:00.0", "amd", "amd.com/gpu", ("0",), (), uuid="92a4b81f")
+BROKEN = {GPU.id: Disabled("ECC errors", SINCE, unique="92a4b81f")}
+
+
+def test_what_is_written_is_read(tmp_path):
+    assert disabled.read(str(tmp_path)) == {}
+    (tmp_path / "device-state.json").write_bytes(disabled.render(BROKEN))
+    assert disabled.read(str(tmp_path)) == BROKEN
+    assert disabled.render({}) is None
+
+
+@pytest.mark.parametrize(
+    ("until", "now", "still"),
+    [("", 4e9, True), ("2026-11-22T00:00:00Z", 1795305599, True), ("2026-11-22T00:00:00Z", 1795305600, False)],
+)
+def test_it_ends_when_it_was_to_end(tmp_path, until, now, still):
+    (tmp_path / "device-state.json").write_bytes(disabled.render({GPU.id: Disabled("hot", SINCE, until)}))
+    assert (GPU.id in disabled.in_force(str(tmp_path), lambda: now)) == still
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        (GPU, "out of service since 2026-11-21T15:20:00Z, until it is enabled: ECC errors"),
+        (GPU._replace(uuid="another"), None),  # another card in the same slot
+        (GPU._replace(id="pci:0000:86:00.0"), None),
+        (
+            GPU._replace(id="platform:amdgpu_xcp_0", part_of=(GPU.id,)),
+            "out of service with pci:0000:3b:00.0 since 2026-11-21T15:20:00Z, until it is enabled: ECC errors",
+        ),
+        (
+            GPU._replace(id="vfio:12", consists_of=("pci:0000:3a:00.0", GPU.id)),
+            "out of service with pci:0000:3b:00.0 since 2026-11-21T15:20:00Z, until it is enabled: ECC errors",
+        ),
+    ],
+)
+def test_whom_it_concerns(device, reason):
+    found = disabled.health_of(device, BROKEN)
+    assert (found and found.reason) == reason
+    assert found is None or found.state == "unhealthy"
+
+
+def test_discovery_says_so(tmp_path):
+    root = render(
+        {"devices": {"/sys/devices/virtual/misc/fuse": {"subsystem": "class/misc", "attributes": {"dev": "10:229"}}}},
+        tmp_path,
+    )
+    out = {"misc:fuse": Disabled("no longer", SINCE)}
+    found = discover({"misc": {"profile": "misc"}}, snapshot.take(root), disabled=out)
+    assert found.devices[0].health.state == "unhealthy"
+    assert found.devices[0].health.reason.startswith("out of service since")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is damaged"),
+        ("[]", "is damaged"),
+        (json.dumps({"version": 2, "devices": {}}), "has version 2; this release reads 1"),
+        (json.dumps({"version": 1, "devices": {"a": {"reason": "x", "since": SINCE, "colour": "red"}}}), "is damaged"),
+    ],
+)
+def test_refused(tmp_path, content, words):
+    (tmp_path / "device-state.json").write_text(content)
+    with pytest.raises(CdiError, match=words) as caught:
+        disabled.read(str(tmp_path))
+    assert str(tmp_path / "device-state.json") in str(caught.value)
