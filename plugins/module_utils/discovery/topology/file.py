@@ -1,0 +1,77 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A file that an operator supplies because the host does not show how it is wired. Private API of fleet.cdi.
+
+Virtual machines are the usual case: their sysfs has every device alone on a bus, and the cloud's vendor publishes a
+topology file for NCCL.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import hwloc, nccl
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, listed
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.markup import SIZE, parse, refuse
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Link
+
+READERS = {"system": nccl.read, "topology": hwloc.read}  # by the root element
+EXPECTED = "a topology file of NCCL or RCCL (<system>) or hwloc's XML (<topology>)"
+
+
+def from_file(path: str) -> Topology:
+    """The wiring in the file at `path`. Raises CdiError that names file, line and element."""
+    return from_bytes(_content(path), path)
+
+
+def from_bytes(content: bytes, name: str) -> Topology:
+    """The wiring in the content of a file called `name`. Raises CdiError that names file, line and element."""
+    root = parse(content, name)
+    if root.tag not in READERS:
+        refuse(name, root.line, "the root element", f"is <{root.tag[:40]}>", EXPECTED)
+    return READERS[root.tag](root, name)
+
+
+def apply(devices: tuple[Device, ...], topology: Topology) -> tuple[tuple[Device, ...], tuple[Link, ...], list[str]]:
+    """(the devices, with what the topology says of them; its links between them; warnings).
+
+    A device is found in the topology by its PCI address; what sits on or is a part of that function is found, too. What
+    the topology does not know of a device stays as the host says.
+    """
+    known = {device.pci_address: device for device in topology.devices}
+    wired = tuple(_wired(device, known.get(device.pci_address)) for device in devices)
+    here = {device.id for device in devices}
+    links = tuple(link for link in topology.links if link.a in here and link.b in here)
+    warnings = list(topology.warnings)
+    absent = {end for link in topology.links for end in (link.a, link.b)} - here
+    if devices and not any(device.pci_address in known for device in devices):
+        warnings.append(
+            f"the topology file describes none of the devices found ({listed(device.id for device in devices)}), but "
+            f"{listed(known)}; it seems to be another host's, and is not used"
+        )
+    elif absent:
+        warnings.append(f"the topology file has links of devices that were not found: {listed(absent)}; left out")
+    return wired, links, warnings
+
+
+def _wired(device: Device, said: Device | None) -> Device:
+    if said is None:
+        return device
+    node = device.numa_node if said.numa_node is None else said.numa_node
+    return device._replace(numa_node=node, pcie_path=said.pcie_path or device.pcie_path)
+
+
+def _content(path: str) -> bytes:
+    """The regular file at `path`, or as much of it as shows that it is too large. No FIFO is waited for."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise CdiError(f"topology file {path}: is no regular file; expected {EXPECTED}")
+            return file.read(SIZE + 1)
+    except OSError as error:
+        raise CdiError(
+            f"topology file {path}: can't be read ({error.strerror}); expected {EXPECTED}, readable to you"
+        ) from None
