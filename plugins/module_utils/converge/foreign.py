@@ -1,0 +1,120 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kinds that another tool already provides: who that is, and what settings let us do. Private API of fleet.cdi.
+
+Two specs of one kind in one directory make the names of both unusable, and in two directories the later one wins
+without a word (pkg/cdi/cache.go): so a kind has one provider, and which one is the operator's choice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.files import Manifest, read
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import file_name
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+
+USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
+
+
+class Foreign(NamedTuple):
+    """One spec of the kind that is not ours."""
+
+    path: str
+    tool: str  # that is known to write such a file, as far as its name says
+    disable: str  # how one keeps that tool from writing it again
+    names: tuple[str, ...]  # qualified names that it offers
+
+
+# Kind, name of the file -> the tool that writes it, and how one keeps it from writing it again.
+TOOLS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "nvidia.com/*",
+        "nvidia.yaml",
+        "NVIDIA Container Toolkit",
+        "systemctl disable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service, and no `nvidia-ctk cdi generate`",
+    ),
+    (
+        "*nvidia.com/*",
+        "*nvidia.com-*",
+        "NVIDIA GPU operator or device plugin",
+        "set cdi.enabled: false in its ClusterPolicy or chart",
+    ),
+    ("amd.com/*", "amd.json", "AMD Container Toolkit", "no `amd-ctk cdi generate` in boot scripts"),
+    (
+        "intel.com/*",
+        "intel.com-*",
+        "Intel CDI specs generator or resource driver",
+        "no intel-cdi-specs-generator in boot scripts, no resource driver on this node",
+    ),
+    (
+        "*",
+        "sriov-dp-*",
+        "SR-IOV network device plugin",
+        "remove its DaemonSet from this node, or its CDI mode (useCdi)",
+    ),
+)
+
+
+def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
+    """Others' specs of `kind`, lowest priority first. One that came back after we removed it is theirs again."""
+    return tuple(
+        Foreign(file.path, *_tool(kind, file.path), tuple(file.qualified_names))
+        for file in registry.specs
+        if file.spec["kind"] == kind and not _is_ours(file.path, manifest)
+    )
+
+
+def plan(
+    kind: str,
+    spec: dict[str, Any],
+    choice: str,
+    found: Sequence[Foreign],
+    directory: str,
+    registry: Registry,
+    manifest: Manifest,
+    force: bool = False,
+) -> Plan:
+    """What `choice` means for a kind that `found` provide: the plan for our own `spec` of it, or for having none.
+
+    Raises CdiError where the choice is to fail.
+    """
+    if choice == FAIL:
+        raise CdiError(
+            f"the spec of {kind}: it is already provided by "
+            + "; ".join(f"{one.path} ({one.tool})" for one in found)
+            + ". Let on_foreign_kind be 'use' to serve that one or 'replace' to put ours in its place, or choose "
+            "another kind."
+        )
+    path = os.path.join(directory, file_name(kind))
+    theirs = {one.path for one in found}
+    if choice == USE:
+        warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
+        none = Plan(path, (), ())
+        ours = none if path in theirs else plan_spec(kind, None, directory, registry, manifest, read, force)
+        return ours._replace(warnings=(*warnings, *ours.warnings))
+    warnings = [f"{one.path} ({one.tool}) makes room for ours. To keep it away: {one.disable}" for one in found]
+    without = registry._replace(specs=tuple(file for file in registry.specs if file.path not in theirs))
+    ours = plan_spec(kind, spec, directory, without, manifest, read, force or path in theirs)
+    removed = [Change(one, kind, live.content, None) for one in sorted(theirs - {path}) for live in [read(one)] if live]
+    return ours._replace(changes=(*removed, *ours.changes), warnings=(*warnings, *ours.warnings))
+
+
+def _is_ours(path: str, manifest: Manifest) -> bool:
+    """Whether we put the file there, changed since or not."""
+    record = manifest.files.get(path)
+    return record is not None and record["applied"][0] is not None
+
+
+def _tool(kind: str, path: str) -> tuple[str, str]:
+    name = os.path.basename(path)
+    for kinds, pattern, tool, disable in TOOLS:
+        if fnmatchcase(kind, kinds) and fnmatchcase(name, pattern):
+            return tool, disable
+    return "an unknown tool", "find out who writes it"

@@ -1,0 +1,131 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kinds that another tool provides, on real files in both directories: use, fail, replace, and undo."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+
+KIND = "nvidia.com/gpu"
+
+
+def spec(*names, kind=KIND):
+    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
+    return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
+
+
+OURS = spec("0", "all")
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Both spec directories and the state directory; `host.theirs(...)` writes a spec as another tool would."""
+
+    class Host:
+        directories = tuple(str(tmp_path / name) for name in ("etc", "run"))
+        state_dir = str(tmp_path / "state")
+
+        def theirs(self, directory, name, content):
+            path = tmp_path / directory / name
+            path.write_text(json.dumps(content))
+            return str(path)
+
+        def converge(self, choice, wanted=OURS):
+            known = registry.load(self.directories)
+
+            def make_plan(manifest):
+                found = foreign.providers(KIND, known, manifest)
+                if not found:
+                    return plan_spec(KIND, wanted, self.directories[0], known, manifest, files.read)
+                return foreign.plan(KIND, wanted, choice, found, self.directories[0], known, manifest)
+
+            return apply(make_plan, self.state_dir, check=False)
+
+        def offered(self):
+            return registry.load(self.directories).devices
+
+    for name in ("etc", "run"):
+        (tmp_path / name).mkdir()
+    return Host()
+
+
+PLACES = [("run", "nvidia.yaml"), ("etc", "nvidia.yaml"), ("etc", "nvidia.com-gpu.json")]
+
+
+@pytest.mark.parametrize(("directory", "name"), PLACES)
+def test_use_leaves_theirs_and_writes_none(host, directory, name):
+    path = host.theirs(directory, name, spec("0", "GPU-1234", "all"))
+    plan = host.converge(foreign.USE)
+    assert plan.changes == ()
+    assert len(plan.warnings) == 1
+    assert path in plan.warnings[0]
+    assert set(host.offered().values()) == {path}
+
+
+def test_ours_makes_room_when_another_tool_comes(host):
+    assert host.converge(foreign.USE).changes
+    path = host.theirs("run", "nvidia.yaml", spec("0", "all"))
+    assert [change.after for change in host.converge(foreign.USE).changes] == [None]
+    assert set(host.offered().values()) == {path}
+
+
+@pytest.mark.parametrize(("directory", "name"), PLACES)
+def test_fail_names_file_and_tool(host, directory, name):
+    path = host.theirs(directory, name, spec("0"))
+    with pytest.raises(CdiError, match="is already provided by") as caught:
+        host.converge(foreign.FAIL)
+    assert path in str(caught.value)
+    assert "NVIDIA" in str(caught.value)
+
+
+@pytest.mark.parametrize(("directory", "name"), PLACES)
+def test_replace_says_what_to_disable_and_undo_puts_it_back(host, directory, name):
+    path = host.theirs(directory, name, spec("0", "GPU-1234", "all"))
+    plan = host.converge(foreign.REPLACE)
+    assert any("To keep it away: " in warning for warning in plan.warnings)
+    assert host.offered().keys() == {f"{KIND}=0", f"{KIND}=all"}
+    assert host.converge(foreign.REPLACE).changes == ()
+    undo(host.state_dir)
+    assert host.offered() == dict.fromkeys((f"{KIND}=0", f"{KIND}=GPU-1234", f"{KIND}=all"), path)
+
+
+def test_replace_again_when_the_tool_wrote_it_again(host):
+    host.theirs("run", "nvidia.yaml", spec("0", "all"))
+    host.converge(foreign.REPLACE)
+    host.theirs("run", "nvidia.yaml", spec("0", "1", "all"))
+    plan = host.converge(foreign.REPLACE)
+    assert [change.after for change in plan.changes] == [None]
+    assert host.offered().keys() == {f"{KIND}=0", f"{KIND}=all"}
+
+
+def test_other_kinds_are_nobodys_business(host):
+    host.theirs("run", "nvidia.yaml", spec("0", kind="nvidia.com/gds"))
+    assert [change.after is None for change in host.converge(foreign.FAIL).changes] == [False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "tool"),
+    [
+        ("nvidia.com/gpu", "nvidia.yaml", "NVIDIA Container Toolkit"),
+        ("management.nvidia.com/gpu", "management.nvidia.com-gpu.yaml", "NVIDIA GPU operator or device plugin"),
+        ("amd.com/gpu", "amd.json", "AMD Container Toolkit"),
+        ("intel.com/gpu", "intel.com-gpu.yaml", "Intel CDI specs generator or resource driver"),
+        ("amd.com/gpu", "hand-made.json", "an unknown tool"),
+    ],
+)
+def test_tools_are_known_by_what_they_leave(host, kind, name, tool):
+    host.theirs("etc", name, spec("0", kind=kind))
+    manifest = files.manifest(host.state_dir)
+    (found,) = foreign.providers(kind, registry.load(host.directories), manifest)
+    assert (found.tool, found.names) == (tool, (f"{kind}=0",))
