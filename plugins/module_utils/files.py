@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 
@@ -167,6 +167,8 @@ class Manifest:
     record and the file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}.
     `kind` is that of a spec, "" for other files; `by` says who asked for it, "" for nobody in particular.
     `directories` lists the directories that we made.
+
+    `kinds` maps a kind to what its spec is to be made from, whether there is a file now or not (converge/memory.py).
     """
 
     def __init__(self, state_dir: str, document: dict[str, Any]) -> None:
@@ -174,6 +176,7 @@ class Manifest:
         self.path = os.path.join(state_dir, "manifest.json")
         self.files: dict[str, dict[str, Any]] = document.get("files", {})
         self.directories: list[str] = document.get("directories", [])
+        self.kinds: dict[str, dict[str, Any]] = document.get("kinds", {})
 
     def owns(self, path: str) -> bool:
         """Whether what is at `path` now is what we put there. Raises CdiError if it can't be read."""
@@ -252,15 +255,23 @@ class Manifest:
         del self.files[path]
         self._save()
 
+    def remember(self, kinds: Mapping[str, Optional[dict[str, Any]]]) -> None:
+        """Put these entries into `kinds`; None takes one out. Nothing is written where nothing changes."""
+        after = {**self.kinds, **kinds}
+        wanted = {kind: entry for kind, entry in after.items() if entry is not None}
+        if wanted != self.kinds:
+            self.kinds = wanted
+            self._save()
+
     def clear(self) -> None:
-        """Remove the directories that we made and that are empty, and the manifest once it lists no file.
+        """Remove the directories that we made and that are empty, and the manifest once it lists no file and no kind.
 
         A directory that others use by then is theirs, and forgotten with the manifest.
         """
         made = sorted(self.directories, key=len, reverse=True)
         last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
         kept = [directory for directory in made if directory in last or not _remove_empty(directory)]
-        if self.files:
+        if self.files or self.kinds:
             if len(kept) < len(made):
                 self.directories = kept
                 self._save()
@@ -271,7 +282,9 @@ class Manifest:
             _remove_empty(directory)
 
     def _save(self) -> None:
-        document = {"version": MANIFEST_VERSION, "files": self.files, "directories": self.directories}
+        document: dict[str, Any] = {"version": MANIFEST_VERSION, "files": self.files, "directories": self.directories}
+        if self.kinds:
+            document["kinds"] = self.kinds
         replace(self.path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode(), 0o600)
 
 
@@ -292,6 +305,8 @@ def manifest(state_dir: str) -> Manifest:
         if version == MANIFEST_VERSION:
             for record in document["files"].values():
                 record["applied"], record["kind"], record["by"], record["prior"]
+            for entry in document.get("kinds", {}).values():
+                entry["wanted"]["entries"], entry["directory"], entry["inventory"], entry["offered"], entry["gone"]
             return Manifest(state_dir, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CdiError(

@@ -9,7 +9,7 @@ Pure, but for `read`, through which the files come in.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.files import Live, Manifest
@@ -36,6 +36,7 @@ class Change(NamedTuple):
     kind: str  # whose spec it is; "" for the inventory
     before: Optional[bytes]
     after: Optional[bytes]
+    by: str = ""  # who asked for it, for the manifest
 
 
 class Plan(NamedTuple):
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     path: str
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
+    kinds: Mapping[str, Optional[dict[str, Any]]] = {}  # what the manifest is to remember; None: it forgets the kind
 
 
 def spec_of(kind: Kind, devices: Sequence[Device]) -> Optional[dict[str, Any]]:

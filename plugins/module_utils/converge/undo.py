@@ -20,16 +20,17 @@ class Undone(NamedTuple):
 
 
 def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
-    """Remove what we wrote and put back what was there before, per file.
+    """Remove what we wrote and put back what was there before, per file, and forget what was wanted.
 
     A file that somebody changed since is kept, with its record, and reported; `force` takes it back too. Raises
-    CdiError for a
-    manifest that can't be read.
+    CdiError for a manifest that can't be read.
     """
     manifest = files.manifest(state_dir)
-    if check or not manifest.files:
+    if check or not (manifest.files or manifest.kinds):
         return _take_back(manifest, check, force)
     with files.locked_manifest(state_dir) as manifest:
+        # First: a refresh that came between would write the files again.
+        manifest.remember(dict.fromkeys(manifest.kinds))
         return _take_back(manifest, check, force)
 
 

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host remembers of a kind, so that a refresh needs no controller: a record of the manifest's `kinds`.
+
+It holds what the kind's spec is made from, the devices that it offers, and since when some of them are gone. Private
+API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+
+class Gone(NamedTuple):
+    """Since when a device is gone: for people, and in seconds of a boot (CLOCK_BOOTTIME), as clocks are set anew."""
+
+    since: str  # "2026-11-21 15:04:05 UTC"
+    boot_id: str
+    seconds: float
+
+
+class Memory(NamedTuple):
+    """What module spec was last asked for, and what came of it."""
+
+    wanted: dict[str, Any]  # the fields of `kind.Wanted`, but for kind and content
+    directory: str
+    inventory: str  # "" for none
+    offered: Mapping[str, tuple[str, ...]] = {}  # id of each device that the spec offers -> its names
+    gone: Mapping[str, Gone] = {}  # id of each of them that is not there now -> since when
+
+    def document(self) -> dict[str, Any]:
+        """The record, as JSON has it."""
+        return {
+            **self._asdict(),
+            "offered": {id_: list(names) for id_, names in self.offered.items()},
+            "gone": {id_: gone._asdict() for id_, gone in self.gone.items()},
+        }
+
+
+def memory_of(document: Optional[Mapping[str, Any]]) -> Optional[Memory]:
+    """The memory in a record that `document` made; None where there is none."""
+    if document is None:
+        return None
+    offered = {id_: tuple(names) for id_, names in document["offered"].items()}
+    gone = {id_: Gone(**fields) for id_, fields in document["gone"].items()}
+    return Memory(**{**document, "offered": offered, "gone": gone})
