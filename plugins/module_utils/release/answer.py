@@ -25,9 +25,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         if options["state"] == "previous":
             outcome = install.rollback(options["prefix"], _run, check)
         else:
-            text = launcher.text(python.path, {**options["paths"], "prefix": options["prefix"]})
+            launchers = launcher.texts(python.path, {**options["paths"], "prefix": options["prefix"]})
             outcome = install.present(
-                options["prefix"], options["release"], python, text, _run, _archive(options["archive"]), check
+                options["prefix"], options["release"], python, launchers, _run, _archive(options["archive"]), check
             )
     if outcome.needs_archive:
         return {"needs_archive": True}, []  # to the action plugin, which calls again

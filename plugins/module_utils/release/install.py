@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
+from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import FLEET_CDI
 from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
-    COMMAND,
+    COMMANDS,
     LOCK,
     RECORD,
     Found,
@@ -29,14 +31,16 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     discard,
     explained,
     identity,
-    launcher_of,
+    is_command,
+    launchers_of,
     link,
-    link_command,
+    link_commands,
     locked,
     look,
     read_record,
     remember,
     target_of,
+    unlink_commands,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.release.unpack import prepare, smoke_run, unpack
 
@@ -53,7 +57,7 @@ class Outcome(NamedTuple):
 class _Plan(NamedTuple):
     found: Found
     whole: bool  # the wanted release is there, every file of it as it was built
-    ready: bool  # and its launcher and byte code fit what is wanted
+    ready: bool  # and its launchers and byte code fit what is wanted
     before: dict[str, Any]
     after: dict[str, Any]
 
@@ -62,12 +66,12 @@ def present(
     prefix: str,
     release: str,
     python: Interpreter,
-    launcher: str,
+    launchers: Mapping[str, str],
     run: Run,
     archive: Optional[bytes] = None,
     check: bool = False,
 ) -> Outcome:
-    """Make `release` the active one, started by the text `launcher`, and keep the one before as previous.
+    """Make `release` the active one, started by `launchers` (name -> text), and keep the one before as previous.
 
     A release that is there and whole is used; otherwise `archive` is needed, and asked for if it is None. Everything is
     checked before it is activated, and raises CdiError: what was active before then still is.
@@ -76,26 +80,28 @@ def present(
         raise CdiError(f"release: found {release!r}; expected <version>-<12 hex digits>")
     with explained(prefix):
         _refuse_foreign(prefix)
-        plan = _plan(prefix, release, python, launcher)
+        _refuse_foreign_commands(prefix, launchers)
+        plan = _plan(prefix, release, python, launchers)
         changed = plan.before != plan.after
         if check or not changed or (archive is None and not plan.whole):
             return Outcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
-            plan = _plan(prefix, release, python, launcher)  # another process may have been here
+            plan = _plan(prefix, release, python, launchers)  # another process may have been here
             clear(prefix, plan.found.leftovers, keep=release)
             if not plan.whole:
-                unpack(prefix, release, archive or b"", python, launcher, run)
+                unpack(prefix, release, archive or b"", python, launchers, run)
             elif not plan.ready:
-                prepare(at(prefix, release), release, python, launcher, run)
+                prepare(at(prefix, release), release, python, launchers, run)
             elif plan.found.active != release:
-                smoke_run(at(prefix, release, "bin", "fleet-cdi"), release, run)
+                smoke_run({name: at(prefix, release, "bin", name) for name in launchers}, release, run)
             previous = plan.after["previous"]
             remember(prefix, rolled_back=None)
             if previous and previous != plan.found.previous:
                 link(prefix, "previous", previous)
-            link_command(prefix)
+            link_commands(prefix, launchers)
             if plan.found.active != release:
                 link(prefix, "current", release)
+            unlink_commands(prefix, launchers)
             clear(prefix, look(prefix).leftovers)
     return Outcome(changed, plan.before, plan.after)
 
@@ -114,7 +120,8 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
         if rolled_back and rolled_back in found.releases and rolled_back != found.active:
             # Killed between the two links, a run before this one left the second one to do.
             target, other = found.active, rolled_back
-            if found.previous == other and not found.leftovers:
+            wanted = tuple(sorted(launchers_of(at(prefix, target)))) if target else ()
+            if found.previous == other and not found.leftovers and found.commands == wanted:
                 return Outcome(False, before, before)
         else:
             target, other = found.previous, found.active
@@ -124,20 +131,24 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
                 "that is active. Install the release that you want with state=present from a controller that has it."
             )
         directory = at(prefix, target)
-        if identity(directory) != target:
+        launchers = launchers_of(directory)
+        if identity(directory) != target or FLEET_CDI not in launchers:
             raise CdiError(
                 f"{directory}: was changed since it was installed; install a release with state=present instead"
             )
-        after = describe(prefix, found._replace(active=target, previous=other, leftovers=(), command=True))
+        _refuse_foreign_commands(prefix, launchers)
+        commands = tuple(sorted(launchers))
+        after = describe(prefix, found._replace(active=target, previous=other, leftovers=(), commands=commands))
         if check:
             return Outcome(True, before, after)
         with locked(prefix):
             if look(prefix) != found:
                 raise CdiError(f"{prefix}: another process changed the releases just now; run again")
-            smoke_run(os.path.join(directory, "bin", "fleet-cdi"), target, run)
+            smoke_run({name: os.path.join(directory, "bin", name) for name in launchers}, target, run)
             remember(prefix, rolled_back=other)
-            link_command(prefix)
+            link_commands(prefix, launchers)
             link(prefix, "current", target)
+            unlink_commands(prefix, launchers)
             if other:
                 link(prefix, "previous", other)
             clear(prefix, look(prefix).leftovers)
@@ -146,7 +157,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
 
 def remove(prefix: str, check: bool = False) -> Outcome:
     """Remove what was installed, and of the directories that were made for it those that are empty. Raises CdiError."""
-    gone = describe(prefix, Found(None, None, (), (), False))
+    gone = describe(prefix, Found(None, None, (), (), ()))
     with explained(prefix):
         _check_directories(prefix)
         found = look(prefix)
@@ -157,8 +168,7 @@ def remove(prefix: str, check: bool = False) -> Outcome:
             return Outcome(changed, before, gone)
         with locked(prefix):
             found = look(prefix)
-            if found.command:
-                os.unlink(os.path.join(prefix, "bin", "fleet-cdi"))
+            unlink_commands(prefix, ())
             for name in ("current", "previous"):
                 if target_of(prefix, name):
                     os.unlink(at(prefix, name))
@@ -174,13 +184,13 @@ def remove(prefix: str, check: bool = False) -> Outcome:
     return Outcome(True, before, gone)
 
 
-def _plan(prefix: str, release: str, python: Interpreter, launcher: str) -> _Plan:
+def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str, str]) -> _Plan:
     found = look(prefix)
     before = describe(prefix, found)
     directory = at(prefix, release)
     whole = release in found.releases and identity(directory) == release
     compiled = byte_code(directory) if whole else []
-    ready = whole and launcher_of(directory) == launcher.splitlines() and python.tag in compiled
+    ready = whole and launchers_of(directory) == launchers and python.tag in compiled
     previous = found.previous
     if found.active != release:
         previous = found.active if found.active in found.releases else previous
@@ -188,8 +198,8 @@ def _plan(prefix: str, release: str, python: Interpreter, launcher: str) -> _Pla
         "release": release,
         "previous": None if previous == release else previous,
         "damaged": False,
-        "command": True,
-        "launcher": launcher.splitlines(),
+        "commands": sorted(launchers),
+        "launchers": {name: text.splitlines() for name, text in sorted(launchers.items())},
         "byte_code": sorted({*compiled, python.tag}),
         "leftovers": [],
     }
@@ -203,11 +213,17 @@ def _refuse_foreign(prefix: str) -> None:
         path = at(prefix, name)
         if os.path.lexists(path) and not target_of(prefix, name):
             raise CdiError(f"{path}: is not a link that fleet.cdi made. Move it away, or choose another prefix.")
-    command = os.path.join(prefix, "bin", "fleet-cdi")
-    if os.path.lexists(command) and not (os.path.islink(command) and os.readlink(command) == COMMAND):
-        raise CdiError(
-            f"{command}: is there already and is not ours; expected nothing, or a link to {COMMAND}. Move it away."
-        )
+
+
+def _refuse_foreign_commands(prefix: str, names: Iterable[str]) -> None:
+    """Raise CdiError for a file of somebody else that has the name of one of ours."""
+    for name in sorted(names):
+        command = os.path.join(prefix, "bin", name)
+        if os.path.lexists(command) and not is_command(prefix, name):
+            raise CdiError(
+                f"{command}: is there already and is not ours; expected nothing, or a link to {COMMANDS}{name}. "
+                "Move it away, or choose another prefix."
+            )
 
 
 def _check_directories(prefix: str) -> None:

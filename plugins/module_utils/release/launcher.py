@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The text of `bin/fleet-cdi`. Private API of fleet.cdi."""
+"""The texts of `bin/fleet-cdi` and of the executables of the CDI proposal of 2017. Private API of fleet.cdi."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import PROFILES
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # What neither sh's double quotes nor Python's triple quotes take as it is (see _TRAMPOLINE).
@@ -18,10 +19,10 @@ _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\"'$\\`]")
 # binfmt_script: the kernel cuts a longer first line off (127 bytes before Linux 5.1) and splits it at the first blank.
 _LONGEST = 127
 
-_DIRECT = "#!{python} -I\n"
+_DIRECT = "#!{python} {flags}\n"
 
 # As pip does it: sh runs the second line; to Python the second and third are a string.
-_TRAMPOLINE = "#!/bin/sh\n'''exec' \"{python}\" -I \"$0\" \"$@\"\n' '''\n"
+_TRAMPOLINE = "#!/bin/sh\n'''exec' \"{python}\" {flags} \"$0\" \"$@\"\n' '''\n"
 
 # Byte code is made when a release is installed; nothing may appear in its directory later.
 _BODY = """\
@@ -37,6 +38,29 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 sys.exit(main(sys.argv[1:], os.path.basename(RELEASE), {defaults}))
 """
 
+# -S: they need nothing of site-packages, and looking for it takes as long as all of their own work.
+_PLUGIN = """\
+# Written by fleet.cdi.release; run it with other options instead of changing this file.
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.main import main
+
+main("{name}", {defaults})
+"""
+
+FLEET_CDI = "fleet-cdi"
+
+
+def texts(python: str, defaults: Mapping[str, Any]) -> dict[str, str]:
+    """Every launcher of a release: name -> text. Raises CdiError as `text` does."""
+    return {
+        FLEET_CDI: text(python, defaults),
+        **{name: _script(python, "-IS", _PLUGIN.replace("{name}", name), defaults) for name in PROFILES},
+    }
+
 
 def text(python: str, defaults: Mapping[str, Any]) -> str:
     """The launcher that runs under `python` and hands `defaults` (strings and lists of them) to the command line.
@@ -44,11 +68,15 @@ def text(python: str, defaults: Mapping[str, Any]) -> str:
     -I keeps the user's PYTHON* variables and site directory and the current directory out of it. Raises CdiError for an
     interpreter that can't be named in a script.
     """
+    return _script(python, "-I", _BODY, defaults)
+
+
+def _script(python: str, flags: str, body: str, defaults: Mapping[str, Any]) -> str:
     if not python.startswith("/") or _UNUSABLE.search(python):
         raise CdiError(
             f"python: found {python!r}; expected an absolute path without quotes, $, \\ and control characters"
         )
-    direct = _DIRECT.format(python=python)
+    direct = _DIRECT.format(python=python, flags=flags)
     blank = re.search(r"\s", python)
-    first = _TRAMPOLINE.format(python=python) if blank or len(direct.encode()) > _LONGEST else direct
-    return first + _BODY.replace("{defaults}", json.dumps(defaults, sort_keys=True))
+    first = _TRAMPOLINE.format(python=python, flags=flags) if blank or len(direct.encode()) > _LONGEST else direct
+    return first + body.replace("{defaults}", json.dumps(defaults, sort_keys=True))

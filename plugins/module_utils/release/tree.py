@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What lies under a prefix, and the single steps that change it. Private API of fleet.cdi.
 
-<prefix>/bin/fleet-cdi           -> ../lib/current/bin/fleet-cdi
+<prefix>/bin/<name>              -> ../lib/current/bin/<name>, for fleet-cdi and every plugin
 <prefix>/lib/current, previous   -> <id>
-<prefix>/lib/<id>/               bin/fleet-cdi, ansible_collections/...
+<prefix>/lib/<id>/               bin/<name>, ansible_collections/...
 <prefix>/lib/.fleet-cdi.json     the directories that we made, and what was rolled back
 <prefix>/lib/.fleet-cdi.lock     held while anything changes
 """
@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Optional
 
@@ -27,7 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import ROOT, collect, identify
 from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE, active
 
-COMMAND = "../lib/current/bin/fleet-cdi"
+COMMANDS = "../lib/current/bin/"
 
 RECORD = ".fleet-cdi.json"
 LOCK = ".fleet-cdi.lock"
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     previous: Optional[str]
     releases: tuple[str, ...]
     leftovers: tuple[str, ...]  # in lib: of runs that were killed, and releases that nothing refers to
-    command: bool  # bin/fleet-cdi is there and ours
+    commands: tuple[str, ...]  # in <prefix>/bin, those that are ours
 
 
 def at(prefix: str, *names: str) -> str:
@@ -69,11 +69,23 @@ def look(prefix: str) -> Found:
         previous = None
     leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
     leftovers += [name for name in releases if name not in (current, previous)]
+    return Found(current, previous, releases, tuple(leftovers), _commands(prefix))
+
+
+def _commands(prefix: str) -> tuple[str, ...]:
     try:
-        command = os.readlink(os.path.join(prefix, "bin", "fleet-cdi")) == COMMAND
+        names = sorted(os.listdir(os.path.join(prefix, "bin")))
     except OSError:
-        command = False
-    return Found(current, previous, releases, tuple(leftovers), command)
+        return ()
+    return tuple(name for name in names if is_command(prefix, name))
+
+
+def is_command(prefix: str, name: str) -> bool:
+    """Whether `<prefix>/bin/<name>` is there and a link of ours."""
+    try:
+        return os.readlink(os.path.join(prefix, "bin", name)) == COMMANDS + name
+    except OSError:
+        return False
 
 
 def _is_release(directory: str) -> bool:
@@ -87,8 +99,8 @@ def describe(prefix: str, found: Found) -> dict[str, Any]:
         "release": found.active,
         "previous": found.previous,
         "damaged": bool(found.active) and identity(directory) != found.active,
-        "command": found.command,
-        "launcher": launcher_of(directory),
+        "commands": list(found.commands),
+        "launchers": {name: text.splitlines() for name, text in launchers_of(directory).items()},
         "byte_code": byte_code(directory),
         "leftovers": [name for name in found.leftovers if name not in (found.active, found.previous)],
     }
@@ -102,12 +114,17 @@ def identity(directory: str) -> Optional[str]:
         return None
 
 
-def launcher_of(directory: str) -> list[str]:
+def launchers_of(directory: str) -> dict[str, str]:
+    """The launchers of the release in `directory`: name -> text."""
+    found: dict[str, str] = {}
     try:
-        with open(os.path.join(directory, "bin", "fleet-cdi"), encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
+        for name in sorted(os.listdir(os.path.join(directory, "bin"))):
+            if not name.startswith("."):
+                with open(os.path.join(directory, "bin", name), encoding="utf-8", errors="replace") as file:
+                    found[name] = file.read()
     except OSError:
-        return []
+        pass
+    return found
 
 
 def byte_code(directory: str) -> list[str]:
@@ -130,10 +147,23 @@ def link(prefix: str, name: str, release: str) -> None:
     sync(at(prefix))
 
 
-def link_command(prefix: str) -> None:
+def link_commands(prefix: str, names: Iterable[str]) -> None:
+    """Have a link in `<prefix>/bin` for each of `names`, which nothing else has there."""
     directory = os.path.join(prefix, "bin")
-    if not os.path.lexists(os.path.join(directory, "fleet-cdi")):
-        os.symlink(COMMAND, os.path.join(directory, "fleet-cdi"))
+    missing = [name for name in names if not os.path.lexists(os.path.join(directory, name))]
+    for name in missing:
+        os.symlink(COMMANDS + name, os.path.join(directory, name))
+    if missing:
+        sync(directory)
+
+
+def unlink_commands(prefix: str, keep: Container[str]) -> None:
+    """Remove our links from `<prefix>/bin`, but for those to `keep`."""
+    directory = os.path.join(prefix, "bin")
+    surplus = [name for name in _commands(prefix) if name not in keep]
+    for name in surplus:
+        os.unlink(os.path.join(directory, name))
+    if surplus:
         sync(directory)
 
 

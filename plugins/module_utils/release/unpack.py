@@ -9,14 +9,18 @@ import io
 import os
 import shutil
 import zipfile
+from collections.abc import Mapping
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import identify
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
+from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import FLEET_CDI
 from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import at, discard, sync
 
 
-def unpack(prefix: str, release: str, archive: bytes, python: Interpreter, launcher: str, run: Run) -> None:
+def unpack(
+    prefix: str, release: str, archive: bytes, python: Interpreter, launchers: Mapping[str, str], run: Run
+) -> None:
     """Make `<prefix>/lib/<release>` of `archive`; whatever has that name already makes way."""
     sources = _read(archive, release)
     partial, old, directory = (
@@ -30,7 +34,7 @@ def unpack(prefix: str, release: str, archive: bytes, python: Interpreter, launc
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "xb") as file:
                 file.write(content)
-        prepare(partial, release, python, launcher, run)
+        prepare(partial, release, python, launchers, run)
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)  # on a full disk this is what helps
         raise
@@ -55,8 +59,8 @@ def _read(archive: bytes, release: str) -> dict[str, bytes]:
     return sources
 
 
-def prepare(directory: str, release: str, python: Interpreter, launcher: str, run: Run) -> None:
-    """Byte-compile the release in `directory`, bring it to disk, and give it its launcher once that has run."""
+def prepare(directory: str, release: str, python: Interpreter, launchers: Mapping[str, str], run: Run) -> None:
+    """Byte-compile the release in `directory`, bring it to disk, and give it its launchers once they have run."""
     command = [python.path, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     # Tracebacks then show the final path.
     command += ["-s", directory, "-p", os.path.join(os.path.dirname(directory), release)]
@@ -66,29 +70,42 @@ def prepare(directory: str, release: str, python: Interpreter, launcher: str, ru
             f"{directory}: {python.path} can't byte-compile the release: {' '.join((out + err).split())[-400:]}"
         )
     binaries = os.path.join(directory, "bin")
-    trial = os.path.join(binaries, ".fleet-cdi.new")
     os.makedirs(binaries, exist_ok=True)
-    with open(trial, "w", encoding="utf-8") as file:
-        file.write(launcher)
+    trials = {name: os.path.join(binaries, f".{name}.new") for name in launchers}
+    for name, text in launchers.items():
+        with open(trials[name], "w", encoding="utf-8") as file:
+            file.write(text)
     for path, _directories, names in os.walk(directory):
         for name in names:
             sync(os.path.join(path, name), 0o755 if path == binaries else 0o644)
         sync(path, 0o755)
-    smoke_run(trial, release, run)
-    os.rename(trial, os.path.join(binaries, "fleet-cdi"))
+    smoke_run(trials, release, run)
+    for name, trial in trials.items():
+        os.rename(trial, os.path.join(binaries, name))
+    for name in os.listdir(binaries):
+        if name not in launchers:
+            discard(os.path.join(binaries, name))
     sync(binaries)
 
 
-def smoke_run(launcher: str, release: str, run: Run) -> None:
-    """Run `launcher` as an operator would. Raises CdiError unless it says which release it is."""
-    try:
-        status, out, err = run([launcher, "--version"])
-    except OSError as error:
-        raise CdiError(
-            f"{launcher}: can't run it: {error.strerror}; expected a file system that is not mounted noexec"
-        ) from None
-    if status != 0 or not out.strip().endswith(release):
-        said = " ".join((err or out).split())[-400:]
-        raise CdiError(
-            f"{launcher}: --version failed (exit status {status}: {said}); release {release} was not activated"
-        )
+def smoke_run(paths: Mapping[str, str], release: str, run: Run) -> None:
+    """Run launchers (name -> path) as their callers would. Raises CdiError unless they work.
+
+    fleet-cdi says which release it is. Of the plugins, which differ in nothing but their names, one has to answer.
+    """
+    plugins = sorted(name for name in paths if name != FLEET_CDI)
+    trials = [([paths[FLEET_CDI], "--version"], paths[FLEET_CDI], release)]
+    trials += [(["/usr/bin/env", "CDI_COMMAND=VERSION", paths[name]], paths[name], "}") for name in plugins[:1]]
+    for command, path, expected in trials:
+        try:
+            status, out, err = run(command)
+        except OSError as error:
+            raise CdiError(
+                f"{path}: can't run it: {error.strerror}; expected a file system that is not mounted noexec"
+            ) from None
+        if status != 0 or not out.strip().endswith(expected):
+            said = " ".join((err or out).split())[-400:]
+            tried = next(word for word in command[1:] if word != path)
+            raise CdiError(
+                f"{path}: {tried} failed (exit status {status}: {said}); release {release} was not activated"
+            )

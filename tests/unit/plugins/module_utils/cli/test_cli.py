@@ -57,9 +57,9 @@ def installed(tmp_path_factory):
         "spec_dirs": [str(directory / "etc"), str(directory / "run")],
         "prefix": str(directory / "cdi"),
     }
-    text = launcher.text(sys.executable, defaults)
+    launchers = launcher.texts(sys.executable, defaults)
     python = host.probe(sys.executable, run)
-    install.present(defaults["prefix"], release.id, python, text, run, build.pack(release))
+    install.present(defaults["prefix"], release.id, python, launchers, run, build.pack(release))
     return f"{directory}/cdi/bin/fleet-cdi", directory
 
 

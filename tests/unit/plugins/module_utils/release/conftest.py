@@ -18,8 +18,21 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build, ho
 
 MODULE_UTILS = Path(records.__file__).parent
 
-# What `fleet-cdi --version` needs, so that a test which installs a hundred times stays fast.
-SMALL = ("__init__.py", "records.py", "cli/__init__.py", "cli/main.py", "cli/paths.py", "release/__init__.py")
+# What `fleet-cdi --version` and a plugin's VERSION need, so that a test which installs a hundred times stays fast.
+SMALL = (
+    "__init__.py",
+    "records.py",
+    "cdi_plugin/__init__.py",
+    "cdi_plugin/main.py",
+    "cli/__init__.py",
+    "cli/main.py",
+    "cli/paths.py",
+    "protocol/__init__.py",
+    "protocol/errors.py",
+    "protocol/grammar.py",
+    "protocol/messages.py",
+    "release/__init__.py",
+)
 
 PATHS = {"state_dir": "/var/lib/cdi", "inventory": "/run/cdi-inventory.json", "spec_dirs": ["/etc/cdi"]}
 
@@ -50,12 +63,12 @@ class Host:
             (tree / f"{name}.py").write_text(text)
         return build.build(str(tree))
 
-    def install(self, release, check=False, archive=True, python=None, run=start, **paths):
-        """What the module does with state=present; archive=True: it has been transferred."""
+    def install(self, release, check=False, archive=True, python=None, run=start, edit=dict, **paths):
+        """What the module does with state=present; archive=True: it has been transferred; `edit` takes launchers."""
         python = python or self.python
-        text = launcher.text(python.path, {**PATHS, **paths, "prefix": self.prefix})
+        launchers = edit(launcher.texts(python.path, {**PATHS, **paths, "prefix": self.prefix}))
         packed = build.pack(release) if archive is True else archive or None
-        return install.present(self.prefix, release.id, python, text, run, packed, check)
+        return install.present(self.prefix, release.id, python, launchers, run, packed, check)
 
     def rollback(self, check=False, run=start):
         return install.rollback(self.prefix, run, check)

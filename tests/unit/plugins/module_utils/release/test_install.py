@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import PROFILES as PLUGINS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install, tree
 
@@ -108,7 +109,7 @@ def test_everybody_may_run_it_whatever_the_umask(target):
         kind, bits = stat.S_IFMT(int(mode, 8)), stat.S_IMODE(int(mode, 8))
         if path.endswith((".fleet-cdi.lock", "opt")) or kind == stat.S_IFLNK:
             continue
-        executable = kind == stat.S_IFDIR or path.endswith("/bin/fleet-cdi")
+        executable = kind == stat.S_IFDIR or "/bin/" in path
         assert bits == (0o755 if executable else 0o644), path
 
 
@@ -124,18 +125,18 @@ def test_byte_code_is_complete_and_shows_final_paths(target):
     assert len(sources) == len(release.sources)
 
 
-def test_other_paths_only_rewrite_the_launcher(target):
+def test_other_paths_only_rewrite_the_launchers(target):
     release = target.release()
     target.install(release)
     before = target.tree()
     outcome = target.install(release, archive=False, inventory="/srv/inventory.json")
     assert outcome.changed
     assert {path for path, entry in target.tree().items() if before.get(path) != entry} == {
-        f"opt/cdi/lib/{release.id}/bin/fleet-cdi"
+        f"opt/cdi/lib/{release.id}/bin/{name}" for name in ("fleet-cdi", *PLUGINS)
     }
     assert "/srv/inventory.json" in (target.lib / release.id / "bin/fleet-cdi").read_text()
     differing = {key for key in outcome.before if outcome.before[key] != outcome.after[key]}
-    assert differing == {"launcher"}
+    assert differing == {"launchers"}
 
 
 def test_byte_code_for_another_python_is_added(target):
@@ -149,6 +150,95 @@ def test_byte_code_for_another_python_is_added(target):
     assert outcome.before["byte_code"] == ["cpython-30"]
     assert outcome.after["byte_code"] == sorted(["cpython-30", target.python.tag])
     assert not target.install(release, archive=False).changed
+
+
+# --- executables of the proposal
+
+
+def plugins_there(target):
+    return sorted(path.name for path in Path(target.prefix, "bin").iterdir() if path.exists())
+
+
+def answer(target, plugin):
+    command = [f"{target.prefix}/bin/{plugin}"]
+    return json.loads(subprocess.check_output(command, env={"CDI_COMMAND": "version"}, stdin=subprocess.DEVNULL))
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_plugins_come_and_go_with_the_release(target, plugin):
+    target.install(target.release())
+    assert os.readlink(f"{target.prefix}/bin/{plugin}") == f"../lib/current/bin/{plugin}"
+    assert answer(target, plugin) == {"cdiVersion": "0.0.2", "supportedVersions": ["0.0.1", "0.0.2"]}
+    Path(target.prefix, "bin", plugin).unlink()
+    outcome = target.install(target.release(), archive=False)
+    assert outcome.changed
+    assert plugin in set(outcome.after["commands"]) - set(outcome.before["commands"])
+    assert answer(target, plugin)
+    target.remove()
+    assert target.tree() == {}
+
+
+def test_foreign_plugin_is_left_alone(target):
+    target.install(target.release())
+    other = Path(target.prefix, "bin/other-plugin")
+    other.symlink_to("../lib/current/bin/drm")
+    target.install(target.release("2.0.0"))
+    target.rollback()
+    target.remove()
+    assert os.readlink(other) == "../lib/current/bin/drm"
+
+
+def without(*names):
+    return lambda launchers: {name: text for name, text in launchers.items() if name not in names}
+
+
+@pytest.mark.parametrize("way", ["install", "rollback"])
+def test_a_release_with_fewer_plugins_takes_theirs_away(target, way):
+    one, two = target.release("1.0.0"), target.release("2.0.0")
+    target.install(one, edit=without("sriov", "rule"))
+    fewer = target.tree()
+    assert plugins_there(target) == ["drm", "fleet-cdi", "generic-tty"]
+    target.install(two)
+    assert plugins_there(target) == sorted(["fleet-cdi", *PLUGINS])
+    if way == "rollback":
+        preview = target.rollback(check=True)
+        assert target.rollback() == preview
+        assert preview.after["commands"] == ["drm", "fleet-cdi", "generic-tty"]
+    else:
+        target.install(one, archive=False, edit=without("sriov", "rule"))
+    assert plugins_there(target) == ["drm", "fleet-cdi", "generic-tty"]
+    assert {path for path in target.tree() if "/bin/" in path and two.id not in path} == {
+        path for path in fewer if "/bin/" in path
+    }
+
+
+def test_launchers_of_one_release_follow_what_is_asked_for(target):
+    release = target.release()
+    target.install(release)
+    outcome = target.install(release, archive=False, edit=without("sriov"))
+    assert outcome.changed
+    assert not list(target.directory.rglob("sriov"))
+    assert not target.install(release, archive=False, edit=without("sriov")).changed
+
+
+def test_rollback_leaves_a_plugin_that_somebody_else_put_there(target):
+    target.install(target.release("1.0.0"))
+    target.install(target.release("2.0.0"), edit=without("drm"))
+    path = Path(target.prefix, "bin/drm")
+    path.write_text("mine")
+    with pytest.raises(CdiError, match=f"^{re.escape(str(path))}: is there already and is not ours"):
+        target.rollback()
+    assert path.read_text() == "mine"
+    assert guard.active(target.prefix).startswith("2.0.0-")
+
+
+def test_release_whose_plugins_do_not_run_is_not_activated(target):
+    good, bad = target.release("1.0.0"), target.release("2.0.0", **{"cdi_plugin/main": "import nothing_such\n"})
+    target.install(good)
+    before = target.tree()
+    with pytest.raises(CdiError, match=r"CDI_COMMAND=VERSION failed \(exit status 1: .*nothing_such"):
+        target.install(bad)
+    assert target.tree() == before
 
 
 # --- roll-back
@@ -311,7 +401,7 @@ def test_archive_that_is_not_the_release_is_refused(target, archive, message):
         "other": build.pack(target.release("9.9.9")),
     }.get(archive, archive)
     with pytest.raises(CdiError, match=f"^archive: ({message})"):
-        install.present(target.prefix, release.id, target.python, "", None, archive or b"x")
+        install.present(target.prefix, release.id, target.python, {}, None, archive or b"x")
     assert not list(target.lib.glob(f"*{release.digest}*"))
 
 
@@ -351,6 +441,11 @@ def foreign_command(target):
     return path
 
 
+def foreign_plugin(target):
+    path = foreign_command(target)
+    return path.rename(path.with_name("drm"))
+
+
 def foreign_command_link(target):
     path = foreign_command(target)
     path.unlink()
@@ -383,7 +478,15 @@ def link_as_lib(target):
 
 @pytest.mark.parametrize(
     "obstacle",
-    [foreign_command, foreign_command_link, foreign_current, file_as_prefix, file_above_prefix, link_as_lib],
+    [
+        foreign_command,
+        foreign_plugin,
+        foreign_command_link,
+        foreign_current,
+        file_as_prefix,
+        file_above_prefix,
+        link_as_lib,
+    ],
 )
 @pytest.mark.parametrize("check", [True, False])
 def test_obstacle_is_named_and_left(target, obstacle, check):

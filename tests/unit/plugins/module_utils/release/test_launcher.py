@@ -42,6 +42,14 @@ def test_short_path_needs_no_shell():
     assert launcher.text("/a b/python3", {}).startswith("#!/bin/sh\n")
 
 
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/a b/python3"])
+def test_plugins_start_without_site(python):
+    texts = launcher.texts(python, {})
+    assert sorted(texts) == ["drm", "fleet-cdi", "generic-tty", "rule", "sriov"]
+    flags = {name: " -IS" in text.partition("import")[0] for name, text in texts.items()}
+    assert flags == {"fleet-cdi": False, "drm": True, "generic-tty": True, "rule": True, "sriov": True}
+
+
 def test_text_is_a_function_of_its_arguments():
     one = launcher.text("/usr/bin/python3", {"prefix": "/a", "spec_dirs": ["/b"]})
     assert one == launcher.text("/usr/bin/python3", {"spec_dirs": ["/b"], "prefix": "/a"})
