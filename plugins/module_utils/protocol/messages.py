@@ -1,13 +1,16 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that a plugin gets on stdin, and its replies (CDI proposal 2017). Private API of fleet.cdi."""
+"""The configuration that a plugin gets on stdin, and what it replies on stdout. Private API of fleet.cdi.
+
+CDI proposal 2017, "Configuration", "Commands" and "Errors".
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -39,7 +42,7 @@ def load(content: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ProtocolError(errors.CONTENT, f"config: is no JSON ({error}); expected a struct") from None
     if not isinstance(document, dict):
-        raise ProtocolError(errors.CONTENT, f"config: found {_shown(document)}; expected a JSON struct")
+        raise ProtocolError(errors.CONTENT, f"config: found {shown(document)}; expected a JSON struct")
     return document
 
 
@@ -47,7 +50,7 @@ def version_of(document: Mapping[str, Any]) -> str:
     """The version that a configuration adheres to. Raises ProtocolError 2 for one that we don't speak."""
     version = document.get("cdiVersion")
     if version not in VERSIONS or not isinstance(version, str):
-        found = "nothing" if version is None else _shown(version)
+        found = "nothing" if version is None else shown(version)
         raise ProtocolError(errors.CONFIG_VERSION, f"config: cdiVersion is {found}; expected {' or '.join(VERSIONS)}")
     return version
 
@@ -62,13 +65,13 @@ def config(document: Mapping[str, Any]) -> Config:
     texts = {field: document.get(field) for field in ("name", "type", "plugin")}
     for field, value in texts.items():
         if not isinstance(value, str):
-            found = "nothing" if value is None else _shown(value)
+            found = "nothing" if value is None else shown(value)
             raise ProtocolError(errors.CONTENT, f"config: {field!r} is {found}; expected text")
     type_, plugin = str(texts["type"]), str(texts["plugin"])
     if not grammar.RESOURCE_TYPE.match(type_):
         raise ProtocolError(
             errors.CONTENT,
-            f"config: 'type' is {_shown(type_)}; expected a resource-type: a letter, then up to 15 letters and digits",
+            f"config: 'type' is {shown(type_)}; expected a resource-type: a letter, then up to 15 letters and digits",
         )
     if type_ in grammar.TAKEN:
         raise ProtocolError(
@@ -77,11 +80,33 @@ def config(document: Mapping[str, Any]) -> Config:
     if not grammar.PLUGIN.match(plugin):
         raise ProtocolError(
             errors.CONTENT,
-            f"config: 'plugin' is {_shown(plugin)}; expected the name of a plugin, without a path",
+            f"config: 'plugin' is {shown(plugin)}; expected the name of a plugin, without a path",
         )
     if not isinstance(args, dict):
-        raise ProtocolError(errors.CONTENT, f"config: 'args' is {_shown(args)}; expected a struct")
+        raise ProtocolError(errors.CONTENT, f"config: 'args' is {shown(args)}; expected a struct")
     return Config(version, str(texts["name"]), type_, plugin, args)
+
+
+def reply(version: str, fields: Mapping[str, Any]) -> bytes:
+    """A reply: one line of JSON in ASCII."""
+    return (json.dumps({"cdiVersion": version, **fields}) + "\n").encode("ascii")
+
+
+def error_reply(version: str, error: ProtocolError) -> bytes:
+    """The reply for an error. The proposal's text calls its fields error and message, its examples code and msg."""
+    fields: dict[str, Any] = {"error": error.code, "message": error.message, "code": error.code, "msg": error.message}
+    if error.details:
+        fields["details"] = error.details
+    return reply(version, fields)
+
+
+def error_in(document: Mapping[str, Any]) -> Optional[ProtocolError]:
+    """The error that a reply tells of, in either spelling; None for a reply that tells of none."""
+    for code, message in (("error", "message"), ("code", "msg")):
+        if isinstance(document.get(code), int):
+            text, details = document.get(message), document.get("details")
+            return ProtocolError(document[code], str(details or ""), str(text or "Unknown error"))
+    return None
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -90,7 +115,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _value in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {_shown(twice)} stands twice in one struct")
+        raise ValueError(f"the name {shown(twice)} stands twice in one struct")
     return found
 
 
@@ -98,7 +123,7 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value for a message: as JSON, ASCII, of bounded length."""
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an ADD asks for, and near which NUMA nodes. Private API of fleet.cdi.
+
+CDI proposal 2017, "ADD" and "Common ABNF rules"; what it leaves open is decided in docs/executables.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import shown
+
+LARGEST = (1 << 63) - 1  # of an amount: what the store and most readers of JSON can hold
+MIB = 1 << 20
+
+# A plain integer, as the proposal wants it, and the suffixes of its own examples. No sign, no point, no exponent.
+AMOUNT = re.compile(r"0*([0-9]{1,19})([KMGTPE]i|[kMGTPE])?\Z")
+FACTORS = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
+FACTORS.update({unit: 1000**power for power, unit in enumerate("kMGTPE", 1)})
+
+NUMA_NODE = re.compile(r"0*([0-9]{1,9})\Z")
+
+
+class Request(NamedTuple):
+    """One request. Sub-resources count per device; of those that are memory the unit is MiB."""
+
+    devices: int  # how many to have alone; 0: a share of one device, of the size that `needs` says
+    needs: tuple[tuple[str, int], ...]  # (sub-resource, amount), by name: ("memory", 4096)
+    amounts: tuple[tuple[str, int], ...]  # (resource-spec, amount) as asked for, by name: what makes a request the same
+
+
+def parse(text: str, resource_type: str, offered: Container[str], shared: bool) -> Request:
+    """The request in `text` for devices of `resource_type`.
+
+    `offered` are the sub-resources that there are, `shared` says whether shares of a device are given. Raises
+    ProtocolError 4 for another type, a sub-resource that is not offered, an amount that is none, one resource twice.
+    """
+    amounts: dict[str, int] = {}
+    for item in text.split(","):
+        spec, colon, amount = item.partition(":")
+        if not colon or not grammar.RESOURCE_SPEC.match(spec):
+            raise _refused(f"CDI_REQUEST has {shown(item)}; expected <resource-spec>:<amount>,...")
+        type_, _hyphen, subtype = spec.partition("-")
+        if type_ != resource_type or (subtype and subtype not in offered):
+            raise _refused(f"Unsupported resource-spec: {spec}")
+        if spec in amounts:
+            raise _refused(f"CDI_REQUEST names {spec} twice; expected each resource-spec once")
+        amounts[spec] = _amount(spec, amount, is_memory(subtype))
+    needs = tuple(sorted((spec.partition("-")[2], amount) for spec, amount in amounts.items() if "-" in spec))
+    devices = amounts.get(resource_type, 0)
+    if not devices and not shared:
+        raise _refused(
+            f"Unsupported resource-spec: {min(amounts)} without {resource_type} is a share of a device, and this "
+            "configuration gives whole devices (args.shared)"
+        )
+    return Request(devices, needs, tuple(sorted(amounts.items())))
+
+
+def is_memory(subtype: str) -> bool:
+    """Whether amounts of a sub-resource are memory, in MiB: `gpu-memory` of the proposal, and what is named alike."""
+    return subtype.endswith("memory")
+
+
+def numa_nodes(text: str) -> tuple[int, ...]:
+    """The preferred NUMA nodes in `CDI_REQUEST_NUMA_LOCALITY`, ascending. Raises ProtocolError 107 for a bad list."""
+    found = [NUMA_NODE.match(item) for item in text.split(",")] if text else []
+    if not all(found):
+        raise ProtocolError(
+            errors.CONTENT, f"CDI_REQUEST_NUMA_LOCALITY is {shown(text)}; expected a comma separated list of integers"
+        )
+    return tuple(sorted({int(one[1]) for one in found if one}))
+
+
+def _amount(spec: str, text: str, memory: bool) -> int:
+    """The amount in `text`: of memory in MiB, rounded up, since it is what the container needs at least."""
+    found = AMOUNT.match(text)
+    if not found or (found[2] and not memory):
+        expected = "an integer of MiB, or one with a suffix (Ki, Mi, Gi, k, M, G)" if memory else "an integer"
+        raise _refused(f"the amount of {spec} is {shown(text)}; expected {expected}")
+    amount = int(found[1])
+    if found[2]:
+        amount = -(-amount * FACTORS[found[2]] // MIB)
+    if not 1 <= amount <= LARGEST:
+        raise _refused(f"the amount of {spec} is {shown(text)}; expected 1 to {LARGEST}")
+    return amount
+
+
+def _refused(details: str) -> ProtocolError:
+    return ProtocolError(errors.RESOURCE_SPEC, details)
