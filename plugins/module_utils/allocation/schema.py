@@ -1,0 +1,56 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tables of the store and their versions. Private API of fleet.cdi.
+
+`grants.record` says everything; the other tables are made from it so that questions are answered by an index, and so
+that SQLite itself refuses what may not be. SQLite 3.34 (EL9) is the oldest that hosts have: no STRICT, no RETURNING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+APPLICATION_ID = 0x63646931  # "cdi1"; `file` and we know the store by it
+
+VERSION = 1
+
+# A store says in `user_version` its own version and the oldest that a release must know to work with it:
+# version * 100 + that. A change that older releases can live with raises only the first (roll-back keeps working).
+USER_VERSION = VERSION * 100 + 1
+
+# Columns of the primary key come first: integrity_check of SQLite 3.40.1 (Debian 12) takes others before them, in a
+# table WITHOUT ROWID, for NULL.
+TABLES = (
+    """CREATE TABLE grants (
+  id INTEGER PRIMARY KEY, resource_type TEXT NOT NULL, plugin TEXT NOT NULL, request_id TEXT NOT NULL,
+  record TEXT NOT NULL)""",
+    "CREATE INDEX by_request ON grants (request_id, resource_type, plugin)",
+    """CREATE TABLE locks (
+  resource TEXT NOT NULL, grant_id INTEGER NOT NULL, hold INTEGER NOT NULL, mode TEXT NOT NULL,
+  PRIMARY KEY (resource, grant_id, hold)) WITHOUT ROWID""",
+    """CREATE TRIGGER compatible BEFORE INSERT ON locks BEGIN
+  SELECT RAISE(ABORT, 'lock') FROM locks
+  WHERE resource = NEW.resource AND (mode <> NEW.mode OR mode = 'whole'); END""",
+    "CREATE TRIGGER locks_stay BEFORE UPDATE ON locks BEGIN SELECT RAISE(ABORT, 'lock'); END",
+    """CREATE TABLE shares (
+  device TEXT NOT NULL, name TEXT NOT NULL, grant_id INTEGER NOT NULL, hold INTEGER NOT NULL,
+  amount INTEGER NOT NULL CHECK (amount > 0), capacity INTEGER NOT NULL,
+  PRIMARY KEY (device, name, grant_id, hold)) WITHOUT ROWID""",
+    """CREATE TRIGGER within_capacity BEFORE INSERT ON shares BEGIN
+  SELECT RAISE(ABORT, 'capacity') WHERE NEW.amount + (SELECT coalesce(sum(amount), 0) FROM shares
+    WHERE device = NEW.device AND name = NEW.name) > NEW.capacity; END""",
+    "CREATE TRIGGER shares_stay BEFORE UPDATE ON shares BEGIN SELECT RAISE(ABORT, 'capacity'); END",
+    """CREATE TABLE kinds (
+  kind TEXT NOT NULL, owner TEXT NOT NULL, configured INTEGER NOT NULL, held INTEGER NOT NULL CHECK (held >= 0),
+  PRIMARY KEY (kind, owner)) WITHOUT ROWID""",
+    "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), record TEXT NOT NULL)",
+)
+
+# Version -> statements that make a store of it one of the next version. Run by `migrate` alone, in one transaction.
+STEPS: Mapping[int, Sequence[str]] = {}
+
+
+def versions(user_version: int) -> tuple[int, int]:
+    """The store's own version, and the one that a release must know to work with it."""
+    return divmod(user_version, 100)

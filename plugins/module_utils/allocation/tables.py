@@ -1,0 +1,253 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rows of the store within one write transaction. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from binascii import crc32
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+    SHARE,
+    Grant,
+    Hold,
+    Key,
+    Lock,
+    Part,
+    Stored,
+    Unreadable,
+    decode,
+    encode,
+    sealed,
+    unsealed,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Damaged, Taken
+
+STATE_MARK = '["fleet.cdi/store",1,'
+
+# Up to here the locks of single resources are looked up, beyond those in between the first and the last are read.
+SINGLE = 200
+
+
+class State(NamedTuple):
+    """What the store knows of itself: a damaged one can tell by it whether all grants were found again."""
+
+    generation: int  # grows with each change
+    records: int  # how many grants.record there are
+    total: int  # of their checksums, modulo 2**64
+    incidents: tuple[dict[str, Any], ...] = ()  # what was rebuilt: {"when", "what", "kept", "recovered", "complete"}
+
+    @property
+    def complete(self) -> bool:
+        """Whether no grant is missing for all we know."""
+        return all(incident["complete"] for incident in self.incidents)
+
+
+def encode_state(state: State) -> str:
+    """The record of `state`."""
+    values = [state.generation, state.records, state.total, list(state.incidents)]
+    return sealed(STATE_MARK + json.dumps(values, separators=(",", ":"), sort_keys=True)[1:])
+
+
+def decode_state(text: str) -> State:
+    """What `encode_state` wrote as `text`. Raises Unreadable."""
+    try:
+        generation, count, total, incidents = json.loads(unsealed(text, STATE_MARK))[2:]
+        return State(generation, count, total, tuple(incidents))
+    except (ValueError, TypeError) as error:
+        raise Unreadable(str(error)) from None
+
+
+def checksum(records: Iterable[str]) -> tuple[int, int]:
+    """Count and total of `records`, as State has them."""
+    sums = [crc32(record.encode("ascii")) for record in records]
+    return len(sums), sum(sums) % 2**64
+
+
+class Tables:
+    """The open store: every change to it goes through `insert`, `rewrite`, `remove` and the setting of owners."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        row = db.execute("SELECT record FROM state WHERE id = 1").fetchone()
+        try:
+            self.state = decode_state(row[0])
+        except (Unreadable, TypeError) as error:
+            raise Damaged(f"its state: {error}") from None
+        self.read = self.state  # as it was when this transaction began
+
+    def parts(self, key: Key) -> list[Stored]:
+        """The parts of the grant of `key`, oldest first. Raises Damaged."""
+        where = "WHERE request_id = ? AND resource_type = ? AND plugin = ?"
+        return list(self.all(where, (key.request_id, key.resource_type, key.plugin)))
+
+    def all(self, where: str = "", values: tuple[Any, ...] = ()) -> Iterator[Stored]:
+        """All parts, oldest first. Raises Damaged."""
+        rows = self.db.execute(f"SELECT id, record FROM grants {where} ORDER BY id", values).fetchall()
+        for identity, record in rows:
+            try:
+                stored = decode(record)
+            except Unreadable as error:
+                raise Damaged(f"grant {identity}: {error}") from None
+            if stored.id != identity:
+                raise Damaged(f"grant {identity}: has the record of {stored.id}")
+            yield stored
+
+    def grants(self) -> list[Grant]:
+        """All grants, oldest first. Raises Damaged."""
+        parts: dict[Key, list[Part]] = {}
+        for stored in self.all():
+            parts.setdefault(stored.key, []).append(stored.part)
+        return [Grant(key, tuple(found)) for key, found in parts.items()]
+
+    def locks(self, resources: Iterable[str]) -> dict[str, Lock]:
+        """The locks on those of `resources` that are locked."""
+        wanted = set(resources)
+        if len(wanted) <= SINGLE:
+            places = ",".join("?" * len(wanted))
+            query = f"SELECT resource, mode FROM locks WHERE resource IN ({places})"
+            rows = self.db.execute(query, tuple(wanted)).fetchall()
+        else:
+            query = "SELECT resource, mode FROM locks WHERE resource BETWEEN ? AND ?"
+            rows = self.db.execute(query, (min(wanted), max(wanted))).fetchall()
+        found = {resource: mode for resource, mode in rows if resource in wanted}
+        return {resource: Lock(mode, self._used(resource) if mode == SHARE else {}) for resource, mode in found.items()}
+
+    def _used(self, device: str) -> dict[str, int]:
+        query = "SELECT name, sum(amount) FROM shares WHERE device = ? GROUP BY name"
+        return dict(self.db.execute(query, (device,)).fetchall())
+
+    def insert(self, key: Key, part: Part) -> Stored:
+        """Record a new part. Raises Taken if its holds exclude each other or what is held."""
+        stored = Stored(self._next(), self.state.generation, key, part)
+        self.restore(stored)
+        return stored
+
+    def restore(self, stored: Stored) -> None:
+        """Record a part that has an id already. Raises Taken if its holds exclude each other or what is held."""
+        key, part, record = stored.key, stored.part, encode(stored)
+        self.db.execute(
+            "INSERT INTO grants VALUES (?, ?, ?, ?, ?)",
+            (stored.id, key.resource_type, key.plugin, key.request_id, record),
+        )
+        self._lock(stored.id, part.owner, part.holds)
+        self._count(added=record)
+
+    def rewrite(self, stored: Stored, part: Part) -> None:
+        """Record that `stored` is now `part`, which holds the same devices or fewer."""
+        self._next()
+        record = encode(Stored(stored.id, self.state.generation, stored.key, part))
+        self._one("UPDATE grants SET record = ? WHERE id = ?", (record, stored.id))
+        if part.holds != stored.part.holds:
+            self._unlock(stored)
+            self._lock(stored.id, part.owner, part.holds)
+        self._count(added=record, removed=encode(stored))
+
+    def remove(self, stored: Stored) -> None:
+        """Forget `stored` and free what it holds."""
+        self._next()
+        self._one("DELETE FROM grants WHERE id = ?", (stored.id,))
+        self._unlock(stored)
+        self._count(removed=encode(stored))
+
+    def holders(self, kind: str) -> dict[str, tuple[bool, int]]:
+        """Owner -> (whether the kind was given to it, how many devices of the kind it holds)."""
+        rows = self.db.execute("SELECT owner, configured, held FROM kinds WHERE kind = ?", (kind,)).fetchall()
+        return {owner: (bool(configured), held) for owner, configured, held in rows}
+
+    def give(self, kind: str, owners: Iterable[str]) -> None:
+        """Make `owners` those that the kind was given to."""
+        self._next()
+        self.db.execute("UPDATE kinds SET configured = 0 WHERE kind = ?", (kind,))
+        for owner in owners:
+            self.db.execute(
+                "INSERT INTO kinds VALUES (?, ?, 1, 0) ON CONFLICT (kind, owner) DO UPDATE SET configured = 1",
+                (kind, owner),
+            )
+        self._tidy(kind)
+
+    def given(self) -> dict[str, tuple[str, ...]]:
+        """Kind -> the owners that it was given to."""
+        found: dict[str, tuple[str, ...]] = {}
+        for kind, owner in self.db.execute("SELECT kind, owner FROM kinds WHERE configured ORDER BY kind, owner"):
+            found[kind] = (*found.get(kind, ()), owner)
+        return found
+
+    def on(self, resource: str) -> list[Stored]:
+        """The parts that have a lock on `resource`. Raises Damaged."""
+        return list(self.all("WHERE id IN (SELECT grant_id FROM locks WHERE resource = ?)", (resource,)))
+
+    def accept_loss(self) -> bool:
+        """Take the store for complete; returns whether it was not."""
+        if self.state.complete:
+            return False
+        self._next()
+        incidents = tuple({**incident, "complete": True} for incident in self.state.incidents)
+        self.state = self.state._replace(incidents=incidents)
+        return True
+
+    def save(self) -> None:
+        """Write the state, as the last thing before the commit."""
+        self._one("UPDATE state SET record = ? WHERE id = 1", (encode_state(self.state),))
+
+    def _next(self) -> int:
+        self.state = self.state._replace(generation=self.state.generation + 1)
+        return self.state.generation
+
+    def _count(self, added: str = "", removed: str = "") -> None:
+        count, total = checksum([added] if added else [])
+        less, minus = checksum([removed] if removed else [])
+        self.state = self.state._replace(
+            records=self.state.records + count - less, total=(self.state.total + total - minus) % 2**64
+        )
+
+    def _lock(self, identity: int, owner: str, holds: Iterable[Hold]) -> None:
+        for number, hold in enumerate(holds):
+            try:
+                self.db.executemany(
+                    "INSERT INTO locks (resource, mode, grant_id, hold) VALUES (?, ?, ?, ?)",
+                    lock_rows(identity, number, hold),
+                )
+                self.db.executemany("INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?)", share_rows(identity, number, hold))
+            except sqlite3.IntegrityError as error:
+                raise Taken(f"{hold.device}: can't be held beside what is held ({error})") from None
+            self.db.execute(
+                "INSERT INTO kinds VALUES (?, ?, 0, 1) ON CONFLICT (kind, owner) DO UPDATE SET held = held + 1",
+                (hold.kind, owner),
+            )
+
+    def _unlock(self, stored: Stored) -> None:
+        for number, hold in enumerate(stored.part.holds):
+            for resource, _mode, identity, _hold in lock_rows(stored.id, number, hold):
+                self._one(
+                    "DELETE FROM locks WHERE resource = ? AND grant_id = ? AND hold = ?", (resource, identity, number)
+                )
+            for device, name, identity, _hold, _amount, _capacity in share_rows(stored.id, number, hold):
+                self._one(
+                    "DELETE FROM shares WHERE device = ? AND name = ? AND grant_id = ? AND hold = ?",
+                    (device, name, identity, number),
+                )
+            self._one("UPDATE kinds SET held = held - 1 WHERE kind = ? AND owner = ?", (hold.kind, stored.part.owner))
+            self._tidy(hold.kind)
+
+    def _tidy(self, kind: str) -> None:
+        self.db.execute("DELETE FROM kinds WHERE kind = ? AND configured = 0 AND held = 0", (kind,))
+
+    def _one(self, statement: str, values: tuple[Any, ...]) -> None:
+        """Execute a statement that changes exactly one row of an undamaged store."""
+        if self.db.execute(statement, values).rowcount != 1:
+            raise Damaged(f"nothing to change for {statement.partition(' WHERE ')[0]} {values}")
+
+
+def lock_rows(identity: int, number: int, hold: Hold) -> list[tuple[str, str, int, int]]:
+    """The rows of table `locks` for one hold."""
+    return [(resource, mode, identity, number) for resource, mode in hold.locks().items()]
+
+
+def share_rows(identity: int, number: int, hold: Hold) -> list[tuple[str, str, int, int, int, int]]:
+    """The rows of table `shares` for one hold."""
+    return [(hold.device, name, identity, number, amount, hold.capacity[name]) for name, amount in hold.amounts.items()]

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether everything in the store is what was written. Private API of fleet.cdi.
+
+It reads the whole store, so it is not for each call: once in a boot, and whenever the file is not as we left it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import encode
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import (
+    Tables,
+    checksum,
+    lock_rows,
+    share_rows,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Damaged
+
+
+def verify(db: sqlite3.Connection, tables: Tables, size: int) -> None:
+    """Compare file size, structure, checksums, and the tables with the records that they are made from.
+
+    `size` is that of the file in bytes. Raises Damaged with the first thing that is wrong.
+    """
+    pages = db.execute("PRAGMA page_count").fetchone()[0] * db.execute("PRAGMA page_size").fetchone()[0]
+    if pages != size:
+        raise Damaged(f"has {size} bytes instead of {pages}")
+    found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise Damaged(found)
+    stored = list(tables.all())
+    if checksum(map(encode, stored)) != (tables.state.records, tables.state.total):
+        raise Damaged(f"has {len(stored)} grants that are not the {tables.state.records} that were recorded")
+    locks, shares = set(), set()
+    kinds: dict[tuple[str, str], int] = {}
+    for item in stored:
+        for number, hold in enumerate(item.part.holds):
+            locks.update(lock_rows(item.id, number, hold))
+            shares.update(share_rows(item.id, number, hold))
+            kinds[hold.kind, item.part.owner] = kinds.get((hold.kind, item.part.owner), 0) + 1
+    keys = {(item.id, *item.key) for item in stored}
+    expected = (
+        ("grants", "id, resource_type, plugin, request_id", keys),
+        ("locks", "resource, mode, grant_id, hold", locks),
+        ("shares", "device, name, grant_id, hold, amount, capacity", shares),
+        ("kinds", "kind, owner, held", {(*names, held) for names, held in kinds.items()}),
+    )
+    for table, columns, rows in expected:
+        where = " WHERE held > 0" if table == "kinds" else ""
+        if set(db.execute(f"SELECT {columns} FROM {table}{where}").fetchall()) != rows:
+            raise Damaged(f"its table {table} does not agree with the grants")
