@@ -44,6 +44,8 @@ options:
         hold C({index}), C({name}), C({sysname}), C({pci_address}) and C({path}).
       - C(want_device_nodes) lists the nodes of V(drm), of V(primary), V(render), V(control); C(vendorid_whitelist)
         the PCI vendors, as V("0x10de").
+      - C(topology_file) is the absolute path of a file on the host that says how the devices are wired, where the host
+        does not show it, as in most virtual machines. It is a topology file of NCCL or RCCL, or the XML of hwloc.
       - C(num_system_reserved) is the number of the last console that V(tty) leaves to the system, V(12) by default.
       - C(nodes) lists the nodes that V(misc) takes, as V(net/tun).
       - "C(match) of V(rule) holds conditions, which all have to hold: C(subsystem), C(driver) and C(node) with
@@ -61,9 +63,10 @@ options:
   gather:
     description:
       - What to return beyond the ordinary. V(properties) are all of udev's for the first node of each device.
+        V(links) adds RV(topology), how the devices are wired.
     type: list
     elements: str
-    choices: [properties]
+    choices: [links, properties]
     default: []
 seealso:
   - module: fleet.cdi.spec
@@ -163,6 +166,11 @@ devices:
       description: The NUMA node next to it; null where the host does not say.
       type: int
       sample: 0
+    pcie_path:
+      description: Where it sits in the PCIe tree, from the host bridge down, without itself; empty if not known.
+      type: list
+      elements: str
+      sample: ["pci0000:17", "0000:17:00.0", "0000:18:00.0", "0000:19:08.0"]
     env:
       description: Variables for the container.
       type: list
@@ -182,6 +190,72 @@ devices:
       returned: O(gather) has V(properties)
       type: dict
       sample: {"DEVNAME": "/dev/fuse", "MAJOR": "10", "MINOR": "229", "SUBSYSTEM": "misc"}
+topology:
+  description: How the devices are wired. Devices that are on no PCI function are left out.
+  returned: O(gather) has V(links)
+  type: dict
+  contains:
+    places:
+      description: The places that devices are in. Devices in one place are equally near to everything else.
+      type: list
+      elements: dict
+      contains:
+        devices:
+          description: What the devices are known by.
+          type: list
+          elements: str
+          sample: ["pci:0000:1b:00.0"]
+        pcie_path:
+          description: The way to the place from the host bridge down.
+          type: list
+          elements: str
+          sample: ["pci0000:17", "0000:17:00.0", "0000:18:00.0", "0000:19:08.0"]
+        numa_node:
+          description: The NUMA node next to it; null where the host does not say.
+          type: int
+          sample: 0
+        nics:
+          description: The nearest network functions with the names of their interfaces.
+          type: list
+          elements: dict
+          sample: [{"id": "pci:0000:1a:00.0", "names": ["mlx5_0", "ib0"]}]
+        nics_relation:
+          description: How near they are, in the words of RV(topology.relations).
+          type: str
+          sample: PIX
+    relations:
+      description:
+        - How near each place is to each, a list for every place in the order of RV(topology.places).
+        - V(PIX) is through at most one PCIe switch, V(PXB) through several, V(PHB) through a host bridge, V(NODE)
+          through several of them in a NUMA node, V(SYS) between NUMA nodes; empty where the host does not say.
+      type: list
+      elements: list
+      sample: [["PIX", "SYS"], ["SYS", "PIX"]]
+    links:
+      description: Connections that are no PCIe.
+      type: list
+      elements: dict
+      contains:
+        a:
+          description: What one of the devices is known by.
+          type: str
+          sample: pci:0000:03:00.0
+        b:
+          description: What the other is known by.
+          type: str
+          sample: pci:0000:26:00.0
+        type:
+          description: V(NVL) is NVLink, V(XGMI) AMD's Infinity Fabric.
+          type: str
+          sample: XGMI
+        parallel:
+          description: How many connect the two.
+          type: int
+          sample: 1
+        bandwidth:
+          description: What they carry together, in GB/s in one direction; 0 where it is not known.
+          type: float
+          sample: 50.0
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -194,7 +268,7 @@ def main() -> None:
         argument_spec={
             "devices": {"type": "dict"},
             "root": {"type": "path", "default": "/"},
-            "gather": {"type": "list", "elements": "str", "choices": ["properties"], "default": []},
+            "gather": {"type": "list", "elements": "str", "choices": ["links", "properties"], "default": []},
             **on_host.ARGUMENTS,
         },
         supports_check_mode=True,

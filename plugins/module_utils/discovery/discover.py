@@ -20,6 +20,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, nearest
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply, from_file
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import between
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import pcie_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
     Device,
@@ -70,14 +74,14 @@ def discover(
     """The devices of all `entries` (name of the entry -> its options); those in `disabled` (by id) are unhealthy.
 
     Raises CdiError for wrong options, for an entry with `required: true` that finds nothing, for a device that would
-    have no name, and for two devices that claim the same qualified name.
+    have no name, for two devices that claim the same qualified name, and for a topology file that can't be used.
     """
     check(entries)
     devices: list[Device] = []
     warnings: list[str] = []
     claims: dict[str, str] = {}
     kinds: dict[str, Kind] = {}
-    links: dict[Link, None] = {}
+    links: dict[tuple[str, ...], Link] = {}  # by ends and type: what an operator's file says goes over the host's
     for name, entry in sorted(entries.items()):
         where = f"devices entry {name!r}"
         found = PROFILES[entry["profile"]].find(entry, snapshot)
@@ -86,19 +90,31 @@ def discover(
         if not found.groups and "required" not in entry:
             warnings.append(f"{where}: found no device: {found.why}")
         warnings += [f"{where}: {text}" for text in found.warnings]
+        own: list[Device] = []
         for index, group in enumerate(found.groups):
             device = _describe(name, entry, index, group, enricher, warnings)
             device = device._replace(health=health_of(device, disabled) or device.health)
             _claim(claims, device.qualified_names, f"{where} ({device.id})")
-            devices.append(device)
+            own.append(device)
+        said: tuple[Link, ...] = ()
+        if own and "topology_file" in entry:
+            own, said, odd = apply(own, from_file(entry["topology_file"], snapshot.root))
+            warnings += [f"{where}: {text}" for text in odd]
+        links.update({link[:3]: link for link in (*found.links, *said)})
+        devices += own
         if found.groups:
             kind = _kind(name, entry, found)
             kinds[kind.name] = _both(kinds[kind.name], kind) if kind.name in kinds else kind
-            links.update(dict.fromkeys(found.links))
     for kind in kinds.values():
         _claim(claims, [f"{kind.name}={name}" for name in kind.aggregates], f"an aggregate name of kind {kind.name}")
+    known, odd_ones = kfd.links(snapshot)
+    for link in between(devices, known)[0]:
+        links.setdefault(link[:3], link)
     return Discovery(
-        tuple(devices), (*warnings, *snapshot.reports), tuple(kinds[name] for name in sorted(kinds)), tuple(links)
+        tuple(devices),
+        (*warnings, *odd_ones, *snapshot.reports),
+        tuple(kinds[name] for name in sorted(kinds)),
+        tuple(links[key] for key in sorted(links)),
     )
 
 
@@ -151,6 +167,7 @@ def _describe(
         serial=serial,
         uuid=nearest(head, UUID) or "",
         numa_node=head.numa_node,
+        pcie_path=pcie_path(head),
         symlinks=tuple(sorted({link for one in known for link in one.symlinks})),
         properties=known[0].properties,
     )

@@ -10,6 +10,8 @@ from typing import Any
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options as entries
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import report
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
 
 
@@ -18,9 +20,14 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     root = options["root"]
     enricher, warnings = udev.enricher(root)
     wanted = entries.everything() if options["devices"] is None else options["devices"]
-    found = discover(wanted, snapshot.take(root), enricher)
-    devices = [_shown(device, options["gather"]) for device in found.devices]
-    return {"devices": devices}, [*warnings, *found.warnings]
+    view = snapshot.take(root)
+    found = discover(wanted, view, enricher)
+    result: dict[str, Any] = {"devices": [_shown(device, options["gather"]) for device in found.devices]}
+    if "links" in options["gather"]:
+        files = dict.fromkeys(entry["topology_file"] for entry in wanted.values() if "topology_file" in entry)
+        network = report.nics(view, [from_file(path, view.root) for path in files])
+        result["topology"] = report.report(found.devices, found.links, network)
+    return result, [*warnings, *found.warnings]
 
 
 def _shown(device: Device, gather: list[str]) -> dict[str, Any]:

@@ -57,6 +57,11 @@ COMMON: dict[str, dict[str, Any]] = {
     "symlinks": {"type": "boolean"},
     "additional_gids": {"type": "boolean"},
     "device_numbers": {"type": "boolean"},
+    "topology_file": {
+        "type": "string",
+        "pattern": r"^/[^\n\0]+" + END,
+        "description": "an absolute path on the host, as in /etc/fleet-cdi/topology.xml",
+    },
 }
 
 

@@ -33,18 +33,18 @@ class Root:
         """`path` free of links, "" for the root itself. Raises OSError (ENOENT, ELOOP ...)."""
         return self._resolve(path, [LINKS])
 
-    def read(self, path: str) -> bytes:
-        """The content of a regular file. Raises OSError; EFBIG for more than LIMIT bytes."""
+    def read(self, path: str, limit: int = LIMIT) -> bytes:
+        """The content of a regular file. Raises OSError; EFBIG for more than `limit` bytes."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         handle = os.open(self._locate(path), flags)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file")
-            content = os.read(handle, LIMIT + 1)
+            content = os.read(handle, limit + 1)
         finally:
             os.close(handle)
-        if len(content) > LIMIT:
-            raise OSError(errno.EFBIG, "it is larger than an attribute can be")
+        if len(content) > limit:
+            raise OSError(errno.EFBIG, "it is larger than such a file can be")
         return content
 
     def readlink(self, path: str) -> str:

@@ -9,21 +9,28 @@ topology file for NCCL.
 
 from __future__ import annotations
 
-import os
-import stat
+from collections.abc import Sequence
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import hwloc, nccl
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, listed
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between, listed
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.markup import SIZE, parse, refuse
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Link
 
+HOST = Root("/")
 READERS = {"system": nccl.read, "topology": hwloc.read}  # by the root element
 EXPECTED = "a topology file of NCCL or RCCL (<system>) or hwloc's XML (<topology>)"
 
 
-def from_file(path: str) -> Topology:
-    """The wiring in the file at `path`. Raises CdiError that names file, line and element."""
-    return from_bytes(_content(path), path)
+def from_file(path: str, root: Root = HOST) -> Topology:
+    """The wiring in the file at `path`, as a host with this root sees it. Raises CdiError: file, line and element."""
+    try:
+        content = root.read(path, SIZE)
+    except OSError as error:
+        raise CdiError(
+            f"topology file {path}: can't be read ({error.strerror}); expected {EXPECTED}, readable to you"
+        ) from None
+    return from_bytes(content, path)
 
 
 def from_bytes(content: bytes, name: str) -> Topology:
@@ -34,18 +41,16 @@ def from_bytes(content: bytes, name: str) -> Topology:
     return READERS[root.tag](root, name)
 
 
-def apply(devices: tuple[Device, ...], topology: Topology) -> tuple[tuple[Device, ...], tuple[Link, ...], list[str]]:
+def apply(devices: Sequence[Device], topology: Topology) -> tuple[list[Device], tuple[Link, ...], list[str]]:
     """(the devices, with what the topology says of them; its links between them; warnings).
 
     A device is found in the topology by its PCI address; what sits on or is a part of that function is found, too. What
     the topology does not know of a device stays as the host says.
     """
     known = {device.pci_address: device for device in topology.devices}
-    wired = tuple(_wired(device, known.get(device.pci_address)) for device in devices)
-    here = {device.id for device in devices}
-    links = tuple(link for link in topology.links if link.a in here and link.b in here)
+    wired = [_wired(device, known.get(device.pci_address)) for device in devices]
+    links, absent = between(devices, topology.links)
     warnings = list(topology.warnings)
-    absent = {end for link in topology.links for end in (link.a, link.b)} - here
     if devices and not any(device.pci_address in known for device in devices):
         warnings.append(
             f"the topology file describes none of the devices found ({listed(device.id for device in devices)}), but "
@@ -61,17 +66,3 @@ def _wired(device: Device, said: Device | None) -> Device:
         return device
     node = device.numa_node if said.numa_node is None else said.numa_node
     return device._replace(numa_node=node, pcie_path=said.pcie_path or device.pcie_path)
-
-
-def _content(path: str) -> bytes:
-    """The regular file at `path`, or as much of it as shows that it is too large. No FIFO is waited for."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise CdiError(f"topology file {path}: is no regular file; expected {EXPECTED}")
-            return file.read(SIZE + 1)
-    except OSError as error:
-        raise CdiError(
-            f"topology file {path}: can't be read ({error.strerror}); expected {EXPECTED}, readable to you"
-        ) from None

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
 
 SHOWN = 5  # names in a warning; it says how many more there are
+GPU, NIC, OTHER = "fleet.cdi/gpu", "fleet.cdi/nic", "fleet.cdi/pci"  # kinds of the devices of a Topology
+# Starts of PCI classes. RCCL writes 0x1200, a processing accelerator, for MI300.
+KINDS = {"0x02": NIC, "0x03": GPU, "0x12": GPU}
 
 
 class Topology(NamedTuple):
@@ -69,6 +72,22 @@ def through_switches(totals: Mapping[str, tuple[int, float]], type_: str = "NVL"
     """
     ids = sorted(device for device, (count, _bandwidth) in totals.items() if count)
     return tuple(Link(a, b, type_, *min(totals[a], totals[b])) for index, a in enumerate(ids) for b in ids[index + 1 :])
+
+
+def between(devices: Iterable[Device], links: Iterable[Link]) -> tuple[tuple[Link, ...], set[str]]:
+    """(the links that join two of the devices, the ids that links name and no device has).
+
+    A link joins hardware, so an id is also one of what a device is a part of or consists of.
+    """
+    here = {name for device in devices for name in (device.id, *device.part_of, *device.consists_of)}
+    all_ = tuple(links)
+    joining = tuple(link for link in all_ if link.a in here and link.b in here)
+    return joining, {end for link in all_ for end in (link.a, link.b)} - here
+
+
+def kind(pci_class: str) -> str:
+    """The kind of a device of this PCI class, as in "0x0302"."""
+    return KINDS.get(pci_class[:4], OTHER)
 
 
 def listed(names: Iterable[str]) -> str:

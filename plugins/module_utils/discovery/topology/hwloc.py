@@ -16,12 +16,12 @@ from typing import NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import (
     End,
     Topology,
+    kind,
     listed,
     pair,
     through_switches,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.markup import Element, integer, refuse
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nccl import KINDS, OTHER
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, identity
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
 
@@ -121,7 +121,7 @@ def _device(element: Element, place: Place, found: Found) -> None:
     found.devices[id_] = Device(
         id=id_,
         profile="",
-        kind=KINDS.get(class_[:4], OTHER),
+        kind=kind(class_),
         names=(place.function,),
         nodes=(),
         pci_address=place.function,

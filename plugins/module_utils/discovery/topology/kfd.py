@@ -9,6 +9,7 @@ GPU, for each partition; in it files of lines "name number", and io_links/<n>/pr
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
@@ -18,6 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
+NUMBER = re.compile(r"[0-9]{1,20}\Z")
 XGMI_LINK = 11  # kfd_crat.h, CRAT_IOLINK_TYPE_XGMI; 2 is PCI Express, 1 HyperTransport
 
 
@@ -72,17 +74,15 @@ def read(snapshot: Snapshot, path: str) -> dict[str, int]:
         text = snapshot.root.read(path).decode("ascii", "replace")
     except OSError:
         return {}
-    pairs = [line.split() for line in text.splitlines()]
-    return {
-        pair_[0]: int(pair_[1]) for pair_ in pairs if len(pair_) == 2 and pair_[1].isdecimal() and pair_[1].isascii()
-    }
+    pairs = (line.split() for line in text.splitlines())
+    return {pair_[0]: int(pair_[1]) for pair_ in pairs if len(pair_) == 2 and NUMBER.match(pair_[1])}
 
 
 def _function(properties: dict[str, int], functions: frozenset[str]) -> str:
-    """The PCI function. In location_id (bus, device, function) a partition has its own number put in as well.
+    """The PCI function. Bits 0 to 15 of location_id are bus, device and function; a partition's number is in it, too.
 
-    kfd_topology_add_device: location_id |= node_id, where a GPU has several nodes. So an address that is no PCI
-    function of this host is that of a partition, and its GPU is function 0.
+    kfd_topology_add_device puts it into bits 28 to 31 or, in other kernels, into those of the function: there an
+    address that is no PCI function of this host is that of a partition, and its GPU is function 0.
     """
     location, domain = properties["location_id"], properties.get("domain", 0)
     slot = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"

@@ -14,8 +14,11 @@ from collections.abc import Iterator
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import bandwidth
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import (
+    GPU,
+    NIC,
     End,
     Topology,
+    kind,
     listed,
     pair,
     through_switches,
@@ -25,9 +28,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 BRIDGE = "0x0604"
-# Starts of PCI classes (NCCL src/graph/topo.cc, kvDictPciClass; RCCL adds 0x1200 for MI300).
-KINDS = {"0x02": "fleet.cdi/nic", "0x03": "fleet.cdi/gpu", "0x12": "fleet.cdi/gpu"}
-OTHER = "fleet.cdi/pci"
 NVSWITCH = "0x0680"  # class of an NVSwitch; NCCL also gives it to ends that a VM hides ("fffffff:ffff:ff")
 PROCESSOR = "0x068001"  # class of IBM's NVLink bridge to a CPU (kvDictPciClass): it joins no two GPUs
 MOST = 64  # links between two GPUs; a GPU has 18 at most
@@ -79,15 +79,11 @@ def _pci(element: Element, numa_node: int | None, path: tuple[str, ...], found: 
 
 
 def _device(element: Element, function: str, class_: str, numa_node: int | None, path: tuple[str, ...]) -> Device:
-    kind = KINDS.get(class_[:4], OTHER)
-    for tag, meant in (("gpu", "fleet.cdi/gpu"), ("nic", "fleet.cdi/nic")):
-        if element.find(tag):
-            kind = meant
     nics = [net.attributes.get("name", "") for nic in element.find("nic") for net in nic.find("net")]
     return Device(
         id=identity(function),
         profile="",
-        kind=kind,
+        kind=GPU if element.find("gpu") else NIC if element.find("nic") else kind(class_),
         names=tuple(filter(None, nics)) or (function,),
         nodes=(),
         pci_address=function,

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How devices are wired, for people: `nvidia-smi topo -m` for any vendor. Private API of fleet.cdi.
+
+Devices in the same place have the same relation to everything else, so a matrix of places is complete, and stays small
+where there are a thousand virtual functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import address
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import NIC, Topology
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import identity, pcie_path
+from ansible_collections.fleet.cdi.plugins.module_utils.locality import nearest, relation
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link, as_document
+
+NETWORK = "0x02"  # PCI class: network controller
+INTERFACES = ("infiniband", "net")  # directories below the function, one entry for each interface
+
+
+def nics(snapshot: Snapshot, said: Iterable[Topology] = ()) -> Sequence[Device]:
+    """The physical network functions, Ethernet and InfiniBand, by address; named as their interfaces are.
+
+    What operators' files say of them, `said`, goes over what the host says.
+    """
+    found: list[Device] = []
+    for function in sorted(snapshot.members("pci"), key=address):
+        if not function.pci_ids[2].startswith(NETWORK) or snapshot.root.readlink(f"{function.path}/physfn"):
+            continue
+        names = [name for place in INTERFACES for name in snapshot.root.names(f"{function.path}/{place}")]
+        found.append(
+            Device(
+                id=identity(function.name),
+                profile="",
+                kind=NIC,
+                names=tuple(names) or (function.name,),
+                nodes=(),
+                pci_address=function.name,
+                numa_node=function.numa_node,
+                pcie_path=pcie_path(function),
+            )
+        )
+    for topology in said:
+        found, _links, _warnings = apply(found, topology)
+    return found
+
+
+def report(devices: Iterable[Device], links: Iterable[Link], network: Sequence[Device]) -> dict[str, Any]:
+    """The places that devices are in, each with its nearest NICs; relations between places; links.
+
+    {"places": [{"devices": [id], "pcie_path": [...], "numa_node", "nics": [{"id", "names"}], "nics_relation"}],
+    "relations": [[of the first place to each], ...], "links": [as records.Link]}. A relation is one of
+    locality.RELATIONS, "" where the host does not say. Devices that are on no PCI function are left out.
+    """
+    places: dict[tuple[Any, ...], list[Device]] = {}
+    for device in devices:
+        if device.pci_address:
+            places.setdefault(_place(device), []).append(device)
+    heads = [members[0] for members in places.values()]
+    return {
+        "places": [_shown(members, network) for members in places.values()],
+        "relations": [[relation(one, other) for other in heads] for one in heads],
+        "links": as_document(tuple(links)),
+    }
+
+
+def _place(device: Device) -> tuple[Any, ...]:
+    """What devices have to share to be PIX to each other: a port, or else a slot at the host bridge."""
+    path = device.pcie_path
+    slot = "" if path and not path[-1].startswith("pci") else device.pci_address.rpartition(".")[0]
+    return path, device.numa_node, slot
+
+
+def _shown(members: Sequence[Device], network: Sequence[Device]) -> dict[str, Any]:
+    head = members[0]
+    class_, near = nearest(head, network)
+    return {
+        "devices": [device.id for device in members],
+        "pcie_path": list(head.pcie_path),
+        "numa_node": head.numa_node,
+        "nics": [{"id": nic.id, "names": list(nic.names)} for nic in near],
+        "nics_relation": class_,
+    }
