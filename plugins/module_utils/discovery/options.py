@@ -13,15 +13,35 @@ import re
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import drm, misc, rule, tty
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
+    amd,
+    block,
+    drm,
+    misc,
+    net,
+    rule,
+    sriov,
+    tty,
+    usb,
+    vfio,
+    video,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Profile
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 PROFILES: dict[str, Profile] = {
+    "amd": amd.PROFILE,
+    "block": block.BLOCK,
     "drm": drm.PROFILE,
     "misc": misc.PROFILE,
+    "net": net.PROFILE,
+    "nvme": block.NVME,
     "rule": rule.PROFILE,
+    "sriov": sriov.PROFILE,
     "tty": tty.PROFILE,
+    "usb": usb.PROFILE,
+    "vfio": vfio.PROFILE,
+    "video": video.PROFILE,
 }
 
 END = r"$(?!\n)"  # "$" alone lets a final line break through in Python, and \Z is no JSON Schema

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PCI functions of one family: those that can't be used and why, and what a virtual one belongs to.
+
+Private API of fleet.cdi. A class device says that a driver made it; a card whose driver is missing has none, and only
+the PCI bus knows of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Group, address
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import PCI_ADDRESS, Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+
+
+def functions(snapshot: Snapshot, vendor: str, classes: tuple[str, ...]) -> list[SysDevice]:
+    """The PCI functions of a vendor ("0x1002") whose class starts with one of `classes` ("0x03"), by address."""
+    found = [
+        function
+        for function in snapshot.members("pci")
+        if function.pci_ids[0] == vendor and function.pci_ids[2].startswith(classes)
+    ]
+    return sorted(found, key=address)
+
+
+def unusable(
+    candidates: Iterable[SysDevice], used: Collection[SysDevice], drivers: Collection[str], missing: str
+) -> tuple[Group, ...]:
+    """A group without nodes, unhealthy with the reason, for each candidate that is not `used`.
+
+    One of `drivers` has to be bound, the first is the usual one; `missing` is the reason where it is and nothing came
+    of it. A function with another driver is left out: somebody gave it away, to a virtual machine for instance.
+    """
+    usual = next(iter(drivers))
+    groups = []
+    for function in candidates:
+        if function in used or (function.bound and function.bound not in drivers):
+            continue
+        reason = missing if function.bound else f"no driver is bound to it; expected {usual}"
+        fields = {
+            "health": Health("unhealthy", f"{function.sysname}: {reason}"),
+            "part_of": physical_function(function),
+        }
+        groups.append(Group(function, ((function, ""),), fields=fields))
+    return tuple(groups)
+
+
+def physical_function(device: SysDevice) -> tuple[str, ...]:
+    """The id of the physical function that a device's virtual function belongs to; () if it is no virtual one.
+
+    Documentation/ABI/testing/sysfs-bus-pci, "physfn".
+    """
+    function = device.pci
+    name = os.path.basename(device.snapshot.root.readlink(f"{function.path}/physfn")) if function else ""
+    return (f"pci:{name}",) if PCI_ADDRESS.match(name) else ()
