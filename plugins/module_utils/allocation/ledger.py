@@ -108,6 +108,8 @@ class Ledger:
         """
         if owner not in OWNERS:
             raise Refused(f"owner: found {owner!r}; expected one of {', '.join(OWNERS)}")
+        if not wanted or not all(text.isprintable() for text in (*key, *wanted)):
+            raise Refused(f"request {key.request_id!a}: found {dict(wanted)!a}; expected resource-specs and amounts")
         state = PENDING if pending else ACTIVE
 
         def operation(tables: Tables) -> Added:

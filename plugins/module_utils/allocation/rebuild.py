@@ -20,6 +20,7 @@ from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import trouble
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import MARK, Stored, Unreadable, decode, encode
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import USER_VERSION
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import PAGE, connected, create, look, sync
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import (
     STATE_MARK,
@@ -49,7 +50,7 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
     """
     found = salvage(path, least)
     kept = put_aside(path)
-    before = found.state or State(0, 0, 0)
+    before = found.state or State(USER_VERSION, 0, 0, 0)
     incident = {
         "when": round(time.time()),
         "what": what,
@@ -58,7 +59,7 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
         "complete": found.complete,
     }
     newest = max([before.generation, least, *(stored.revision for stored in found.parts)])
-    state = State(newest + 1, 0, 0, (*before.incidents, incident)[-INCIDENTS:])
+    state = State(USER_VERSION, newest + 1, 0, 0, (*before.incidents, incident)[-INCIDENTS:])
     create(path, lambda tables: fill(tables, found.parts), state)
     outcome = "no grant is lost" if found.complete else "others may be lost, so no new ones are made"
     return f"{path}: {what}; it was rebuilt with {len(found.parts)} grants, {outcome}; what it was is {kept or 'gone'}"

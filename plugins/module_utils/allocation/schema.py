@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 APPLICATION_ID = 0x63646931  # "cdi1"; `file` and we know the store by it
 
 VERSION = 1
+OLDEST = 1  # the oldest that this release works with as it is
 
 # A store says in `user_version` its own version and the oldest that a release must know to work with it:
 # version * 100 + that. A change that older releases can live with raises only the first (roll-back keeps working).

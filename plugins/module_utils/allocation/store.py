@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
 
@@ -65,9 +65,11 @@ class Store:
         if found is None and left.boot_id:
             raise Damaged("it is gone")
         if found is None:
-            create(self.path, lambda _tables: None, State(0, 0, 0))
+            create(self.path, lambda _tables: None, State(schema.USER_VERSION, 0, 0, 0))
             found = look(self.path)
         known = (left.boot_id, left.stat) == (self.boot_id, found)
+        if not known:
+            check_header(self.path)
         with connected(self.path, deadline) as db:
             check_version(self.path, db)
             db.execute("BEGIN IMMEDIATE")
@@ -80,7 +82,8 @@ class Store:
                 db.execute("COMMIT")
             else:
                 db.execute("ROLLBACK")
-        held.leave(Left(self.boot_id, tables.state.generation, look(self.path) or ()))
+        with suppress(Unusable):  # what was done is done
+            held.leave(Left(self.boot_id, tables.state.generation, look(self.path) or ()))
         return result
 
     def _check(self, db: sqlite3.Connection, tables: Tables, left: Left) -> None:
@@ -161,10 +164,9 @@ def create(path: str, fill: Callable[[Tables], None], state: State) -> None:
     A store that is there already is replaced; the caller has kept it.
     """
     new, journal = f"{path}.new", f"{path}-journal"
+    made = (new, f"{journal}.new")
     try:
-        for leftover in (new, f"{new}-journal", f"{journal}.new"):
-            with suppress(FileNotFoundError):
-                os.unlink(leftover)
+        discard(made)
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         with connected(new, time.monotonic()) as db:
             db.execute(f"PRAGMA page_size = {PAGE}")
@@ -172,12 +174,12 @@ def create(path: str, fill: Callable[[Tables], None], state: State) -> None:
             db.execute("BEGIN IMMEDIATE")
             for statement in schema.TABLES:
                 db.execute(statement)
+            db.execute(f"PRAGMA user_version = {schema.USER_VERSION}")
             db.execute("INSERT INTO state VALUES (1, ?)", (encode_state(state),))
             tables = Tables(db)
             fill(tables)
             tables.save()
             db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version = {schema.USER_VERSION}")
             db.execute("COMMIT")
         sync(new)
         # Nothing that an older store left may be rolled back into this one: its journal goes first.
@@ -187,6 +189,16 @@ def create(path: str, fill: Callable[[Tables], None], state: State) -> None:
         sync(os.path.dirname(path))
     except OSError as error:
         raise trouble.of_system(path, "make", error) from None
+    finally:
+        with suppress(OSError):
+            discard(made)
+
+
+def discard(paths: Iterable[str]) -> None:
+    """Remove files that are there. Raises OSError."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def reserve(path: str) -> None:
@@ -197,9 +209,6 @@ def reserve(path: str) -> None:
         while left:
             left -= os.write(handle, bytes(left))
         os.fsync(handle)
-    except OSError:
-        os.unlink(path)
-        raise
     finally:
         os.close(handle)
 
@@ -240,14 +249,43 @@ PRAGMAS = (
 )
 
 
+def check_header(path: str) -> None:
+    """Raise Damaged for a file that SQLite would refuse to write, or would take for one of another journal mode.
+
+    SQLite file format, section 1.3. Reads the file by itself, so no connection to it may be open in this process.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            header = os.read(handle, 100)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise trouble.of_system(path, "read", error) from None
+    if len(header) < 100 or header[:16] != b"SQLite format 3\0" or header[16:20] != HEADER:
+        raise Damaged("its header is not that of a store" if header else "is empty")
+
+
+HEADER = PAGE.to_bytes(2, "big") + b"\1\1"  # page size; written and read by way of a rollback journal
+
+
 def check_version(path: str, db: sqlite3.Connection) -> None:
-    """Raise Damaged for no store of ours, Unusable for one of a newer release that this one can't work with."""
+    """Raise Damaged for no store of ours, Unusable for a store that this release can't work with."""
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         raise Damaged("its header is not that of a store")
     version, needs = schema.versions(db.execute("PRAGMA user_version").fetchone()[0])
     if needs > schema.VERSION:
+        with suppress(sqlite3.Error):  # a header that was changed is no newer release's
+            if Tables(db).state.version <= schema.USER_VERSION:
+                raise Damaged(f"its header has version {version}")
         raise Unusable(
             f"{path}: has schema version {version} and needs a release that knows {needs}; this one knows "
             f"{schema.VERSION}. Use the release that wrote it, or a newer one",
             "newer",
+        )
+    if version < schema.OLDEST:
+        raise Unusable(
+            f"{path}: has schema version {version}; this release reads {schema.OLDEST} to {schema.VERSION}. Activate "
+            "it again, which migrates the store, or use the release that wrote it",
+            "older",
         )

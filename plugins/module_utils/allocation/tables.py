@@ -36,6 +36,7 @@ SINGLE = 200
 class State(NamedTuple):
     """What the store knows of itself: a damaged one can tell by it whether all grants were found again."""
 
+    version: int  # user_version of the store: where its header says another one, the header was changed
     generation: int  # grows with each change
     records: int  # how many grants.record there are
     total: int  # of their checksums, modulo 2**64
@@ -49,15 +50,15 @@ class State(NamedTuple):
 
 def encode_state(state: State) -> str:
     """The record of `state`."""
-    values = [state.generation, state.records, state.total, list(state.incidents)]
+    values = [*state[:4], list(state.incidents)]
     return sealed(STATE_MARK + json.dumps(values, separators=(",", ":"), sort_keys=True)[1:])
 
 
 def decode_state(text: str) -> State:
     """What `encode_state` wrote as `text`. Raises Unreadable."""
     try:
-        generation, count, total, incidents = json.loads(unsealed(text, STATE_MARK))[2:]
-        return State(generation, count, total, tuple(incidents))
+        version, generation, records, total, incidents = json.loads(unsealed(text, STATE_MARK))[2:]
+        return State(version, generation, records, total, tuple(incidents))
     except (ValueError, TypeError) as error:
         raise Unreadable(str(error)) from None
 
@@ -69,7 +70,7 @@ def checksum(records: Iterable[str]) -> tuple[int, int]:
 
 
 class Tables:
-    """The open store: every change to it goes through `insert`, `rewrite`, `remove` and the setting of owners."""
+    """The open store, within a transaction. Reading its state raises Damaged."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -78,12 +79,18 @@ class Tables:
             self.state = decode_state(row[0])
         except (Unreadable, TypeError) as error:
             raise Damaged(f"its state: {error}") from None
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version != self.state.version:
+            raise Damaged(f"its header has version {version}, its state {self.state.version}")
         self.read = self.state  # as it was when this transaction began
 
     def parts(self, key: Key) -> list[Stored]:
         """The parts of the grant of `key`, oldest first. Raises Damaged."""
         where = "WHERE request_id = ? AND resource_type = ? AND plugin = ?"
-        return list(self.all(where, (key.request_id, key.resource_type, key.plugin)))
+        try:
+            return list(self.all(where, (key.request_id, key.resource_type, key.plugin)))
+        except UnicodeEncodeError:  # bytes of the environment that are no UTF-8: `add` takes no such key
+            return []
 
     def all(self, where: str = "", values: tuple[Any, ...] = ()) -> Iterator[Stored]:
         """All parts, oldest first. Raises Damaged."""
@@ -189,6 +196,12 @@ class Tables:
         incidents = tuple({**incident, "complete": True} for incident in self.state.incidents)
         self.state = self.state._replace(incidents=incidents)
         return True
+
+    def set_version(self, version: int) -> None:
+        """Say in header and state that the store has this user_version."""
+        self._next()
+        self.db.execute(f"PRAGMA user_version = {version:d}")
+        self.state = self.state._replace(version=version)
 
     def save(self) -> None:
         """Write the state, as the last thing before the commit."""

@@ -57,7 +57,7 @@ class Incomplete(Refused):
 
 
 class Unusable(CdiError):
-    """The store can't be used; `cause` is one of those in CAUSES, "newer", "foreign", "network" or "busy"."""
+    """The store can't be used; `cause` is one of those in CAUSES, "newer", "older", "foreign", "network", "damaged"."""
 
     name = "unusable"
 

@@ -9,6 +9,7 @@ It reads the whole store, so it is not for each call: once in a boot, and whenev
 from __future__ import annotations
 
 import sqlite3
+from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import encode
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import (
@@ -20,13 +21,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Damaged
 
 
-def verify(db: sqlite3.Connection, tables: Tables, size: int) -> None:
+def verify(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) -> None:
     """Compare file size, structure, checksums, and the tables with the records that they are made from.
 
-    `size` is that of the file in bytes. Raises Damaged with the first thing that is wrong.
+    `size` is that of the file in bytes, given if nothing is changed yet in this transaction. Raises Damaged with the
+    first thing that is wrong.
     """
     pages = db.execute("PRAGMA page_count").fetchone()[0] * db.execute("PRAGMA page_size").fetchone()[0]
-    if pages != size:
+    if size is not None and pages != size:
         raise Damaged(f"has {size} bytes instead of {pages}")
     found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
