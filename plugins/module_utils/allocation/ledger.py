@@ -208,18 +208,18 @@ class Ledger:
 
         def operation(tables: Tables) -> None:
             holders = tables.holders(kind)
-            others = {name: held for name, (_given, held) in holders.items() if held and name not in owners}
+            others = {name: held for name, held in holders.items() if name not in owners}
             if owners and others:
                 found = ", ".join(f"{name} holds {held}" for name, held in sorted(others.items()))
                 raise Refused(f"{kind}: {found} of its devices; expected none outside {', '.join(sorted(owners))}")
-            if {name for name, (given, _held) in holders.items() if given} != set(owners):
+            if set(tables.state.owners.get(kind, ())) != set(owners):
                 tables.give(kind, sorted(owners))
 
         self.transact(operation)
 
     def owners(self) -> dict[str, tuple[str, ...]]:
         """Kind -> the owners that it was given to; kinds that nobody was given are left out. Raises Unusable."""
-        return self.transact(lambda tables: tables.given())
+        return self.transact(lambda tables: {kind: tuple(names) for kind, names in tables.state.owners.items()})
 
     def grants(self) -> list[Grant]:
         """Everything that is held, oldest first. Reads all of the store. Raises Unusable."""
@@ -283,9 +283,8 @@ def _check_owners(tables: Tables, holds: Sequence[Hold], owner: str) -> None:
     if not holds:
         raise Taken("no device was picked; expected at least one")
     for kind in sorted({hold.kind for hold in holds}):
-        holders = tables.holders(kind)
-        given = sorted(name for name, (configured, _held) in holders.items() if configured)
-        using = sorted(name for name, (_configured, held) in holders.items() if held and name != owner)
+        given = tables.state.owners.get(kind, ())
+        using = sorted(name for name in tables.holders(kind) if name != owner)
         if given and owner not in given:
             raise Owned(f"{kind}: belongs to {' and '.join(given)}; found a request of {owner}")
         if not given and using:

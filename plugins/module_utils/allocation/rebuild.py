@@ -59,7 +59,7 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
         "complete": found.complete,
     }
     newest = max([before.generation, least, *(stored.revision for stored in found.parts)])
-    state = State(USER_VERSION, newest + 1, 0, 0, (*before.incidents, incident)[-INCIDENTS:])
+    state = State(USER_VERSION, newest + 1, 0, 0, before.owners, (*before.incidents, incident)[-INCIDENTS:])
     create(path, lambda tables: fill(tables, found.parts), state)
     outcome = "no grant is lost" if found.complete else "others may be lost, so no new ones are made"
     return f"{path}: {what}; it was rebuilt with {len(found.parts)} grants, {outcome}; what it was is {kept or 'gone'}"

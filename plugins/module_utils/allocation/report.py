@@ -35,7 +35,7 @@ class Info(NamedTuple):
     path: str
     filesystem: str  # its type
     durability: str  # "disk": over a power cut; "boot": until the next boot
-    schema: int
+    schema: int  # version of the store
     grants: int
     devices: Mapping[tuple[str, str, str], int]  # (kind, owner, state) -> how many
     owners: Mapping[str, tuple[str, ...]]  # kind -> who it was given to
@@ -73,7 +73,7 @@ def check(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked:
 
 def info(ledger: Ledger) -> Info:
     """What is in the store, and on what it lies. Reads all of it. Raises Unusable."""
-    grants, state, owners = ledger.transact(lambda tables: (tables.grants(), tables.state, tables.given()))
+    grants, state = ledger.transact(lambda tables: (tables.grants(), tables.state))
     kind = filesystem.type_of(os.path.dirname(ledger.path))
     devices: dict[tuple[str, str, str], int] = {}
     withheld: dict[str, str] = {}
@@ -91,13 +91,13 @@ def info(ledger: Ledger) -> Info:
         ledger.path,
         kind,
         filesystem.durability(kind),
-        schema.VERSION,
+        schema.versions(state.version)[0],
         len(grants),
         devices,
-        owners,
+        {kind: tuple(names) for kind, names in state.owners.items()},
         tuple(grant.key for grant in grants if any(part.boot_id != ledger.boot_id for part in grant.parts)),
         keys("pending"),
         withheld,
         state.complete,
-        state.incidents,
+        tuple(state.incidents),
     )

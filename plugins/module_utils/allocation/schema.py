@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tables of the store and their versions. Private API of fleet.cdi.
 
-`grants.record` says everything; the other tables are made from it so that questions are answered by an index, and so
-that SQLite itself refuses what may not be. SQLite 3.34 (EL9) is the oldest that hosts have: no STRICT, no RETURNING.
+`grants.record` and `state.record` say everything; the other tables are made from them so that questions are answered
+by an index, and so that SQLite itself refuses what may not be. SQLite 3.34 (EL9) is the oldest that hosts have: no
+STRICT, no RETURNING.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ TABLES = (
     WHERE device = NEW.device AND name = NEW.name) > NEW.capacity; END""",
     "CREATE TRIGGER shares_stay BEFORE UPDATE ON shares BEGIN SELECT RAISE(ABORT, 'capacity'); END",
     """CREATE TABLE kinds (
-  kind TEXT NOT NULL, owner TEXT NOT NULL, configured INTEGER NOT NULL, held INTEGER NOT NULL CHECK (held >= 0),
+  kind TEXT NOT NULL, owner TEXT NOT NULL, held INTEGER NOT NULL CHECK (held >= 0),
   PRIMARY KEY (kind, owner)) WITHOUT ROWID""",
     "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), record TEXT NOT NULL)",
 )

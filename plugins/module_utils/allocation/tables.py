@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from binascii import crc32
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
@@ -40,7 +40,8 @@ class State(NamedTuple):
     generation: int  # grows with each change
     records: int  # how many grants.record there are
     total: int  # of their checksums, modulo 2**64
-    incidents: tuple[dict[str, Any], ...] = ()  # what was rebuilt: {"when", "what", "kept", "recovered", "complete"}
+    owners: Mapping[str, Sequence[str]] = {}  # kind -> who it was given to
+    incidents: Sequence[dict[str, Any]] = ()  # what was rebuilt: {"when", "what", "kept", "recovered", "complete"}
 
     @property
     def complete(self) -> bool:
@@ -50,15 +51,13 @@ class State(NamedTuple):
 
 def encode_state(state: State) -> str:
     """The record of `state`."""
-    values = [*state[:4], list(state.incidents)]
-    return sealed(STATE_MARK + json.dumps(values, separators=(",", ":"), sort_keys=True)[1:])
+    return sealed(STATE_MARK + json.dumps(state, separators=(",", ":"), sort_keys=True)[1:])
 
 
 def decode_state(text: str) -> State:
     """What `encode_state` wrote as `text`. Raises Unreadable."""
     try:
-        version, generation, records, total, incidents = json.loads(unsealed(text, STATE_MARK))[2:]
-        return State(version, generation, records, total, tuple(incidents))
+        return State(*json.loads(unsealed(text, STATE_MARK))[2:])
     except (ValueError, TypeError) as error:
         raise Unreadable(str(error)) from None
 
@@ -161,28 +160,15 @@ class Tables:
         self._unlock(stored)
         self._count(removed=encode(stored))
 
-    def holders(self, kind: str) -> dict[str, tuple[bool, int]]:
-        """Owner -> (whether the kind was given to it, how many devices of the kind it holds)."""
-        rows = self.db.execute("SELECT owner, configured, held FROM kinds WHERE kind = ?", (kind,)).fetchall()
-        return {owner: (bool(configured), held) for owner, configured, held in rows}
+    def holders(self, kind: str) -> dict[str, int]:
+        """Owner -> how many devices of the kind it holds; those that hold none are left out."""
+        return dict(self.db.execute("SELECT owner, held FROM kinds WHERE kind = ?", (kind,)).fetchall())
 
-    def give(self, kind: str, owners: Iterable[str]) -> None:
+    def give(self, kind: str, owners: Sequence[str]) -> None:
         """Make `owners` those that the kind was given to."""
         self._next()
-        self.db.execute("UPDATE kinds SET configured = 0 WHERE kind = ?", (kind,))
-        for owner in owners:
-            self.db.execute(
-                "INSERT INTO kinds VALUES (?, ?, 1, 0) ON CONFLICT (kind, owner) DO UPDATE SET configured = 1",
-                (kind, owner),
-            )
-        self._tidy(kind)
-
-    def given(self) -> dict[str, tuple[str, ...]]:
-        """Kind -> the owners that it was given to."""
-        found: dict[str, tuple[str, ...]] = {}
-        for kind, owner in self.db.execute("SELECT kind, owner FROM kinds WHERE configured ORDER BY kind, owner"):
-            found[kind] = (*found.get(kind, ()), owner)
-        return found
+        given = {**self.state.owners, kind: list(owners)}
+        self.state = self.state._replace(owners={kind: names for kind, names in given.items() if names})
 
     def on(self, resource: str) -> list[Stored]:
         """The parts that have a lock on `resource`. Raises Damaged."""
@@ -193,7 +179,7 @@ class Tables:
         if self.state.complete:
             return False
         self._next()
-        incidents = tuple({**incident, "complete": True} for incident in self.state.incidents)
+        incidents = [{**incident, "complete": True} for incident in self.state.incidents]
         self.state = self.state._replace(incidents=incidents)
         return True
 
@@ -229,7 +215,7 @@ class Tables:
             except sqlite3.IntegrityError as error:
                 raise Taken(f"{hold.device}: can't be held beside what is held ({error})") from None
             self.db.execute(
-                "INSERT INTO kinds VALUES (?, ?, 0, 1) ON CONFLICT (kind, owner) DO UPDATE SET held = held + 1",
+                "INSERT INTO kinds VALUES (?, ?, 1) ON CONFLICT (kind, owner) DO UPDATE SET held = held + 1",
                 (hold.kind, owner),
             )
 
@@ -245,10 +231,7 @@ class Tables:
                     (device, name, identity, number),
                 )
             self._one("UPDATE kinds SET held = held - 1 WHERE kind = ? AND owner = ?", (hold.kind, stored.part.owner))
-            self._tidy(hold.kind)
-
-    def _tidy(self, kind: str) -> None:
-        self.db.execute("DELETE FROM kinds WHERE kind = ? AND configured = 0 AND held = 0", (kind,))
+            self.db.execute("DELETE FROM kinds WHERE kind = ? AND held = 0", (hold.kind,))
 
     def _one(self, statement: str, values: tuple[Any, ...]) -> None:
         """Execute a statement that changes exactly one row of an undamaged store."""
