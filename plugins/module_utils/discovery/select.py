@@ -88,6 +88,7 @@ class Rule(NamedTuple):
     attributes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     roles: tuple[tuple[str, str], ...] = ()  # (pattern of the sysname, role) in the order of nodes; empty: all, no role
     group_by_parent: bool = False
+    has_node: bool = True  # of its own; PCI functions have none, what sits on them may
 
 
 def select(rule: Rule, snapshot: Snapshot) -> Found:
@@ -140,7 +141,9 @@ def _conditions(rule: Rule) -> Iterator[tuple[str, tuple[str, ...], Callable[[Sy
         yield "name", rule.sysname, _sysname
     if roles:
         yield "name", roles, _sysname
-    yield "device node", tuple(pattern[5:] if pattern.startswith("/dev/") else pattern for pattern in rule.node), _node
+    if rule.has_node:
+        nodes = tuple(pattern[5:] if pattern.startswith("/dev/") else pattern for pattern in rule.node)
+        yield "device node", nodes, _node
     if rule.driver:
         yield "driver", rule.driver, _driver
     for index, name in enumerate(("vendor", "device", "class")):

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole disks and NVMe namespaces: /dev/sd*, /dev/nvme*n*. Private API of fleet.cdi.
+
+A disk that the host itself uses is not offered unless the settings name it: to hand it out would be to lose it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import printable
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
+    GLOBS,
+    Found,
+    Group,
+    Profile,
+    Rule,
+    globs,
+    select,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+
+# Names below /dev by profile; partitions are told by their attribute (Documentation/ABI/stable/sysfs-block).
+DISKS = {"block": ("sd*", "vd*", "xvd*", "dasd*", "mmcblk*", "pmem*"), "nvme": ("nvme*n*",)}
+# Attributes that name a disk for good, in the order of trust: of the namespace, of the SCSI device.
+WWID = ("wwid", "device/wwid")
+
+
+def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each disk; for NVMe with the generic character device of the namespace, /dev/ng0n1."""
+    named = globs(options.get("disks"))
+    found = select(Rule(subsystem=("block",), node=named or DISKS[family]), snapshot)
+    used = _used(snapshot)
+    disks = [group for group in found.groups if group.members[0][0].attribute("partition") is None]
+    generic = {device.sysname: device for device in snapshot.members("nvme-generic")}
+    groups = []
+    for group in disks:
+        disk = group.members[0][0]
+        reasons = [] if named else sorted({reason for device in _with_parts(disk) for reason in _uses(device, used)})
+        beside = generic.get(disk.sysname.replace("nvme", "ng", 1))
+        fields: dict[str, Any] = {"id": _identity(disk), "uuid": _wwid(disk)}
+        if disk.pci:
+            fields["part_of"] = (f"pci:{disk.pci.name}",)
+        if reasons:
+            fields["health"] = Health("unhealthy", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
+        members = (*group.members, (beside, "generic")) if beside else group.members
+        groups.append(Group(disk.physical, members, fields=fields))
+    return found._replace(groups=tuple(groups), why=found.why or "only partitions are there")
+
+
+def _identity(disk: SysDevice) -> str:
+    """By its own id, as the numbers of disks and of SCSI hosts depend on the order of probing; else where it sits."""
+    place = disk.physical.sysname if disk.physical else disk.sysname
+    return f"block:{_wwid(disk) or place}"
+
+
+def _wwid(disk: SysDevice) -> str:
+    return next(filter(None, map(disk.attribute, WWID)), "")
+
+
+def _with_parts(disk: SysDevice) -> list[SysDevice]:
+    """The disk and its partitions."""
+    names = disk.snapshot.root.names(disk.path)
+    parts = [disk.snapshot.device(f"{disk.path}/{name}") for name in names if name.startswith(disk.name)]
+    return [disk, *(part for part in parts if part.attribute("partition") is not None)]
+
+
+def _uses(device: SysDevice, used: dict[str, str]) -> Iterator[str]:
+    """What the host uses this disk or partition for."""
+    for holder in device.snapshot.root.names(f"{device.path}/holders"):
+        yield f"{device.sysname} is in {printable(holder)}"
+    if device.node:
+        for key in (f"{device.node.major}:{device.node.minor}", device.node.path):
+            if key in used:
+                yield f"{device.sysname} is {used[key]}"
+
+
+def _used(snapshot: Snapshot) -> dict[str, str]:
+    """Numbers or path of each device that is mounted or swapped to -> that (proc(5), mountinfo and swaps).
+
+    A file system on several devices, like btrfs, has numbers of its own; its source names one of them.
+    """
+    found: dict[str, str] = {}
+    for fields in map(str.split, _lines(snapshot, "/proc/1/mountinfo")):
+        if len(fields) > 6 and "-" in fields[6:-2]:
+            source = fields[fields.index("-", 6) + 2]
+            for key in (fields[2], source):
+                found.setdefault(key, f"mounted on {fields[4]}")
+    found.update((line.split()[0], "swap space") for line in _lines(snapshot, "/proc/swaps")[1:] if line.strip())
+    return found
+
+
+def _lines(snapshot: Snapshot, path: str) -> list[str]:
+    try:
+        return snapshot.root.read(path, 4 << 20).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+OPTIONS = {"disks": {**GLOBS, "description": "shell patterns of names below /dev, as in nvme1n*"}}
+BLOCK = Profile(kind="fleet.cdi/block", name_by=("sysname",), options=OPTIONS, find=partial(find, "block"))
+NVME = Profile(kind="fleet.cdi/nvme", name_by=("sysname",), options=OPTIONS, find=partial(find, "nvme"))

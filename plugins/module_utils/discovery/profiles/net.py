@@ -1,0 +1,92 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Network interfaces on hardware, which a container gets as they are. Private API of fleet.cdi.
+
+They have no device node: they move into the container (CDI SPEC.md 1.1.0, "netDevices"). Virtual functions are of
+profile sriov. An interface that the host itself uses is not offered unless the settings name it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import physical_function
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
+    GLOBS,
+    Found,
+    Group,
+    Profile,
+    address,
+    globs,
+    natural,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health, NetDevice
+
+# include/uapi/linux/if_arp.h: Ethernet and InfiniBand. Others (loopback, tunnels, CAN) are no cards to hand out.
+TYPES = ("1", "32")
+
+
+def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each interface on hardware."""
+    named = globs(options.get("interfaces"))
+    routed = routes(snapshot)
+    groups = []
+    cards = on_hardware(snapshot)
+    ports = Counter(device.physical.path for device in cards if device.physical)
+    for device in sorted(cards, key=lambda one: (address(one), natural(one.sysname))):
+        if physical_function(device):
+            continue
+        if named and not any(fnmatchcase(device.sysname, pattern) for pattern in named):
+            continue
+        use = "" if named else use_of(device, routed)
+        fields: dict[str, Any] = {"net_devices": (NetDevice(device.sysname),)}
+        if device.physical and ports[device.physical.path] > 1:  # two ports of one function
+            whole = f"{device.physical.subsystem}:{device.physical.sysname}"
+            fields.update(id=f"{whole}#port{device.attribute('dev_port') or '0'}", part_of=(whole,))
+        if use:
+            fields["health"] = Health("unhealthy", f"{device.sysname}: {use}")
+        groups.append(Group(device.physical, ((device, ""),), fields=fields))
+    return Found(tuple(groups), f"no interface on hardware is named {' or '.join(named) or 'anything'}")
+
+
+def on_hardware(snapshot: Snapshot) -> list[SysDevice]:
+    """The interfaces of network cards, as opposed to those that only exist in the kernel."""
+    return [
+        device
+        for device in snapshot.members("net")
+        if device.physical is not None and device.attribute("type") in TYPES
+    ]
+
+
+def routes(snapshot: Snapshot) -> frozenset[str]:
+    """The interfaces through which this host has a route (proc(5), /proc/net/route and ipv6_route)."""
+    found: set[str] = set()
+    for name, column in (("route", 0), ("ipv6_route", -1)):
+        try:
+            text = snapshot.root.read(f"/proc/net/{name}").decode("ascii", "replace")
+        except OSError:
+            continue
+        found.update(line.split()[column] for line in text.splitlines() if line.split())
+    return frozenset(found - {"Iface", "lo"})
+
+
+def use_of(device: SysDevice, routed: frozenset[str]) -> str:
+    """What the host itself uses the interface for, "" for nothing."""
+    above = device.snapshot.root.readlink(f"{device.path}/master").rpartition("/")[2]
+    if above:
+        return f"the host has it in {above}; name it in interfaces to offer it all the same"
+    if device.sysname in routed:
+        return "the host routes through it; name it in interfaces to offer it all the same"
+    return ""
+
+
+PROFILE = Profile(
+    kind="fleet.cdi/net",
+    name_by=("sysname",),
+    options={"interfaces": {**GLOBS, "description": "shell patterns of interface names, as in ens*"}},
+    find=find,
+)

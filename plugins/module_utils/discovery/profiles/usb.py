@@ -1,0 +1,41 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""USB devices as such: /dev/bus/usb/*, for programs that speak to them through libusb. Private API of fleet.cdi.
+
+The number in the path changes whenever a device is plugged in; it is known by the port that it is plugged into.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Profile, Rule, globs, select
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+
+HUB = "09"  # bDeviceClass (USB 2.0, 11.23.1); a hub is what others are plugged into
+ID = r"^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$(?!\n)"
+IDS: dict[str, Any] = {
+    "type": ["string", "array"],
+    "pattern": ID,
+    "items": {"type": "string", "pattern": ID},
+    "minItems": 1,
+    "description": 'vendor and product in quotes, as lsusb shows them: "0403:6001"',
+}
+
+
+def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each USB device that is no hub, and, if ids are given, is one of those."""
+    found = select(Rule(subsystem=("usb",), node=("bus/usb/*",)), snapshot)
+    wanted = [text.lower() for text in globs(options.get("ids"))]
+    groups = []
+    for group in found.groups:
+        device = group.members[0][0]
+        id_ = f"{device.attribute('idVendor')}:{device.attribute('idProduct')}"
+        if device.attribute("bDeviceClass") != HUB and (not wanted or id_ in wanted):
+            groups.append(group._replace(parent=device))
+    ids = " or ".join(wanted)
+    return Found(tuple(groups), found.why or (f"no USB device has the id {ids}" if ids else "only hubs are there"))
+
+
+PROFILE = Profile(kind="fleet.cdi/usb", name_by=("index",), options={"ids": IDS}, find=find)
