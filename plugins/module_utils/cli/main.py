@@ -58,6 +58,18 @@ VERBS = {
             "name": Operand("NAME", "+", "a qualified name: vendor/class=device"),
         },
     ),
+    "refresh": Verb(
+        "discover again what this host was told to offer, and write what differs; exit code 1 if devices are missing",
+        {
+            "--check": "say what would be done, and do nothing; nothing is waited for",
+            "--drop": "give up devices that are gone now, without waiting or a grace period, unless they are granted",
+            **JSON,
+        },
+        options={
+            "--timeout": Operand("SECONDS", None, "how long to wait for devices that are missing (0)"),
+            "--grace": Operand("SECONDS", None, "how long devices that are gone stay in their specs (600)"),
+        },
+    ),
     "specs": Verb(
         "show the CDI specs as a container runtime sees them; exit code 1 for errors, conflicts and stale specs", JSON
     ),

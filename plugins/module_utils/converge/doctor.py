@@ -32,8 +32,8 @@ NEXT = {
     "hook-missing": ("install the program that the hook runs",),
     "hook-not-executable": ("make the hook executable (chmod +x)",),
     "interface-missing": (f"bring the interface up; or {AGAIN}", f"bring the interface up; or {VENDOR}"),
-    "device-gone": (f"look after the device; or {AGAIN}",),
-    "device-new": (AGAIN,),
+    "device-gone": ("look after the device; `fleet-cdi refresh --drop` gives it up",),
+    "device-new": ("run `fleet-cdi refresh`; it says why, if the device is not offered then",),
 }
 
 

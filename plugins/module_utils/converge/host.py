@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -20,10 +19,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import (
     plan_kind,
     plan_listing,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Gone
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import mark
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Terms
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
@@ -64,8 +63,8 @@ def converge(
     if wanted.entries is not None:
         enricher, warnings = udev.enricher("/")
         seen = look(wanted, snapshot.take("/"), enricher, in_force(paths.state_dir))
-    around = known(paths.directory, paths.inventory)
-    terms = Terms(now(around.boot_id), 0, granted)
+    around = known(paths.directory, paths.inventory, inventory.boot_id("/"))
+    terms = Terms(mark(around.boot_id), 0, granted)
     parts: list[Part] = []
 
     def make_plan(manifest: files.Manifest) -> Plan:
@@ -77,13 +76,6 @@ def converge(
     plan = apply(make_plan, paths.state_dir, check)
     part = parts[-1]
     return Outcome(plan, part.spec, part.runtimes, (*warnings, *part.warnings))
-
-
-def now(boot_id: str) -> Gone:
-    """The mark of a device that is missed now."""
-    return Gone(
-        time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), boot_id, round(time.clock_gettime(time.CLOCK_BOOTTIME))
-    )
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:

@@ -90,12 +90,11 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
     return Seen(inventory.Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)))
 
 
-def known(directory: str, listing: str) -> Known:
-    """Read the specs beside those in `directory`, and the inventory of this boot. Raises nothing."""
+def known(directory: str, listing: str, boot_id: str) -> Known:
+    """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
     directory = os.path.realpath(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     usual = tuple(os.path.realpath(path) for path in registry.DIRECTORIES)
     listing = files.canonical(listing) if listing else ""
-    boot_id = inventory.boot_id("/")
     try:
         there = inventory.read(listing, boot_id) if listing else inventory.Inventory(())
     except CdiError:  # missing, damaged or of another boot

@@ -9,6 +9,7 @@ API of fleet.cdi.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -19,6 +20,12 @@ class Gone(NamedTuple):
     since: str  # "2026-11-21 15:04:05 UTC"
     boot_id: str
     seconds: float
+
+
+def mark(boot_id: str) -> Gone:
+    """What is noted of a device that is missed now, in this boot."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return Gone(since, boot_id, round(time.clock_gettime(time.CLOCK_BOOTTIME)))
 
 
 class Memory(NamedTuple):

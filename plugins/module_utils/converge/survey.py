@@ -36,13 +36,14 @@ def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "",
     registry = load(directories)
     manifest = files.manifest(state_dir)
     managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
-    wanted = _wanted(inventory_path)
+    listed = _listed(inventory_path)
+    wanted = _wanted(listed)
     found = {}
     for file in registry.specs:
         names = wanted.get(file.spec["kind"]) if file.path in managed else None
         reasons = stale(file.spec, names, host)
         if reasons:
-            found[file.path] = reasons
+            found[file.path] = tuple(_explained(reason, file.spec["kind"], listed) for reason in reasons)
     return Survey(registry, managed, found)
 
 
@@ -76,16 +77,28 @@ def _is_ours(path: str, manifest: files.Manifest) -> bool:
         return False
 
 
-def _wanted(path: str) -> dict[str, set[str]]:
+def _listed(path: str) -> inventory.Inventory:
+    try:
+        return inventory.read(path, inventory.boot_id()) if path else inventory.Inventory(())
+    except CdiError:
+        return inventory.Inventory(())
+
+
+def _wanted(listed: inventory.Inventory) -> dict[str, set[str]]:
     """Kind -> the names that its spec offers, by the inventory: of devices that are not unhealthy, and aggregates."""
     names: dict[str, set[str]] = {}
-    try:
-        found = inventory.read(path, inventory.boot_id()) if path else inventory.Inventory(())
-    except CdiError:
-        return {}
-    for device in found.devices:
+    for device in listed.devices:
         names.setdefault(device.kind, set()).update(device.names if device.health.state != "unhealthy" else ())
-    for kind in found.kinds:
+    for kind in listed.kinds:
         if names.get(kind.name):
             names[kind.name].update(kind.aggregates)
     return names
+
+
+def _explained(reason: Reason, kind: str, listed: inventory.Inventory) -> Reason:
+    """`reason`, where a device is gone with what the inventory says of it: since when, say."""
+    if reason.rule == "device-gone":
+        for device in listed.devices:
+            if device.kind == kind and reason.expected in device.names and device.health.reason:
+                return reason._replace(found=f"no such device ({device.health.reason})")
+    return reason

@@ -104,6 +104,14 @@ class TestSurvey:
             ("device-new", "y", "no device of that name"),
         ]
 
+    def test_a_device_that_a_refresh_keeps_is_stale_since_it_is_gone(self, host):
+        path = host.put("etc/a.json", "x", ours=True)
+        host.list_devices(device("x")._replace(health=Health("unhealthy", "gone since noon")))
+        (reason,) = host.survey().stale[path]
+        assert (reason.rule, reason.found) == ("device-gone", "no such device (gone since noon)")
+        (finding,) = host.diagnose()
+        assert "gone since noon" in finding.problem and "fleet-cdi refresh --drop" in finding.next
+
     def test_nothing_is_said_of_devices_that_nobody_discovered(self, host):
         """A foreign spec, one of explicit content, an inventory of another boot, a damaged one, none."""
         host.put("etc/foreign.json", "a")

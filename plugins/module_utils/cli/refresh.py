@@ -1,0 +1,63 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi refresh: specs, inventory and pools as the devices are now. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Missing, Places, Report, refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+
+GRACE = 600.0  # seconds; docs/refresh.md
+
+
+def run(arguments: Any, paths: Paths) -> int:
+    """Refresh, and print what was done; 1 if devices are missing or something could not be done. Raises CdiError."""
+    timeout, grace = _seconds("--timeout", arguments.timeout, 0.0), _seconds("--grace", arguments.grace, GRACE)
+    if arguments.drop:
+        timeout = grace = 0.0
+    places = Places(paths.state_dir, paths.inventory)
+    done = refresh(places, timeout, grace, arguments.check)
+    if arguments.json:
+        say(json.dumps({**as_document(done), "check": arguments.check}, indent=2, sort_keys=True))
+    else:
+        _tell(done, arguments.check)
+    return 1 if done.failed or any(one.kept for one in done.missing) else 0
+
+
+def _tell(done: Report, check: bool) -> None:
+    """What happened on stdout, and what is wrong on stderr: a journal keeps both."""
+    for text in done.warnings:
+        sys.stderr.write(f"fleet-cdi: warning: {text}\n")
+    for one in done.missing:
+        sys.stderr.write(f"fleet-cdi: {_missing(one)}\n")
+    for text in done.failed:
+        sys.stderr.write(f"fleet-cdi: failed: {text}\n")
+    for path in done.changed:
+        say(f"{'would be changed' if check else 'changed'}: {path}")
+    if not done.changed:
+        say("Nothing to change.")
+
+
+def _missing(one: Missing) -> str:
+    name = f"{one.kind}={one.names[0]}"
+    if one.kept:
+        return f"missing: {name} ({one.id}), gone since {one.since}: it is kept in its spec and marked stale"
+    return f"dropped: {name} ({one.id}) is gone and not offered any more"
+
+
+def _seconds(option: str, text: Optional[str], default: float) -> float:
+    """The value of an option. Raises CdiError unless it is a number of seconds, 0 or more."""
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise CdiError(f"{option}: found {text!r}; expected seconds, 0 or more")
+    return value

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pools of the executables: what the configuration of each may grant. Private API of fleet.cdi.
+
+Every `<config_dir>/<resource-type>.d/<name>.conf` (CDI proposal 2017, "Configuration") names devices by an entry; what
+it finds goes into a file of its own, which the executable reads (protocol/pool.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, plan_inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Enricher, discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages, pool
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+class Pools(NamedTuple):
+    """What the configurations of a host come to."""
+
+    documents: dict[str, bytes]  # path -> content
+    failed: tuple[str, ...]  # why a configuration has none, one line for each
+    broken: frozenset[str] = frozenset()  # resource-types of those
+
+
+def configurations(config_dir: str) -> list[str]:
+    """The paths of all configurations, sorted."""
+    found = []
+    for directory in _listed(config_dir):
+        if directory.endswith(".d"):
+            inside = os.path.join(config_dir, directory)
+            found += [os.path.join(inside, name) for name in _listed(inside) if name.endswith(".conf")]
+    return found
+
+
+def discover_pools(
+    config_dir: str,
+    listing: str,
+    boot_id: str,
+    snapshot: Snapshot,
+    enricher: Optional[Enricher],
+    disabled: Mapping[str, Disabled],
+) -> Pools:
+    """Discover the devices of every configuration, and of those that it delegates to. A broken one hides no other."""
+    documents: dict[str, bytes] = {}
+    failed, broken = [], set()
+    for path in configurations(config_dir):
+        try:
+            with open(path, "rb") as file:
+                content = file.read(messages.LARGEST + 1)
+            for config in pool.chain(messages.config(messages.load(content))):
+                entry = pool.entry_of(config)
+                place = files.canonical(pool.pool_path(listing, config.type, config.plugin, config.args))
+                if entry is None or place in documents:
+                    continue
+                found = discover({config.type: entry}, snapshot, enricher, disabled)
+                devices = tuple(device._replace(properties={}) for device in found.devices)
+                document = inventory.render(inventory.Inventory(devices, found.kinds, found.links), boot_id)
+                args = {key: value for key, value in config.args.items() if key not in pool.OWN}
+                head = json.dumps({"args": args}, sort_keys=True)[:-1].encode("ascii")
+                documents[place] = head + b",\n" + document[1:]
+        except (CdiError, OSError) as error:
+            failed.append(f"{path}: {error}")
+            broken.add(os.path.basename(os.path.dirname(path))[: -len(".d")])
+    return Pools(documents, tuple(failed), frozenset(broken))
+
+
+def plan_pools(found: Pools, listing: str, manifest: files.Manifest) -> tuple[Change, ...]:
+    """What makes `found` the pools beside the inventory `listing`; those of configurations that are gone go.
+
+    While a configuration of a resource-type is broken the pools of that type stay: one may be its own. Raises CdiError
+    for a file that is none of ours.
+    """
+    changes: list[Change] = []
+    for path, content in found.documents.items():
+        changes += plan_inventory(path, content, manifest, files.read)
+    folder = os.path.dirname(files.canonical(pool.pool_path(listing, "", "", {})))
+    for path in sorted(manifest.files):
+        directory, name = os.path.split(path)
+        if directory == folder and path not in found.documents and name.split(".")[0] not in found.broken:
+            live = files.read(path)
+            if live is None or manifest.owns(path):
+                changes.append(Change(path, "", live.content if live else None, None))
+    return tuple(changes)
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:  # there is none
+        return []
