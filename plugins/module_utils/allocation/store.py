@@ -238,6 +238,8 @@ def connected(path: str, deadline: float) -> Iterator[sqlite3.Connection]:
             db.close()
     except sqlite3.Error as error:
         raise trouble.of_sqlite(path, error) from None
+    except UnicodeDecodeError as error:  # of sqlite3's: its message quotes a schema that is no text any more
+        raise Damaged(str(error)) from None
 
 
 PRAGMAS = (

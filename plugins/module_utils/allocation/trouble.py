@@ -82,7 +82,7 @@ CAUSES = (
     ("access permission denied", "permission", "Run as the user who owns the store"),
     ("out of memory", "memory", "Free some memory and try again"),
 )
-DAMAGE = ("malformed", "not a database", "no such table", "no such column", "no such index", "corrupt")
+DAMAGE = ("malformed", "not a database", "no such", "corrupt", "could not decode", "too big", "unsupported file format")
 
 # The same for the calls that we make ourselves.
 ERRNO = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import encode
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import (
     Tables,
     checksum,
@@ -33,8 +33,11 @@ def verify(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) -
     found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise Damaged(found)
+    made = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
+    if tables.state.version == schema.USER_VERSION and made != list(schema.TABLES):
+        raise Damaged("its tables are not those that were made")
     stored = list(tables.all())
-    if checksum(map(encode, stored)) != (tables.state.records, tables.state.total):
+    if checksum(record for (record,) in db.execute("SELECT record FROM grants")) != tables.state[2:4]:
         raise Damaged(f"has {len(stored)} grants that are not the {tables.state.records} that were recorded")
     locks, shares = set(), set()
     kinds: dict[tuple[str, str], int] = {}
