@@ -25,7 +25,8 @@ TEARDOWN = 105
 DELEGATION = 106
 CONTENT = 107
 TIME = 108
-REPEATED = 109
+IN_USE = 109
+INTERNAL = 110
 
 # Code -> the `message` of a reply. Those of 1, 3, 4 and 5 are the words of the proposal's examples.
 MESSAGES = {
@@ -43,7 +44,8 @@ MESSAGES = {
     DELEGATION: "Delegation failed",
     CONTENT: "Invalid environment or config",
     TIME: "Time limit exceeded",
-    REPEATED: "Request ID already used for this resource-spec",
+    IN_USE: "Request ID in use",
+    INTERNAL: "Internal error",
 }
 
 

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a call to its reply: the order of checks, and INFO. Private API of fleet.cdi.
+
+Where the proposal leaves the order open it is: CDI_VERSION (error 1), the version of the configuration (2), the command
+(3), the rest of the configuration (107), the request (4). docs/executables.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import Settings, settings
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import VERSIONS, Config, shown
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import chain, pool_path
+
+
+class Host(NamedTuple):
+    """Where things are on this host."""
+
+    prefix: str  # plugins are in <prefix>/bin
+    state_dir: str  # of the ledger
+    inventory: str  # beside which the pools are
+    root: str = "/"  # of the device nodes
+
+
+class Call(NamedTuple):
+    """A call whose version, command and configuration are right."""
+
+    plugin: str
+    version: str
+    command: str  # in lower case
+    variables: Mapping[str, str]
+    config: Config
+    settings: Settings
+    host: Host
+    boot_id: str
+
+    def pool(self) -> Inventory:
+        """The devices of the configuration. Raises ProtocolError 101."""
+        path = pool_path(self.host.inventory, self.config.type, self.plugin, self.config.args)
+        return devices.read(path, self.boot_id)
+
+
+Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and what to do if stdout can't be written
+
+
+def host_of(defaults: Mapping[str, Any]) -> Host:
+    """The host that the launcher tells of."""
+    return Host(**{name: str(defaults[name]) for name in Host._fields if name in defaults})
+
+
+def answer(plugin: str, variables: Mapping[str, str], stdin: Callable[[], bytes], host: Host) -> Answer:
+    """The reply to a call with these variables (CDI_*), of any command but VERSION; never raises."""
+    command = variables.get("CDI_COMMAND", "").lower()
+    failed = 0 if command == "del" else 1  # "This command MUST NOT fail, i.e. it always returns a zero exit status"
+    version = VERSIONS[-1]
+    try:
+        document, unreadable = _read(stdin)
+        requested = variables.get("CDI_VERSION", "")
+        own = document.get("cdiVersion")
+        version = next((one for one in (requested, own) if one in VERSIONS), version)
+        _check_versions(requested, own, command, unreadable)
+        if command not in COMMANDS:
+            raise ProtocolError(errors.COMMAND, f"Unsupported command: {_plain(variables.get('CDI_COMMAND', ''))}")
+        call = _call(plugin, version, command, variables, document, host)
+        fields, undo = COMMANDS[command](call)
+    except ProtocolError as error:
+        return failed, messages.error_reply(version, error), _nothing
+    except Exception as error:  # whatever it is: the caller gets a reply that it can read
+        unexpected = ProtocolError(errors.INTERNAL, f"{type(error).__name__}: {_plain(str(error))}")
+        return failed, messages.error_reply(version, unexpected), _nothing
+    return 0, b"" if fields is None else messages.reply(version, fields), undo
+
+
+def _nothing() -> None:
+    """Undo nothing."""
+
+
+def _read(stdin: Callable[[], bytes]) -> tuple[dict[str, Any], Optional[ProtocolError]]:
+    """The configuration, {} with an error where there is none: an unsupported CDI_VERSION is told before that."""
+    try:
+        return messages.load(stdin()), None
+    except ProtocolError as error:
+        return {}, error
+
+
+def _check_versions(requested: str, own: Any, command: str, unreadable: Optional[ProtocolError]) -> None:
+    """Raise ProtocolError 1 or 2, or `unreadable`, unless both versions are known and the same."""
+    if requested not in VERSIONS and (requested or command != "info"):
+        found = f"Unsupported version: {_plain(requested)}" if requested else "CDI_VERSION is not set"
+        raise ProtocolError(errors.VERSION, found)
+    if unreadable:
+        raise unreadable
+    messages.version_of({"cdiVersion": own})
+    if requested and own != requested:
+        raise ProtocolError(errors.CONFIG_VERSION, f"config: cdiVersion is {shown(own)}; CDI_VERSION is {requested}")
+
+
+def _call(
+    plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: Host
+) -> Call:
+    """The call, once its configuration is found to be right. Raises ProtocolError 107."""
+    config = messages.config(document)
+    if config.plugin != plugin:
+        raise ProtocolError(errors.CONTENT, f"config: 'plugin' is {config.plugin!r}, but it was given to {plugin!r}")
+    chain(config)
+    return Call(plugin, version, command, variables, config, settings(config), host, inventory.boot_id(host.root))
+
+
+def _plain(text: str) -> str:
+    """A text from outside in ASCII and of bounded length."""
+    return (text if len(text) <= 80 else text[:77] + "...").encode("ascii", "backslashreplace").decode("ascii")
+
+
+def info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
+    """INFO: what this host has, whether it is free or not, so that a node's capacity can be made of it."""
+    pool = call.pool()
+    type_ = call.config.type
+    fields = {type_: len(pool.devices)}
+    fields.update({f"{type_}-{name}": amount for name, amount in sorted(devices.offered(pool.devices).items())})
+    return fields, _nothing
+
+
+def add(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
+    """ADD, which needs the ledger."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import grants
+
+    return grants.add(call)
+
+
+def delete(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
+    """DEL, which needs the ledger."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import grants
+
+    grants.delete(call)
+    return None, _nothing
+
+
+COMMANDS = {"info": info, "add": add, "del": delete}

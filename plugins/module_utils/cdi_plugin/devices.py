@@ -1,0 +1,77 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The devices of a configuration: what they amount to, and whether their nodes are there. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
+
+TYPES = {"c": stat.S_ISCHR, "b": stat.S_ISBLK}
+
+
+def read(path: str, boot_id: str) -> Inventory:
+    """The pool at `path`, without devices that can't be used. Raises ProtocolError 101."""
+    try:
+        pool = inventory.read(path, boot_id)
+    except CdiError as error:
+        raise ProtocolError(errors.INVENTORY, str(error)) from None
+    return pool._replace(devices=tuple(device for device in pool.devices if device.health.state != "unhealthy"))
+
+
+def offered(devices: Iterable[Device]) -> dict[str, int]:
+    """Sub-resource -> how much of it these devices have together.
+
+    A capacity whose name is no resource-subtype can't be asked for, so it is not offered.
+    """
+    total: dict[str, int] = {}
+    for device in devices:
+        for name, amount in device.capacity.items():
+            if grammar.RESOURCE_SUBTYPE.match(name):
+                total[name] = total.get(name, 0) + amount
+    return total
+
+
+def nodes(devices: Sequence[Device], pool: Inventory) -> tuple[Node, ...]:
+    """The device nodes of `devices`, then those that all of their kinds share; each path once."""
+    kinds = {device.kind for device in devices}
+    shared = [node for kind in pool.kinds if kind.name in kinds for node in kind.edits.nodes]
+    found = [node for device in devices for node in device.nodes] + shared
+    return tuple({node.path: node for node in found}.values())
+
+
+def faults(devices: Sequence[Device], pool: Inventory, root: str) -> dict[str, str]:
+    """Of which devices a node is not there as discovery saw it, now: id -> why."""
+    found = {}
+    for device in devices:
+        why = next(filter(None, (fault(node, root) for node in nodes([device], pool))), "")
+        if why:
+            found[device.id] = why
+    return found
+
+
+def numa_nodes(devices: Iterable[Device]) -> list[int]:
+    """The NUMA nodes that are close to `devices`, as far as the host says."""
+    return sorted({device.numa_node for device in devices if device.numa_node is not None})
+
+
+def fault(node: Node, root: str) -> str:
+    """What is wrong with a device node below `root`, as it is now; "" if it is the one that discovery saw."""
+    try:
+        found = os.lstat(root.rstrip("/") + node.path)
+    except OSError as error:
+        return f"{node.path}: {error.strerror}"
+    if not TYPES[node.type](found.st_mode):
+        return f"{node.path}: is no device node of type {node.type} any more"
+    numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
+    if numbers != (node.major, node.minor):
+        return f"{node.path}: has the numbers {numbers[0]}:{numbers[1]}, not {node.major}:{node.minor} any more"
+    return ""

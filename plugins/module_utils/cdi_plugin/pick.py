@@ -1,0 +1,84 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which devices of a pool a request gets, chosen inside the ledger's transaction. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Class, Infeasible, Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Lock, hold_of, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import Request as Asked
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+
+Faults = Callable[[Sequence[Device]], Mapping[str, str]]
+
+
+class Picker:
+    """Picks for one request. `lost` are devices that the inventory has and the host no longer: id -> why."""
+
+    def __init__(self, pool: Inventory, asked: Asked, near: tuple[int, ...], faults: Faults) -> None:
+        self.pool = pool
+        self.asked = asked
+        self.near = near
+        self.faults = faults
+        self.lost: dict[str, str] = {}
+
+    def pick(self, held: Held) -> list[Hold]:
+        """The holds of the best set of free devices whose nodes are there. Raises ProtocolError 100, 109."""
+        asked = self.asked
+        if len(held.wanted) < len(asked.amounts):
+            there = sorted(spec for spec, _amount in asked.amounts if spec not in held.wanted)
+            raise ProtocolError(errors.IN_USE, f"this request has {', '.join(there)} already; ask only for what is new")
+        needs = dict(asked.needs)
+        amounts = {} if asked.devices else needs
+        locks = held.locks({name for device in self.pool.devices for name in _resources(device)})
+        while True:
+            free = [
+                device
+                for device in self.pool.devices
+                if device.id not in self.lost
+                and (locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks))
+            ]
+            chosen = self._choose(free, locks, Request(asked.devices or 1, self.near, (), needs))
+            found = self.faults(chosen) or _overlapping(chosen)
+            if not found:
+                return [hold_of(device, amounts) for device in chosen]
+            self.lost.update(found)
+
+    def _choose(self, free: Sequence[Device], locks: Mapping[str, Lock], wanted: Request) -> list[Device]:
+        """The best of `free`. Raises ProtocolError 100."""
+        groups: dict[tuple[object, ...], list[str]] = {}
+        for device in free:
+            left = tuple(sorted((name, amount) for name, amount in device.capacity.items()))
+            groups.setdefault((device.numa_node, left), []).append(device.id)
+        classes = [Class(tuple(members), key[0], dict(key[1])) for key, members in groups.items()]  # type: ignore
+        pairs = [[0] * len(classes) for _one in classes]
+        try:
+            choice = choose(classes, pairs, wanted)
+        except Infeasible as error:
+            lost = "".join(f"; {why}" for why in sorted(self.lost.values()))
+            raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
+        return [device for device in free if device.id in choice.ids]
+
+
+def _resources(device: Device) -> tuple[str, ...]:
+    """What a hold on the device can exclude others from."""
+    return (device.id, *device.part_of, *device.consists_of)
+
+
+def _overlapping(chosen: Sequence[Device]) -> dict[str, str]:
+    """The first device that can't be held beside those before it, as an instance of a GPU beside the GPU: id -> why."""
+    locks: dict[str, Lock] = {}
+    for device in chosen:
+        hold = hold_of(device)
+        why = why_not(hold, locks)
+        if why:
+            return {device.id: f"{device.id}: {why}"}
+        locks.update((resource, Lock(mode)) for resource, mode in hold.locks().items())
+    return {}

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The commands `args.setup` and `args.teardown`: run by root, so nobody else may be able to change them.
+
+CDI proposal 2017, "ADD" ("any potentially necessary setup") and "DEL" ("any potentially necessary tear down steps").
+Imported only where a configuration has such a command. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import call
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import shown
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+
+MOST_LINKS = 40  # symlinks in one path, as the kernel has it (path_resolution(7))
+
+
+def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: float) -> None:
+    """Run `command`. Raises ProtocolError `code` unless it ends with exit status 0 within `limit` seconds."""
+    trouble = untrusted(command[0])
+    if trouble:
+        raise ProtocolError(code, f"{command[0]}: was not run: {trouble}")
+    try:
+        done = call.run(command, variables, b"", limit)
+    except ProtocolError as error:
+        raise ProtocolError(code, error.details) from None
+    if done.status:
+        how = f"exit status {done.status}" if done.status > 0 else f"signal {-done.status}"
+        said = shown(" ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())[-200:])
+        raise ProtocolError(code, f"{command[0]}: failed ({how}); it said {said}")
+
+
+def variables(devices: Iterable[Device], paths: Iterable[str]) -> dict[str, str]:
+    """What a command is told of the devices that it is for, besides the variables of the call."""
+    return {
+        "CDI_DEVICES": ",".join(device.id for device in devices),
+        "CDI_DEVICE_NODES": ",".join(paths),
+    }
+
+
+def untrusted(path: str) -> str:
+    """Why the program at `path` must not be run by root; "" if nothing speaks against it.
+
+    Every directory on the way to it, symlinks followed, and the file itself have to be root's and writable to nobody
+    else: otherwise somebody could put another program in its place.
+    """
+    left = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    here, links = "/", 0
+    while True:
+        try:
+            found = os.lstat(here)
+        except OSError as error:
+            return f"{here}: {error.strerror}"
+        if found.st_uid != 0:
+            return f"{here} belongs to user {found.st_uid}; expected root"
+        if stat.S_ISLNK(found.st_mode):
+            target = os.readlink(here)
+            links += 1
+            if links > MOST_LINKS:
+                return f"{path}: too many symlinks"
+            left += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+            here = "/" if target.startswith("/") else os.path.dirname(here)
+        elif found.st_mode & 0o022:
+            return f"{here} can be written by others (mode {stat.S_IMODE(found.st_mode):04o}); expected only root"
+        elif not left:
+            return "" if stat.S_ISREG(found.st_mode) else f"{here} is no regular file"
+        else:
+            part = left.pop()
+            here = os.path.dirname(here) if part == ".." else os.path.join(here, part)

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Trees of small machines, for render.py: what a few lines of code say better than a page of YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+def gpus(memory: tuple[int, ...] = (), count: int = 0) -> dict[str, Any]:
+    """A tree of GPUs, each on a bus of its own; `memory` (MiB) of each as amdgpu reports it, or `count` without."""
+    tree: dict[str, Any] = {"devices": {}, "nodes": {}, "files": {BOOT: "boot-1\n"}}
+    for number in range(len(memory) or count):
+        place = f"/sys/devices/pci0000:00/0000:{number + 1:02x}:00.0"
+        vendor = "0x1234" if number % 2 == 0 else "0x2345"
+        attributes = {"vendor": vendor, "device": "0x0001", "class": "0x030000", "numa_node": number % 2}
+        if memory:
+            attributes["mem_info_vram_total"] = memory[number] << 20
+        tree["devices"][place] = {"subsystem": "bus/pci", "attributes": attributes}
+        for name, minor in ((f"card{number}", number), (f"renderD{128 + number}", 128 + number)):
+            uevent = {"MAJOR": 226, "MINOR": minor, "DEVNAME": f"dri/{name}"}
+            tree["devices"][f"{place}/drm/{name}"] = {"subsystem": "class/drm", "uevent": uevent}
+            tree["nodes"][f"/dev/dri/{name}"] = f"c 226:{minor}"
+    return tree
+
+
+def ttys(last: int) -> dict[str, Any]:
+    """A tree of the virtual consoles up to tty<last>."""
+    tree: dict[str, Any] = {"devices": {}, "nodes": {}, "files": {BOOT: "boot-1\n"}}
+    for number in range(last + 1):
+        uevent = {"MAJOR": 4, "MINOR": number, "DEVNAME": f"tty{number}"}
+        tree["devices"][f"/sys/devices/virtual/tty/tty{number}"] = {"subsystem": "class/tty", "uevent": uevent}
+        tree["nodes"][f"/dev/tty{number}"] = f"c 4:{number}"
+    return tree
