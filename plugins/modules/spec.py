@@ -21,7 +21,8 @@ description:
     field or version that it doesn't know; see O(on_unsupported).
   - What was written, and what was there before, is recorded in C(<state_dir>/manifest.json); C(fleet-cdi undo) takes
     exactly that back.
-    A file without a record is foreign, even one of the same kind, and stays as it is unless O(force=true).
+    A file without a record is foreign and stays as it is unless O(force=true); of one of the same kind
+    O(on_foreign_kind) decides.
   - Fails, with nothing written, where the spec would define a name that another file in the same directory defines
     too, or one that
     a directory of higher priority overrules.
@@ -72,6 +73,18 @@ options:
     type: str
     choices: [drop, fail]
     default: drop
+  on_foreign_kind:
+    description:
+      - What to do where another tool already provides O(kind), that is, where a spec of that kind lies in a spec
+        directory that this collection did not write. It counts for O(devices); O(content) may add names to a kind.
+      - V(use) writes no spec and serves the other one; the devices are in the inventory all the same. A spec that this
+        collection wrote earlier makes room.
+      - V(fail) refuses.
+      - V(replace) removes the other spec and writes this one. Its content is kept in the manifest, and undo puts it
+        back. A warning says what to disable, so that the other tool doesn't write it again.
+    type: str
+    choices: [use, fail, replace]
+    default: use
   runtimes:
     description:
       - The runtimes that are to read the spec, by name (V(docker), V(podman), V(containerd), V(cri-o)), with their
@@ -170,6 +183,29 @@ names:
   sample:
     - fleet.cdi/tty=tty13
     - fleet.cdi/tty=tty14
+foreign:
+  description: Specs of other tools that provide O(kind), or did before this one replaced them.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    path:
+      description: The file.
+      type: str
+      sample: /var/run/cdi/nvidia.yaml
+    tool:
+      description: The tool that is known to write such a file, as far as its name says.
+      type: str
+      sample: NVIDIA Container Toolkit
+    disable:
+      description: How to keep that tool from writing it again.
+      type: str
+      sample: no `amd-ctk cdi generate` in boot scripts
+    names:
+      description: The qualified names that it offers.
+      type: list
+      elements: str
+      sample: ["nvidia.com/gpu=0"]
 runtimes:
   description:
     - The container runtimes that the spec was fitted to, those of O(runtimes) or those found. Empty where there is no
@@ -209,6 +245,7 @@ def main() -> None:
             "devices": {"type": "dict"},
             "content": {"type": "dict"},
             "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
+            "on_foreign_kind": {"type": "str", "choices": ["use", "fail", "replace"], "default": "use"},
             "runtimes": {"type": "dict", "default": {}},
             "directory": {"type": "path", "default": "/etc/cdi"},
             "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},

@@ -10,6 +10,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.foreign import Foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import (
     Part,
     Seen,
@@ -44,6 +45,7 @@ class Outcome(NamedTuple):
     spec: Optional[dict[str, Any]]
     runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there is none to fit
     warnings: tuple[str, ...]
+    foreign: tuple[Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
 
 
 def converge(
@@ -75,7 +77,7 @@ def converge(
 
     plan = apply(make_plan, paths.state_dir, check)
     part = parts[-1]
-    return Outcome(plan, part.spec, part.runtimes, (*warnings, *part.warnings))
+    return Outcome(plan, part.spec, part.runtimes, (*warnings, *part.warnings), part.foreign)
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -95,6 +97,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["managed_by"],
         options["on_unsupported"],
         options["runtimes"],
+        options["on_foreign_kind"],
     )
     paths = Paths(options["directory"], options["inventory"], options["state_dir"])
     outcome = converge(wanted, paths, options["force"], check)
@@ -105,6 +108,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "path": outcome.plan.path,
         "cdi_version": spec["cdiVersion"] if spec else "",
         "names": [f"{wanted.kind}={device['name']}" for device in spec["devices"]] if spec else [],
+        "foreign": as_document(outcome.foreign),
         "runtimes": as_document(outcome.runtimes),
         "diff": [
             {

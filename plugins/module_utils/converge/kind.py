@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
     Change,
@@ -44,6 +45,7 @@ class Wanted(NamedTuple):
     by: str = ""  # who asks for it, for the manifest
     on_unsupported: str = cap.DROP
     runtimes: Mapping[str, Any] = {}
+    on_foreign_kind: str = foreign.USE  # what to do where another tool provides what `entries` would
 
 
 class Seen(NamedTuple):
@@ -73,6 +75,7 @@ class Part(NamedTuple):
     runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there was none to fit
     kept: Kept
     warnings: tuple[str, ...]
+    foreign: tuple[foreign.Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
 
 
 def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disabled: Mapping[str, Disabled]) -> Seen:
@@ -130,7 +133,13 @@ def plan_kind(
     current = files.read(path)
     if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
         spec, engines, limits = _fitted(spec, wanted)
-    plan = plan_spec(wanted.kind, spec, around.directory, around.registry, manifest, files.read, force)
+    others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
+    if others and spec:
+        place = (around.directory, around.registry, manifest)
+        plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force)
+        spec = None if wanted.on_foreign_kind == foreign.USE else spec
+    else:
+        plan = plan_spec(wanted.kind, spec, around.directory, around.registry, manifest, files.read, force)
     plan = plan._replace(
         changes=tuple(change._replace(by=wanted.by) for change in plan.changes),
         kinds=_remembered(wanted, kept, around, manifest, before),
@@ -138,7 +147,7 @@ def plan_kind(
     offered = before.offered if before else {}
     devices = listed(wanted.kind, kept, offered, around.listed.devices)
     warnings = (*seen.warnings, *_left_out(kept.devices, kept), *kept.warnings, *limits, *plan.warnings)
-    return Part(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings)
+    return Part(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others)
 
 
 def plan_listing(
