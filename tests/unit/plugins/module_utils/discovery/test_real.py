@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
-from ansible_collections.fleet.cdi.tests.unit.trees.real import under_libudev, unpack
+from ansible_collections.fleet.cdi.tests.unit.trees.real import under_libudev
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 VE = {"ve": {"profile": "rule", "match": {"driver": "ve_drv"}, "name_by": ["index", "serial"], "required": True}}
@@ -27,12 +26,6 @@ DUMPS = {
     "ghw-tesla-p100-vm.tar.gz": 1,
     "openshift-worker1.tgz": 0,
 }
-
-
-@pytest.fixture(scope="session")
-def trees(dumps, tmp_path_factory):
-    """Name of a dump's archive -> root directory of it, unpacked when first asked for."""
-    return functools.cache(lambda name: unpack(dumps / "sysfs" / name, tmp_path_factory.mktemp("dump")))
 
 
 @pytest.mark.counterpart("hwloc-nox")
