@@ -1,0 +1,191 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA GPUs and their MIG devices, with all that containers need of the driver. Private API of fleet.cdi.
+
+Devices, names and container edits are those of NVIDIA's generator (nvidia-container-toolkit, `nvidia-ctk cdi generate`
+in its mode nvml), read from sysfs, /proc/driver/nvidia and the files of the driver. NVML adds what it has no file for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
+    functions,
+    physical_function,
+    unusable,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
+    nvidia_hooks,
+    nvidia_host,
+    nvidia_nvml,
+    nvidia_proc,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.drm import ROLES
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, Profile, Rule, select
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import nvml as topology
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health, Hook, Node
+
+VENDOR = "0x10de"
+DISPLAY = ("0x03",)  # PCI class: VGA and 3D controllers
+BOUND = ("nvidia",)
+FREE = ("nouveau", "nova_core")  # drivers that may have taken the GPU by accident; vfio-pci has it on purpose
+
+
+class Card(NamedTuple):
+    """One GPU, with what is known of it."""
+
+    function: SysDevice
+    proc: nvidia_proc.Gpu
+    nvml: nvidia_nvml.Gpu
+    drm: tuple[tuple[SysDevice, str], ...]
+
+    @property
+    def uuid(self) -> str:
+        return self.proc.uuid or self.nvml.uuid
+
+
+def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each GPU, or for each MIG device of it; then the GPUs that no driver is bound to."""
+    # A virtual function is for a virtual machine, whose own driver it needs.
+    cards = [card for card in functions(snapshot, VENDOR, DISPLAY) if not physical_function(card)]
+    bound = [card for card in cards if card.bound in BOUND]
+    ill = unusable(cards, bound, BOUND, "")
+    last = [_numbered(group, len(bound) + index) for index, group in enumerate(ill)]
+    if not bound:
+        return Found(tuple(last), f"no GPU of PCI vendor {VENDOR} has driver nvidia", _taken(cards))
+    nvml = nvidia_nvml.library() if not snapshot.root.prefix else None  # it knows this host, and no other
+    known, warnings = nvidia_nvml.gpus(nvml)
+    links, more = topology.links(nvml) if nvml else ((), ())
+    host, told = nvidia_host.survey(options, snapshot, known)
+    groups, reports = _groups(host, bound)
+    ids = {f"pci:{card.name}" for card in bound}
+    return Found(
+        (*groups, *last),
+        "",
+        (*warnings, *more, *_taken(cards), *told, *reports),
+        nvidia_host.for_devices(host, options),
+        tuple(link for link in links if {link.a, link.b} <= ids),
+    )
+
+
+def _numbered(group: Group, index: int) -> Group:
+    return group._replace(names={"index": str(index), "type-index": f"gpu{index}"})
+
+
+def _taken(cards: list[SysDevice]) -> tuple[str, ...]:
+    """Warnings for GPUs that another driver has."""
+    return tuple(
+        f"{card.name} has driver {card.bound}, so CUDA can't use it; profile drm offers it"
+        for card in cards
+        if card.bound in FREE
+    )
+
+
+def _groups(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Group], list[str]]:
+    """(the groups, warnings). GPUs are numbered in the order of PCI addresses, as by the vendor; those that its driver
+    does not know come last, so that they change no number."""
+    roles = tuple((pattern, role) for role, pattern in ROLES.items() if role != "control")
+    rule = Rule(subsystem=("drm",), pci_vendor=(VENDOR,), roles=roles, group_by_parent=True)
+    drm = {group.parent: group.members for group in select(rule, host.snapshot).groups}
+    cards = [
+        Card(
+            function,
+            nvidia_proc.gpu(host.snapshot, function.name),
+            host.nvml.get(function.name, nvidia_nvml.Gpu()),
+            drm.get(function, ()),
+        )
+        for function in bound
+    ]
+    cards.sort(key=lambda card: bool(card.proc.trouble))
+    minors = [card.proc.minor for card in cards]
+    groups: list[Group] = []
+    warnings: list[str] = []
+    for index, card in enumerate(cards):
+        if card.proc.minor is not None and minors.count(card.proc.minor) > 1:
+            again = f"the driver says Device Minor {card.proc.minor} of it and of another GPU"
+            card = card._replace(proc=card.proc._replace(trouble=again))
+        instances = _instances(host, card)
+        if card.nvml.mig_mode and not instances:
+            warnings.append(f"{card.function.name}: its MIG mode is on, but no instance is created; nothing is offered")
+        elif instances:
+            mig = [_partition(host, card, index, number, one) for number, one in enumerate(instances)]
+            groups += mig
+        else:
+            groups.append(_whole(host, card, index))
+    return groups, warnings
+
+
+def _instances(host: nvidia_host.Host, card: Card) -> tuple[nvidia_proc.Instance, ...]:
+    """The MIG devices of a GPU, none where they can't be told from those of another."""
+    if card.proc.minor is None or card.proc.trouble:
+        return ()
+    return nvidia_proc.instances(host.snapshot, card.proc.minor)
+
+
+def _health(host: nvidia_host.Host, card: Card) -> dict[str, Any]:
+    """The health of a GPU, if there is more to say of it than of its nodes."""
+    if card.function.is_gone:
+        return {}  # the record says so
+    if not nvidia_proc.is_there(host.snapshot):
+        return {"health": Health("unknown", "there is no /proc to ask the driver")}
+    reason = card.proc.trouble or host.trouble
+    return {"health": Health("unhealthy", f"{card.function.name}: {reason}")} if reason else {}
+
+
+def _whole(host: nvidia_host.Host, card: Card, index: int) -> Group:
+    """The group of one GPU."""
+    nodes = _node(host, card)
+    hooks = _by_path(host, card, card.drm)
+    if host.program:
+        hooks += nvidia_hooks.memory_limits(host.program, host.files, card.uuid)
+    fields = {"uuid": card.uuid, "hooks": hooks, **_health(host, card)}
+    if card.nvml.memory:
+        fields["capacity"] = {"memory": card.nvml.memory}
+    return _numbered(Group(card.function, ((card.function, ""), *card.drm), nodes, {}, fields), index)
+
+
+def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one: nvidia_proc.Instance) -> Group:
+    """The group of one MIG device. Without NVML they are numbered by GPU instance, then by compute instance."""
+    known = card.nvml.mig.get((one.gi, one.ci))
+    caps = (
+        nvidia_proc.cap_node(host.snapshot, host.majors, one.gi_cap, "gpu-instance"),
+        nvidia_proc.cap_node(host.snapshot, host.majors, one.ci_cap, "compute-instance"),
+    )
+    drm = card.drm if known and known.graphics else ()
+    place = f"pci:{card.function.name}"
+    fields: dict[str, Any] = {
+        "id": f"{place}#mig:gi{one.gi}/ci{one.ci}",
+        "part_of": (place,),
+        "uuid": known.uuid if known else "",
+        "hooks": _by_path(host, card, drm),
+        **_health(host, card),
+    }
+    if known and known.memory:
+        fields["capacity"] = {"memory": known.memory}
+    part = f"{index}:{known.number if known else number}"
+    names = {"index": part, "type-index": f"mig{part}"}
+    return Group(card.function, ((card.function, ""), *drm), (*_node(host, card), *caps), names, fields)
+
+
+def _by_path(host: nvidia_host.Host, card: Card, drm: tuple[tuple[SysDevice, str], ...]) -> tuple[Hook, ...]:
+    """The hook for links to the nodes of these DRM devices."""
+    paths = [device.node.path for device, _role in drm if device.node]
+    return nvidia_hooks.by_path(host.program, host.files, card.function.name, paths) if host.program and paths else ()
+
+
+def _node(host: nvidia_host.Host, card: Card) -> tuple[Node, ...]:
+    minor = card.proc.minor
+    return () if minor is None else (Node(f"/dev/nvidia{minor}", "c", host.majors["nvidia"], minor, "gpu"),)
+
+
+PROFILE = Profile(
+    kind="nvidia.com/gpu",
+    name_by=("index", "uuid"),
+    options=nvidia_host.OPTIONS,
+    find=find,
+    defaults={"all": True, "additional_gids": True},
+    none=nvidia_host.VOID,
+)

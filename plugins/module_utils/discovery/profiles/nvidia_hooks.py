@@ -1,0 +1,164 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's own OCI hooks, where their program is installed. Private API of fleet.cdi.
+
+Which hooks there are and what they are told is that of NVIDIA's generator (nvidia-container-toolkit 1.20.1,
+internal/discover/hooks.go, symlinks.go, graphics.go, ldconfig.go, compat_libs.go). Releases differ in the hooks that
+they have, and a container does not start with one that its program does not know, so the program is searched for their
+names: Go keeps text as it is written. It is never run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.elf import soname
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_driver import (
+    PROGRAMS,
+    Driver,
+    Files,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Hook, Mount
+
+# Names of the program -> the arguments that come before the hook's name.
+EXECUTABLES = {"nvidia-cdi-hook": ("nvidia-cdi-hook",), "nvidia-ctk": ("nvidia-ctk", "hook")}
+# Hook -> when it runs (OCI runtime specification, "POSIX-platform Hooks").
+STAGES = {
+    "create-symlinks": "createContainer",
+    "enable-cuda-compat": "createContainer",
+    "update-ldcache": "createContainer",
+    "disable-device-node-modification": "createContainer",
+    "update-application-profile": "createContainer",
+    "apply-cuda-memory-limits": "createRuntime",
+}
+ENV = ("NVIDIA_CTK_DEBUG=false",)
+LIBRARY = re.compile(r"/lib[^/]+\.so(\.[^/]*)?\Z")
+PLAIN = re.compile(r"(.+\.so)\.[^/]*\Z")
+# Libraries that have links besides those of their names: (pattern, target, link); {} is the file's own name.
+LINKS = (
+    ("libcuda.so.*.*", "libcuda.so.1", "libcuda.so"),
+    ("libGLX_nvidia.so.*.*", "{}", "libGLX_indirect.so.0"),
+    ("libnvidia-opticalflow.so.*.*", "libnvidia-opticalflow.so.1", "libnvidia-opticalflow.so"),
+)
+GRAPHICS_LINKS = (
+    ("libnvidia-allocator.so.{}", "../libnvidia-allocator.so.1", "gbm/nvidia-drm_gbm.so"),
+    ("libnvidia-vulkan-producer.so.{}", "{}", "libnvidia-vulkan-producer.so"),
+    ("libglxserver_nvidia.so.{}", "{}", "libglxserver_nvidia.so"),
+)
+BY_PATH = "/dev/dri/by-path"
+
+
+class Program(NamedTuple):
+    """The installed program, and the hooks that it has and somebody wants."""
+
+    path: str
+    arguments: tuple[str, ...]
+    hooks: frozenset[str]
+
+    def hook(self, name: str, *arguments: str) -> tuple[Hook, ...]:
+        """The hook, () where there is none of that name."""
+        if name not in self.hooks:
+            return ()
+        return (Hook(STAGES[name], self.path, (*self.arguments, name, *arguments), ENV),)
+
+
+def program(files: Files, wanted: Collection[str] = tuple(STAGES)) -> Optional[Program]:
+    """The program on this host, None if it is not installed."""
+    for name, arguments in EXECUTABLES.items():
+        for path in files.find(PROGRAMS, name):
+            if files.mode(path) & 0o111:
+                return Program(path, arguments, frozenset(_named_in(files.below(path), wanted)))
+    return None
+
+
+def of_driver(program: Program, files: Files, driver: Driver, graphics: bool = True) -> tuple[Hook, ...]:
+    """What makes a container find the driver's files, for all devices: of its libraries, and of `graphics`."""
+    hooks: list[Hook] = []
+    for links in ([_graphics_links(driver)] if graphics else []) + [list(_links(files, driver.libraries))]:
+        arguments = [part for link in dict.fromkeys(links) for part in ("--link", link)]
+        hooks += program.hook("create-symlinks", *arguments) if arguments else ()
+    folders = [os.path.dirname(_at(mount)) for mount in driver.libraries if LIBRARY.search(_at(mount))]
+    hooks += program.hook("enable-cuda-compat", f"--host-driver-version={driver.version}")
+    if folders:
+        unique = dict.fromkeys(folders)
+        hooks += program.hook("update-ldcache", *(part for folder in unique for part in ("--folder", folder)))
+    return tuple(hooks)
+
+
+def of_kind(program: Program) -> tuple[Hook, ...]:
+    """What keeps a container to its devices; whoever manages the GPUs goes without."""
+    return (*program.hook("disable-device-node-modification"), *program.hook("update-application-profile"))
+
+
+def by_path(program: Program, files: Files, address: str, nodes: Collection[str]) -> tuple[Hook, ...]:
+    """The links in /dev/dri/by-path to those of `nodes` that a GPU has."""
+    links = []
+    for role in ("card", "render"):
+        link = f"{BY_PATH}/pci-{address}-{role}"
+        target = files.root.readlink(link)
+        if target and os.path.normpath(os.path.join(BY_PATH, target)) in nodes:
+            links += ["--link", f"{target}::{link}"]
+    return program.hook("create-symlinks", *links) if links else ()
+
+
+def memory_limits(program: Program, files: Files, uuid: str) -> tuple[Hook, ...]:
+    """What lets a GPU's memory count as that of the container's cgroup."""
+    arguments = ("--driver-root", files.base or "/", "--gpu-id", uuid)
+    return program.hook("apply-cuda-memory-limits", *arguments) if uuid else ()
+
+
+def _graphics_links(driver: Driver) -> list[str]:
+    paths = map(_at, driver.graphics)
+    return [link for path in paths for link in _special(path, GRAPHICS_LINKS, driver.version)]
+
+
+def _special(path: str, table: Sequence[tuple[str, str, str]], version: str = "") -> Iterator[str]:
+    directory, name = os.path.split(path)
+    for pattern, target, link in table:
+        if fnmatchcase(name, pattern.format(version)):
+            yield f"{target.format(name)}::{directory}/{link}"
+
+
+def _links(files: Files, libraries: Iterable[Mount]) -> Iterator[str]:
+    """Links to libraries, as "target::link": special ones, and those of the host by which they are found.
+
+    libcuda.so.550.54.15 is asked for as libcuda.so.1 (its DT_SONAME), and by compilers as libcuda.so.
+    """
+    for mount in libraries:
+        path, host = _at(mount), os.path.dirname(mount.host_path)
+        directory, name = os.path.split(path)
+        yield from _special(path, LINKS)
+        asked = soname(files.below(mount.host_path)) if fnmatchcase(name, "*.so.*.*") else None
+        if asked is None or "/" in asked:
+            continue
+        asked = asked or name
+        if asked != name and files.root.readlink(f"{host}/{asked}"):
+            yield f"{name}::{directory}/{asked}"
+        plain = PLAIN.match(asked)
+        if plain and files.root.readlink(f"{host}/{plain[1]}"):
+            yield f"{asked}::{directory}/{plain[1]}"
+
+
+def _at(mount: Mount) -> str:
+    return mount.container_path or mount.host_path
+
+
+def _named_in(path: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` that stand in a file."""
+    with contextlib.suppress(OSError, ValueError):  # ValueError: the file is empty
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as content:
+                    return [name for name in names if content.find(name.encode()) >= 0]
+        finally:
+            os.close(handle)
+    return []

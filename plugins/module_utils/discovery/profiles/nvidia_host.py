@@ -1,0 +1,134 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's driver on one host: whether it can be used, and what every container with a GPU gets of it.
+
+Private API of fleet.cdi. Control nodes and container edits are those of NVIDIA's generator (nvidia-container-toolkit
+1.20.1, pkg/nvcdi/common-nvml.go and management.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
+    nvidia_driver,
+    nvidia_hooks,
+    nvidia_nvml,
+    nvidia_proc,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Hook, Node
+
+# Nodes that every container with a GPU gets, in the order of the vendor's -> (driver in /proc/devices, minor).
+CONTROL = {
+    "/dev/nvidia-modeset": ("nvidia", 254),
+    "/dev/nvidia-uvm-tools": ("nvidia-uvm", 1),
+    "/dev/nvidia-uvm": ("nvidia-uvm", 0),
+    "/dev/nvidiactl": ("nvidia", 255),
+}
+# Without which a GPU does nothing for a program -> what makes them.
+NEEDED = {"/dev/nvidiactl": "nvidia-modprobe", "/dev/nvidia-uvm": "nvidia-modprobe -u -c 0"}
+VOID = "NVIDIA_VISIBLE_DEVICES=void"  # the vendor's older runtime is not to add anything of its own
+NO_HOOKS = (
+    "neither nvidia-cdi-hook nor nvidia-ctk is installed, so hooks are left out: a container has to run ldconfig "
+    "itself to find the driver's libraries, and links such as libcuda.so are not there. Install "
+    "nvidia-container-toolkit-base, or set hooks: [] if that is meant so"
+)
+
+
+PATH = {"type": "string", "pattern": r"^/[^\0\n]*$(?!\n)", "description": "an absolute path"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "driver_root": {
+        **PATH,
+        "description": "the directory that the driver is installed below, as in /run/nvidia/driver",
+    },
+    "library_paths": {"type": "array", "items": PATH, "minItems": 1},
+    "hooks": {"type": "array", "items": {"enum": list(nvidia_hooks.STAGES)}},
+}
+
+
+class Host(NamedTuple):
+    """What is the same for all GPUs of one discovery."""
+
+    snapshot: Snapshot
+    majors: Mapping[str, int]
+    nvml: Mapping[str, nvidia_nvml.Gpu]
+    files: nvidia_driver.Files
+    driver: nvidia_driver.Driver
+    program: Optional[nvidia_hooks.Program]
+    trouble: str  # why no GPU can be used; "" if they can
+
+
+def survey(
+    options: dict[str, Any], snapshot: Snapshot, nvml: Mapping[str, nvidia_nvml.Gpu]
+) -> tuple[Host, tuple[str, ...]]:
+    """(the host with what NVML knows of its GPUs, warnings)."""
+    own = nvidia_driver.Files(snapshot.root, "")
+    files = nvidia_driver.Files(snapshot.root, options.get("driver_root", "/"))
+    release = (nvidia_proc.text(snapshot, "/proc/sys/kernel/osrelease") or "").strip()
+    loaded = nvidia_proc.version(snapshot)
+    driver = nvidia_driver.installed(files, loaded, release, tuple(options.get("library_paths", ())))
+    wanted = options.get("hooks", tuple(nvidia_hooks.STAGES))
+    program = nvidia_hooks.program(own, wanted)
+    warnings = [NO_HOOKS] if program is None and wanted else []
+    trouble = ""
+    if driver.other:
+        trouble = (
+            f"the kernel has driver {loaded}, but the libraries below {files.base or '/'} are of {driver.other}; "
+            "reload the driver or reboot"
+        )
+    elif not driver.libraries:
+        warnings.append(
+            f"no library of driver {driver.version or '(version unknown)'} is below {files.base or '/'}, so containers "
+            "get device nodes only; install the driver's user part, or set driver_root or library_paths"
+        )
+    host = Host(snapshot, nvidia_proc.majors(snapshot), nvml, files, driver, program, trouble)
+    ill, missing = _control(host)
+    return host._replace(trouble=host.trouble or ill), (*warnings, *missing)
+
+
+def _control(host: Host) -> tuple[str, tuple[str, ...]]:
+    """(why no GPU can be used, warnings for lesser things): of the nodes that all containers get."""
+    ill, warnings = "", []
+    for path, (name, minor) in CONTROL.items():
+        if name not in host.majors:
+            continue  # its module is not loaded, or the dump does not say
+        found = host.snapshot.health(Node(path, "c", host.majors[name], minor))
+        if found.state != "unhealthy":
+            continue
+        if path in NEEDED:
+            ill = f"{found.reason}; `{NEEDED[path]}` makes it"
+        elif host.snapshot.root.names("/dev"):
+            warnings.append(f"{found.reason}; containers go without it")
+    return ill, tuple(warnings)
+
+
+def for_management(options: dict[str, Any], snapshot: Snapshot) -> tuple[ContainerEdits, tuple[str, ...]]:
+    """(what a container gets that manages the GPUs, warnings): the driver without control nodes and displays."""
+    host, warnings = survey(options, snapshot, {})
+    driver, program = host.driver, host.program
+    hooks = nvidia_hooks.of_driver(program, host.files, driver, graphics=False) if program and driver.libraries else ()
+    return ContainerEdits(_env(driver), (), (*driver.libraries, *driver.programs), hooks), warnings
+
+
+def _env(driver: nvidia_driver.Driver) -> tuple[str, ...]:
+    directories = ":".join(driver.directories)
+    return (*((f"NVIDIA_CTK_LIBCUDA_DIR={directories}",) if directories else ()), VOID)
+
+
+def for_devices(host: Host, options: dict[str, Any]) -> ContainerEdits:
+    """What every container with a GPU gets. Nodes that are missing are left out, as by the vendor."""
+    nodes = tuple(node for path in CONTROL for node in [nvidia_proc.node(host.snapshot, path)] if node)
+    driver = host.driver
+    mounts = [*driver.libraries, *driver.programs, *driver.configs]
+    mounts += [one for one in driver.graphics if "/libnvidia-allocator.so." not in one.host_path]
+    hooks: tuple[Hook, ...] = ()
+    if host.program:
+        hooks = (
+            *(nvidia_hooks.of_driver(host.program, host.files, driver) if driver.libraries else ()),
+            *nvidia_hooks.of_kind(host.program),
+        )
+    gids = {host.snapshot.gid(node) for node in nodes} - {0} if options.get("additional_gids", True) else set()
+    return ContainerEdits(_env(driver), nodes, tuple(dict.fromkeys(mounts)), hooks, tuple(sorted(gids)))

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVIDIA's drivers offer besides GPUs: NVSwitches, IMEX channels, storage, RDMA copies, management.
+
+Private API of fleet.cdi. Each is a profile with the kind that the vendor's library gives it (nvidia-container-toolkit
+1.20.1, pkg/nvcdi/options.go, getVendorOrDefault and getClassOrDefault); nodes are those of its modes imex, nvswitch,
+gds, gdrcopy, mig-caps and management. These drivers make no class devices, so devices come from /dev.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import functions
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
+    nvidia,
+    nvidia_driver,
+    nvidia_host,
+    nvidia_proc,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, Profile
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import NUMBER, Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, Node
+
+BRIDGE = ("0x0680",)
+LAST_CHANNEL = 2**20 - 1  # the minor of a dev_t has 20 bits
+# Nodes that whoever manages the GPUs does not get: they are other profiles'.
+NOT_MANAGED = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
+SHARED = ContainerEdits(env=(nvidia_host.VOID,))
+
+
+def _one(
+    snapshot: Snapshot, module: str, identity: str, name: str, nodes: Iterable[Node], **fields: Any
+) -> tuple[Group, ...]:
+    """The group of a device that is nothing but nodes of a kernel module, none without nodes."""
+    nodes = tuple(nodes)
+    head = snapshot.device(f"/sys/module/{module}", "module")
+    return (Group(None, ((head, ""),), nodes, {"index": name}, {"id": identity, **fields}),) if nodes else ()
+
+
+def switches(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each NVSwitch, numbered as its driver does, in the order in which the bus was probed."""
+    found = [one for one in functions(snapshot, nvidia.VENDOR, BRIDGE) if one.bound == "nvidia-nvswitch"]
+    major = nvidia_proc.majors(snapshot).get("nvidia-nvswitch")
+    groups = []
+    for index, function in enumerate(found):
+        path = f"/dev/nvidia-nvswitch{index}"
+        node = nvidia_proc.node(snapshot, path)
+        health: dict[str, Any] = {}
+        if major is None and node is None:
+            health = {"health": Health("unknown", f"{path} is not there, nor does /proc/devices know its driver")}
+        nodes = [node._replace(major=node.major if major is None else major, minor=index)] if node else []
+        if major is not None and node is None:
+            nodes = [Node(path, "c", major, index)]
+        groups.append(Group(function, ((function, ""),), tuple(nodes), {}, health))
+    control = nvidia_proc.nodes(snapshot, "/dev/nvidia-nvswitchctl") if groups else ()
+    return Found(tuple(groups), "no PCI function has driver nvidia-nvswitch", edits=SHARED._replace(nodes=control))
+
+
+def channels(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each IMEX channel that has a node."""
+    groups: list[Group] = []
+    for node in nvidia_proc.nodes(snapshot, "/dev/nvidia-caps-imex-channels/channel*"):
+        number = node.path.rpartition("channel")[2]
+        if NUMBER.match(number) and int(number) <= LAST_CHANNEL:
+            groups += _one(snapshot, "nvidia", f"nvidia:imex-channel:{number}", number, [node])
+    return Found(tuple(groups), "there is no /dev/nvidia-caps-imex-channels/channel*", edits=SHARED)
+
+
+def storage(options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """GPUDirect Storage: the nodes of nvidia-fs, what udev knows of disks, and cuFile's settings."""
+    files = nvidia_driver.Files(snapshot.root, options.get("driver_root", "/"))
+    udev = f"{files.base}/run/udev"
+    mounts = [udev] if files.root.names(udev) else []
+    mounts += files.find(("/etc",), "cufile.json", 1)
+    nodes = nvidia_proc.nodes(snapshot, "/dev/nvidia-fs*")
+    groups = _one(snapshot, "nvidia_fs", "nvidia:fs", "all", nodes, mounts=tuple(map(files.mount, mounts)))
+    return Found(groups, "there is no /dev/nvidia-fs*; module nvidia-fs makes it", edits=SHARED)
+
+
+def copies(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """GDRCopy."""
+    groups = _one(snapshot, "gdrdrv", "nvidia:gdrcopy", "all", nvidia_proc.nodes(snapshot, "/dev/gdrdrv"))
+    return Found(groups, "there is no /dev/gdrdrv; module gdrdrv makes it", edits=SHARED)
+
+
+def capabilities(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """The capabilities to change the MIG devices of a host (config) and to watch all of them (monitor)."""
+    groups: list[Group] = []
+    for name in ("config", "monitor"):
+        minor = nvidia_proc.cap(snapshot, f"{nvidia_proc.DRIVER}/capabilities/mig/{name}")
+        node: Optional[Node] = (
+            None if minor is None else nvidia_proc.cap_node(snapshot, nvidia_proc.majors(snapshot), minor)
+        )
+        groups += _one(snapshot, "nvidia", f"nvidia:mig-caps:{name}", name, [node] if node else ())
+    return Found(tuple(groups), "the driver has no capabilities for MIG", edits=SHARED)
+
+
+def management(options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One device that has every node of the GPUs, for programs that watch or partition them."""
+    patterns = ("/dev/nvidia*", "/dev/nvidia-caps/nvidia-cap*", "/dev/nvidia-caps-imex-channels/channel*")
+    nodes = [
+        node
+        for pattern in patterns
+        for node in nvidia_proc.nodes(snapshot, pattern)
+        if not node.path.rpartition("/")[2].startswith(NOT_MANAGED)
+    ]
+    groups = _one(snapshot, "nvidia", "nvidia:management", "all", nodes)
+    edits, warnings = nvidia_host.for_management(options, snapshot) if groups else (SHARED, ())
+    return Found(groups, "there is no /dev/nvidia*", warnings, edits)
+
+
+ALL = {"all": True, "additional_gids": True}
+ONE = {"additional_gids": True}
+ROOT = {"driver_root": nvidia_host.OPTIONS["driver_root"]}
+PROFILES = {
+    "nvidia_gdrcopy": Profile("nvidia.com/gdrcopy", ("index",), {}, copies, defaults=ONE),
+    "nvidia_gds": Profile("nvidia.com/gds", ("index",), ROOT, storage, defaults=ONE),
+    "nvidia_imex": Profile("nvidia.com/imex-channel", ("index",), {}, channels, defaults=ALL),
+    "nvidia_management": Profile(
+        "management.nvidia.com/gpu", ("index",), nvidia_host.OPTIONS, management, defaults=ONE
+    ),
+    "nvidia_mig_caps": Profile("nvidia.com/mig-caps", ("index",), {}, capabilities, defaults=ALL),
+    "nvidia_nvswitch": Profile("nvidia.com/nvswitch", ("index", "pci"), {}, switches, defaults=ALL),
+}

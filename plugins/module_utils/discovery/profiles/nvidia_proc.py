@@ -1,0 +1,149 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What NVIDIA's driver says of itself in /proc and /sys/module. Private API of fleet.cdi.
+
+The files: open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c (gpus/*/information, version) and nv-caps.c
+(capabilities); src/nvidia/arch/nvalloc/unix/src/os.c, osRmCapRegisterGpu: "gpu%u" is the device minor.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import natural
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import NUMBER, Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
+
+DRIVER = "/proc/driver/nvidia"
+MAJOR = 195  # of /dev/nvidia*: fixed (nv-linux.h, NV_MAJOR_DEVICE_NUMBER)
+# Until the GPU was first opened, its UUID reads as "GPU-????????-????-????-????-????????????".
+UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+# "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024"
+VERSION = re.compile(r"\b[0-9]{2,4}\.[0-9]{1,4}(\.[0-9]{1,4})?\b")
+
+
+class Gpu(NamedTuple):
+    """One GPU as its driver knows it; `trouble` says what is wrong with what it says."""
+
+    minor: Optional[int] = None
+    uuid: str = ""
+    trouble: str = ""
+
+
+class Instance(NamedTuple):
+    """One compute instance of a MIG device, with the minors of the capabilities that open it."""
+
+    gpu: int  # minor of the GPU
+    gi: int
+    ci: int
+    gi_cap: int
+    ci_cap: int
+
+
+def text(snapshot: Snapshot, path: str) -> Optional[str]:
+    """The text of a file below the root; None if there is none. One that is there and can't be read is reported."""
+    try:
+        return snapshot.root.read(path).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        snapshot.report(f"{path}: can't be read ({error.strerror}); taken as absent")
+        return None
+
+
+def majors(snapshot: Snapshot) -> dict[str, int]:
+    """Name of a driver -> major number of its character devices (proc(5), /proc/devices)."""
+    characters = (text(snapshot, "/proc/devices") or "").partition("Block devices:")[0]
+    lines = (line.split() for line in characters.splitlines())
+    found = {line[1]: int(line[0]) for line in lines if len(line) == 2 and NUMBER.match(line[0])}
+    return {"nvidia": found.get("nvidia-frontend", MAJOR), **found}
+
+
+def is_there(snapshot: Snapshot) -> bool:
+    """Whether the root has a /proc at all. A dump of sysfs alone says nothing of the driver."""
+    return snapshot.root.names("/proc/driver") != [] or text(snapshot, "/proc/devices") is not None
+
+
+def version(snapshot: Snapshot) -> str:
+    """The version of the loaded driver, "" where it is not known."""
+    for path in ("/sys/module/nvidia/version", f"{DRIVER}/version"):
+        found = VERSION.search(text(snapshot, path) or "")
+        if found:
+            return found.group()
+    return ""
+
+
+def gpu(snapshot: Snapshot, address: str) -> Gpu:
+    """What the driver says of the GPU at a PCI address."""
+    place = f"{DRIVER}/gpus/{address}/information"
+    content = text(snapshot, place)
+    if content is None:
+        return Gpu(trouble=f"the driver does not know it: there is no readable {place}")
+    fields = {key.strip(): value.strip() for key, _colon, value in (ln.partition(":") for ln in content.splitlines())}
+    minor, uuid = fields.get("Device Minor", ""), fields.get("GPU UUID", "")
+    if not NUMBER.match(minor):
+        return Gpu(None, "", f"{place}: found Device Minor {minor!r}, expected a number")
+    excluded = fields.get("GPU Excluded") == "Yes"
+    trouble = "the driver was told to leave it alone (its module option NVreg_ExcludedGpus)" if excluded else ""
+    return Gpu(int(minor), uuid if UUID.match(uuid) else "", trouble)
+
+
+def instances(snapshot: Snapshot, minor: int) -> tuple[Instance, ...]:
+    """The compute instances of a GPU, by GPU instance and number. One whose capabilities can't be read is reported.
+
+    capabilities/gpu0/mig/gi1/access and gi1/ci0/access say "DeviceFileMinor: 12".
+    """
+    place = f"{DRIVER}/capabilities/gpu{minor}/mig"
+    found = []
+    for gi in _numbered(snapshot, place, "gi"):
+        for ci in _numbered(snapshot, f"{place}/gi{gi}", "ci"):
+            caps = [cap(snapshot, f"{place}/gi{gi}/{part}access") for part in ("", f"ci{ci}/")]
+            if caps[0] is None or caps[1] is None:
+                snapshot.report(f"{place}/gi{gi}/ci{ci}: its capabilities have no DeviceFileMinor; left out")
+            else:
+                found.append(Instance(minor, gi, ci, caps[0], caps[1]))
+    return tuple(found)
+
+
+def _numbered(snapshot: Snapshot, place: str, prefix: str) -> list[int]:
+    """The numbers of the directories gi0, gi1 ... of a place."""
+    names = (name[len(prefix) :] for name in snapshot.root.names(place) if name.startswith(prefix))
+    return sorted(int(number) for number in names if NUMBER.match(number))
+
+
+def cap(snapshot: Snapshot, path: str) -> Optional[int]:
+    """The minor of a capability, None for a file that says none."""
+    found = re.search(r"^DeviceFileMinor:\s*([0-9]{1,9})$", text(snapshot, path) or "", re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def cap_node(snapshot: Snapshot, majors: Mapping[str, int], minor: int, role: str = "") -> Node:
+    """A capability's node. Where nothing says the major of its driver, the node itself does."""
+    path = f"/dev/nvidia-caps/nvidia-cap{minor}"
+    major = majors.get("nvidia-caps")
+    found = node(snapshot, path) if major is None else None
+    return Node(path, "c", found.major if found else major or 0, minor, role)
+
+
+def node(snapshot: Snapshot, path: str, role: str = "") -> Optional[Node]:
+    """The device node that is at a path, with the numbers that it has there; None if there is none."""
+    try:
+        found = snapshot.root.lstat(path)
+    except OSError:
+        return None
+    type_ = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
+    return Node(path, type_, os.major(found.st_rdev), os.minor(found.st_rdev), role) if type_ else None
+
+
+def nodes(snapshot: Snapshot, pattern: str) -> tuple[Node, ...]:
+    """The character devices whose path matches a pattern ("/dev/nvidia-fs*"), tty2 before tty10."""
+    place, _slash, last = pattern.rpartition("/")
+    names = sorted((name for name in snapshot.root.names(place) if fnmatchcase(name, last)), key=natural)
+    found = (node(snapshot, f"{place}/{name}") for name in names)
+    return tuple(one for one in found if one and one.type == "c")
