@@ -25,7 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble impor
 
 NAME = "ledger.db"
 PAGE = 4096
-RESERVE = 16 * PAGE  # bytes of the journal, taken when the store is made: more than any DEL of one grant writes
+RESERVE = 16 * PAGE  # bytes by which the journal grows
 
 Result = TypeVar("Result")
 
@@ -79,12 +79,19 @@ class Store:
             result = operation(tables)
             if tables.state != tables.read:
                 tables.save()
+                self._reserve(db)
                 db.execute("COMMIT")
             else:
                 db.execute("ROLLBACK")
         with suppress(Unusable):  # what was done is done
             held.leave(Left(self.boot_id, tables.state.generation, look(self.path) or ()))
         return result
+
+    def _reserve(self, db: sqlite3.Connection) -> None:
+        try:
+            reserve(f"{self.path}-journal", db.execute("PRAGMA page_count").fetchone()[0])
+        except OSError as error:
+            raise trouble.of_system(self.path, "write", error) from None
 
     def _check(self, db: sqlite3.Connection, tables: Tables, left: Left) -> None:
         """Look at all of a store that is not as this release left it in this boot. Raises Damaged, Unusable."""
@@ -183,7 +190,7 @@ def create(path: str, fill: Callable[[Tables], None], state: State) -> None:
             db.execute("COMMIT")
         sync(new)
         # Nothing that an older store left may be rolled back into this one: its journal goes first.
-        reserve(f"{journal}.new")
+        reserve(f"{journal}.new", os.path.getsize(new) // PAGE)
         os.rename(f"{journal}.new", journal)
         os.rename(new, path)
         sync(os.path.dirname(path))
@@ -201,14 +208,26 @@ def discard(paths: Iterable[str]) -> None:
             os.unlink(path)
 
 
-def reserve(path: str) -> None:
-    """Write the empty journal of RESERVE bytes: SQLite takes zeros for "nothing to roll back". Raises OSError."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def reserve(journal: str, pages: int) -> None:
+    """Give the journal the room that any change to a store of `pages` pages needs, so that DEL works on a full disk.
+
+    SQLite writes each page that it changes there first, 8 bytes longer, and takes zeros for "nothing to roll back".
+    The journal grows ahead of the store, so this is rarely more than one call. Raises OSError; it is then as before.
+    """
+    needed = (pages + 1) * (PAGE + 8) + PAGE
+    handle = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        left = RESERVE
-        while left:
-            left -= os.write(handle, bytes(left))
-        os.fsync(handle)
+        size = os.fstat(handle).st_size
+        if size >= needed:
+            return
+        try:
+            left = -(-needed * 5 // 4 // RESERVE) * RESERVE - size
+            while left > 0:
+                left -= os.write(handle, bytes(left))
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, size)
+            raise
     finally:
         os.close(handle)
 
