@@ -15,6 +15,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 # Call -> the file of a room whose `answer(options, check)` does it: (result, warnings). Imported when it is asked for.
 CALLS = {
     "device_info": "discovery.info",
+    "device_state": "converge.device_state",
+    "refresh": "converge.refresher",
     "release": "release.answer",
     "spec": "converge.host",
     "spec_info": "converge.survey",

@@ -43,6 +43,18 @@ class Verb(NamedTuple):
 JSON = {"--json": "print one JSON document instead of text"}
 
 VERBS = {
+    "device": Verb(
+        "take a device out of service, or back; who holds it keeps it",
+        {"--check": "say what would be done, and do nothing", **JSON},
+        {
+            "action": Operand("disable|enable", None, "what to do"),
+            "name": Operand("DEVICE", None, "its id, a qualified name, PCI address, uuid or serial"),
+        },
+        {
+            "--reason": Operand("TEXT", None, "why, for the next operator; needed to disable"),
+            "--until": Operand("TIME", None, "2026-12-01, 2026-12-01T18:00Z, or from now: 90m, 12h, 3d"),
+        },
+    ),
     "devices": Verb(
         "show the devices of this host",
         {"--scan": "discover them now, with the defaults of every profile, instead of reading the inventory", **JSON},
@@ -62,6 +74,7 @@ VERBS = {
         "discover again what this host was told to offer, and write what differs; exit code 1 if devices are missing",
         {
             "--check": "say what would be done, and do nothing; nothing is waited for",
+            "--make-nodes": "first make the control nodes that NVIDIA's driver leaves to programs",
             "--drop": "give up devices that are gone now, without waiting or a grace period, unless they are granted",
             **JSON,
         },

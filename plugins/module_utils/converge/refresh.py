@@ -11,8 +11,9 @@ differ.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
@@ -31,7 +32,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Cha
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.pools import Pools, discover_pools, plan_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Terms
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # Seconds between two looks for devices that are missed: the first, and the longest.
@@ -74,18 +75,21 @@ def refresh(
     granted: Callable[[str], bool] = lambda _id: False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    disabled: Optional[Mapping[str, Disabled]] = None,
 ) -> Report:
     """Refresh everything; devices that are missed are waited for, for `timeout` seconds, and kept for `grace`.
 
     Until then the spec of a kind that misses devices stays as it is; the inventory says at once what is gone. What
-    somebody holds (`granted`, by id) is kept. Raises CdiError where the manifest can't be read.
+    somebody holds (`granted`, by id) is kept. `disabled` are the devices out of service; None stands for those that the
+    state directory names. Raises CdiError where the manifest can't be read.
     """
     begun, pause = clock(), PAUSE
     terms = Terms(mark(inventory.boot_id(places.root)), grace, granted)
     changed: dict[str, None] = {}
     while True:
         left = 0.0 if check else timeout - (clock() - begun)
-        report = _once(places, terms, check, final=left <= 0)
+        out = in_force(places.state_dir) if disabled is None else disabled
+        report = _once(places, terms, out, check, final=left <= 0)
         changed.update(dict.fromkeys(report.changed))
         if left <= 0 or not any(one.kept for one in report.missing):
             return report._replace(changed=tuple(changed))
@@ -93,7 +97,7 @@ def refresh(
         pause = min(2 * pause, LONGEST)
 
 
-def _once(places: Places, terms: Terms, check: bool, final: bool) -> Report:
+def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
     """One look, and what follows from it; where it is not `final`, specs that would lose devices are left for later."""
     memories = {
         kind: memory
@@ -101,7 +105,7 @@ def _once(places: Places, terms: Terms, check: bool, final: bool) -> Report:
         if (memory := memory_of(document))
     }
     enricher, unavailable = udev.enricher(places.root)
-    view, disabled = snapshot.take(places.root), in_force(places.state_dir)
+    view = snapshot.take(places.root)
     seen: dict[str, Seen] = {}
     broken: dict[str, str] = {}
     for kind, memory in memories.items():

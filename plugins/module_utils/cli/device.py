@@ -1,0 +1,67 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi device disable|enable: one device out of service, or back in it. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_state import (
+    Outcome,
+    Wanted,
+    converge,
+    instant,
+    moment,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+SECONDS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def run(arguments: Any, paths: Paths) -> int:
+    """Do it, and print what came of it. Raises CdiError."""
+    if arguments.action not in ("disable", "enable"):
+        raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
+    wanted = Wanted(arguments.name)
+    if arguments.action == "disable":
+        reason = " ".join((arguments.reason or "").split())
+        if not reason:
+            raise CdiError("--reason: found none; expected one line that tells the next operator why")
+        wanted = wanted._replace(reason=reason, until=_until(arguments.until))
+        if wanted.until and wanted.until <= moment(time.time()):
+            raise CdiError(f"--until: found {arguments.until!r}, which is over; expected a time to come")
+    outcome = converge(wanted, Places(paths.state_dir, paths.inventory), arguments.check)
+    for text in (*outcome.report.warnings, *outcome.report.failed):
+        sys.stderr.write(f"fleet-cdi: warning: {text}\n")
+    if arguments.json:
+        after = outcome.after._asdict() if outcome.after else None
+        say(json.dumps({"id": outcome.id, "disabled": after, "changed": outcome.changed}, indent=2, sort_keys=True))
+    else:
+        _tell(outcome, arguments.check)
+    return 0
+
+
+def _until(text: Any) -> str:
+    """The time that --until names: a date, a time, or how long from now. Raises CdiError."""
+    if not text:
+        return ""
+    found = re.match(r"([0-9]{1,6})([mhd])\Z", text)
+    return moment(time.time() + int(found[1]) * SECONDS[found[2]]) if found else instant(text)
+
+
+def _tell(outcome: Outcome, check: bool) -> None:
+    if outcome.after:
+        until = f"until {outcome.after.until}" if outcome.after.until else "until it is enabled"
+        say(f"{outcome.id} is out of service {until}: {outcome.after.reason}")
+    else:
+        say(f"{outcome.id} is in service")
+    for path in outcome.changed:
+        say(f"{'would be changed' if check else 'changed'}: {path}")

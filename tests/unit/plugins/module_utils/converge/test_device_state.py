@@ -1,0 +1,133 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices out of service and back, over real files: state, spec and inventory follow."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_state, host
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_state import Wanted, instant
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted as WantedKind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+NOW = 1795276800.0  # 2026-11-21T16:00:00Z
+KIND = "fleet.cdi/misc"
+
+pytestmark = pytest.mark.skipif(
+    not all(map(os.path.exists, ("/dev/fuse", "/dev/net/tun", "/sys/class/misc/fuse", "/sys/class/misc/tun"))),
+    reason="this host has no /dev/fuse and /dev/net/tun to take out of service",
+)
+
+
+@pytest.fixture
+def places(tmp_path):
+    """A host that offers two devices."""
+    entries = {"misc": {"profile": "misc", "nodes": ["fuse", "net/tun"]}}
+    paths = host.Paths(str(tmp_path / "cdi"), str(tmp_path / "inventory.json"), str(tmp_path / "state"))
+    host.converge(WantedKind(KIND, entries), paths)
+    return Places(paths.state_dir, paths.inventory, str(tmp_path / "none"))
+
+
+def offered(places):
+    path = os.path.join(os.path.dirname(places.inventory), "cdi/fleet.cdi-misc.json")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        return [device["name"] for device in json.load(file)["devices"]]
+
+
+def change(places, *wanted, check=False, now=NOW):
+    return device_state.converge(Wanted(*wanted), places, check, lambda: now)
+
+
+@pytest.mark.parametrize("name", ["misc:fuse", f"{KIND}=fuse"])
+def test_out_of_service_and_back(places, name):
+    assert offered(places) == ["fuse", "tun"]
+    done = change(places, name, "broken")
+    assert (done.id, done.after.reason, done.after.since) == ("misc:fuse", "broken", "2026-11-21T16:00:00Z")
+    assert offered(places) == ["tun"]
+    assert change(places, name, "broken", now=NOW + 60).changed == ()
+    assert change(places, "misc:fuse").after is None
+    assert offered(places) == ["fuse", "tun"]
+    assert change(places, "misc:fuse").changed == ()
+
+
+def test_check_mode_says_what_follows_and_does_nothing(places):
+    before = {path: Path(path).read_bytes() for path in _files(places)}
+    done = change(places, "misc:fuse", "broken", check=True)
+    names = [os.path.basename(path) for path in done.changed]
+    assert names == ["device-state.json", "fleet.cdi-misc.json", "inventory.json"]
+    assert {path: Path(path).read_bytes() for path in _files(places)} == before
+
+
+def _files(places):
+    base = os.path.dirname(places.inventory)
+    return sorted(os.path.join(directory, name) for directory, _dirs, names in os.walk(base) for name in names)
+
+
+def test_a_new_reason_keeps_what_is_there_but_the_reason(places):
+    change(places, "misc:fuse", "broken")
+    done = change(places, "misc:fuse", "really broken", now=NOW + 60)
+    assert (done.before.reason, done.after.reason) == ("broken", "really broken")
+
+
+def test_the_last_one_may_go(places):
+    change(places, "misc:fuse", "broken")
+    change(places, "misc:tun", "broken", "2026-11-22T00:00:00Z")
+    assert offered(places) == []
+
+
+def test_one_whose_time_is_over_is_in_service(places):
+    change(places, "misc:fuse", "broken", "2026-11-22T00:00:00Z")
+    assert offered(places) == ["tun"]
+    done = change(places, "misc:tun", "cabling", now=NOW + 86400)
+    assert done.after
+    assert offered(places) == ["fuse"]
+    assert change(places, "misc:fuse", "broken", "2026-11-22T00:00:00Z", now=NOW + 86400).after is None
+
+
+@pytest.mark.parametrize("name", ["fuse", "", "pci:0000:00:00.0", "vendor.com/gpu=0"])
+def test_what_is_no_device_is_refused(places, name):
+    with pytest.raises(CdiError, match="which is no device of this host"):
+        change(places, name, "broken")
+    assert offered(places) == ["fuse", "tun"]
+
+
+def test_a_device_that_died_meanwhile_can_be_enabled(places):
+    change(places, "misc:fuse", "broken")
+    os.remove(places.inventory)
+    assert change(places, "misc:fuse").after is None
+
+
+def test_undo_forgets_it(places):
+    change(places, "misc:fuse", "broken")
+    assert undo(places.state_dir).kept == ()
+    assert not _files(places)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("2026-12-01", "2026-12-01T00:00:00Z"),
+        ("2026-12-01T18:30", "2026-12-01T18:30:00Z"),
+        ("2026-12-01 18:30:59Z", "2026-12-01T18:30:59Z"),
+        ("2026-13-01", None),
+        ("tomorrow", None),
+        ("2026-12-01T18:30+01:00", None),
+        ("2026-12-01\n", None),
+    ],
+)
+def test_times(text, kept):
+    if kept:
+        assert instant(text) == kept
+        return
+    with pytest.raises(CdiError, match="until: found"):
+        instant(text)
