@@ -259,22 +259,19 @@ def _asked(spec: str, parts: Iterable[Stored]) -> bool:
 def _same(key: Key, wanted: Mapping[str, int], parts: Sequence[Stored], boot_id: str) -> list[Stored]:
     """The parts that were asked for some of `wanted`. Raises Different, Unfinished."""
     where = f"request {key.request_id} of {key.resource_type}/{key.plugin}"
-    found = []
-    for stored in parts:
-        part = stored.part
-        if part.state == WITHHELD:
-            why = "; ".join(sorted(set(part.reasons.values()))) or "no reason is known"
-            raise Unfinished(f"{where}: is being given back, or could not be ({why}). Delete it again first")
-        for spec in sorted(part.wanted.keys() & wanted.keys()):
-            if part.wanted[spec] != wanted[spec]:
-                raise Different(
-                    f"{where}: has {spec}:{part.wanted[spec]}; found {spec}:{wanted[spec]}, expected the same amount. "
-                    "Delete it first, or use another request-id"
-                )
-            if part.state == PENDING and part.boot_id == boot_id:
-                raise Unfinished(f"{where}: its devices are being set up, or that was interrupted. Delete it first")
-            if stored not in found:
-                found.append(stored)
+    withheld = [stored.part for stored in parts if stored.part.state == WITHHELD]
+    if withheld:
+        why = "; ".join(sorted(set(withheld[0].reasons.values()))) or "no reason is known"
+        raise Unfinished(f"{where}: is being given back, or could not be ({why}). Delete it again first")
+    found = [stored for stored in parts if stored.part.wanted.keys() & wanted.keys()]
+    for spec, amount in sorted(item for stored in found for item in stored.part.wanted.items()):
+        if spec in wanted and wanted[spec] != amount:
+            raise Different(
+                f"{where}: has {spec}:{amount}; found {spec}:{wanted[spec]}, expected the same amount. Delete it "
+                "first, or use another request-id"
+            )
+    if any(stored.part.state == PENDING and stored.part.boot_id == boot_id for stored in found):
+        raise Unfinished(f"{where}: its devices are being set up, or that was interrupted. Delete it first")
     return found
 
 

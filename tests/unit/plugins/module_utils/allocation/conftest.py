@@ -1,0 +1,23 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where tests of the ledger put stores."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def volatile(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory, where a commit costs nothing; `tmp_path` where there is none."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="fleet-cdi-", dir="/dev/shm") as directory:
+        yield Path(directory)
