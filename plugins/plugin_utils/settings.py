@@ -32,6 +32,13 @@ WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(
 # What Ansible's argument_specs call a type, as JSON Schema. A `-e name=value` on the command line gives text.
 TYPES: dict[str, dict[str, Any]] = {
     "bool": {"type": ["boolean", "string"], "pattern": WORDS, "description": "true or false"},
+    "int": {
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "pattern": r"^[0-9]{1,9}$(?!\n)",
+        "description": "a whole number, 0 or more",
+    },
+    "list": {"type": "array", "items": {"type": "string"}, "description": "a list of text"},
     "path": {"type": "string", "pattern": r"^/[^\n\0]*$(?!\n)", "description": "an absolute path"},
     "str": {"type": "string"},
 }

@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Missing, Places, Report, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
@@ -22,6 +23,10 @@ def run(arguments: Any, paths: Paths) -> int:
     timeout, grace = _seconds("--timeout", arguments.timeout, 0.0), _seconds("--grace", arguments.grace, GRACE)
     if arguments.drop:
         timeout = grace = 0.0
+    if arguments.make_nodes and not arguments.check:
+        for node in nodes.missing():
+            nodes.make(node)
+            say(f"made: {node.path}")
     places = Places(paths.state_dir, paths.inventory)
     done = refresh(places, timeout, grace, arguments.check)
     if arguments.json:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import refresher
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -31,7 +32,13 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     with files.locked_manifest(state_dir) as manifest:
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
-        return _take_back(manifest, check, force)
+        units = refresher.installed(manifest)
+        if units:
+            refresher.stop(refresher.run)
+        done = _take_back(manifest, check, force)
+        if units:
+            refresher.forget(refresher.run)
+        return done
 
 
 def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:

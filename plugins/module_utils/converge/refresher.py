@@ -1,0 +1,218 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module refresh: the units that start a refresh, installed, enabled and started; or gone. Private API of fleet.cdi.
+
+The files are in the manifest, so undo takes them back; what systemd knows of them is asked and told by systemctl(1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
+    PATH,
+    RULES,
+    SERVICE,
+    TIMER,
+    UNIT_DIR,
+    WANTED,
+    Settings,
+    texts,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+
+UNITS = (SERVICE, PATH, TIMER)
+WATCHERS = (PATH, TIMER)  # those that run all the time
+BY = "refresh"  # who asked for the files, for the manifest
+MODULE = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+# Runs a command; returns its exit status and output, 127 and why where it can't be started.
+Run = Callable[[list[str]], tuple[int, str]]
+
+
+class State(NamedTuple):
+    """What systemd says of the units."""
+
+    enabled: tuple[str, ...]
+    active: tuple[str, ...]  # of WATCHERS; all of them where systemd does not run (an image), as there is none to start
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """Run `command` for real."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return 127, f"{command[0]}: {error.strerror}"
+    return done.returncode, done.stdout + done.stderr
+
+
+def install(
+    settings: Settings, state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None
+) -> dict[str, Any]:
+    """Make files, enabled units and running watchers as `settings` say; returns what changed, for the module.
+
+    `booted` says whether systemd runs here; None finds out. Raises CdiError.
+    """
+    live = _booted() if booted is None else booted
+    _check(settings)
+    wanted = texts(settings)
+    before = _state(run, live)
+
+    def make_plan(manifest: files.Manifest) -> Plan:
+        return Plan(
+            UNIT_DIR,
+            tuple(_change(path, content, manifest) for path, content in wanted.items() if _differs(path, content)),
+            (),
+        )
+
+    plan = apply(make_plan, state_dir, check)
+    after = State(UNITS, WATCHERS)
+    changed = bool(plan.changes) or before != after
+    if changed and not check:
+        touched = {os.path.basename(change.path) for change in plan.changes}
+        if live:
+            _do(run, ["systemctl", "daemon-reload"])
+        if os.path.basename(RULES) in touched:
+            run(["udevadm", "control", "--reload"])  # udevd looks for itself, too, and may not run
+        _do(run, ["systemctl", "enable", *UNITS])
+        stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
+        if live and stale:
+            _do(run, ["systemctl", "restart", *stale])
+        if live:
+            _do(run, ["systemctl", "start", "--no-block", SERVICE])
+    return {"changed": changed, "diff": [*map(_shown, plan.changes), *_shown_state(before, after)]}
+
+
+def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
+    """Stop and disable the units and take the files back; returns what changed. Raises CdiError."""
+    paths = installed(files.manifest(state_dir))
+    if not paths:
+        return {"changed": False, "diff": []}
+    live = _booted() if booted is None else booted
+    before = _state(run, live)
+    changes = []
+    for path in paths:
+        found = files.read(path)
+        changes.append(Change(path, "", found.content if found else None, None))
+    if not check:
+        stop(run, live)
+        with files.locked_manifest(state_dir) as manifest:
+            for path in paths:
+                manifest.take_back(path)
+        forget(run, live)
+    return {"changed": True, "diff": [*map(_shown, changes), *_shown_state(before, State((), ()))]}
+
+
+def installed(manifest: files.Manifest) -> tuple[str, ...]:
+    """The files of ours that the manifest lists."""
+    return tuple(path for path in texts(Settings()) if path in manifest.files)
+
+
+def stop(run: Run, booted: Optional[bool] = None) -> None:
+    """Stop and disable the units, before their files go."""
+    live = _booted() if booted is None else booted
+    if shutil.which("systemctl"):
+        run(["systemctl", "disable", *(["--now"] if live else []), *WATCHERS, SERVICE])
+
+
+def forget(run: Run, booted: Optional[bool] = None) -> None:
+    """Have systemd and udev forget the units, after their files went."""
+    live = _booted() if booted is None else booted
+    if live and shutil.which("systemctl"):
+        run(["systemctl", "daemon-reload"])
+        run(["systemctl", "reset-failed", *UNITS])  # that of one that did not fail fails
+        run(["udevadm", "control", "--reload"])
+    files.remove(WANTED)
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module refresh for its `options`. Raises CdiError."""
+    warnings = []
+    try:
+        guard.check(options["prefix"], options["release"])
+    except CdiError as error:
+        if not check:
+            raise
+        warnings.append(str(error))  # in check mode the other release may be about to be replaced
+    if options["state"] == "absent":
+        return uninstall(options["state_dir"], check), warnings
+    settings = Settings(**{key: options[key] for key in Settings._fields})
+    settings = settings._replace(load_modules=tuple(options["load_modules"]))
+    return install(settings, options["state_dir"], check), warnings
+
+
+def _check(settings: Settings) -> None:
+    if shutil.which("systemctl") is None:
+        raise CdiError(
+            "systemctl: there is none on this host; a refresh at boot and on hot-plug needs systemd. Use state: absent "
+            "(role: cdi_host_refresh: false), and run `fleet-cdi refresh` by other means."
+        )
+    for key, least in (("timeout", 0), ("grace", 0), ("interval", 10)):
+        if getattr(settings, key) < least:
+            raise CdiError(f"{key}: found {getattr(settings, key)}; expected {least} or more seconds")
+    for module in settings.load_modules:
+        if not MODULE.match(module):
+            raise CdiError(
+                f"load_modules: found {module!r}; expected names of kernel modules: letters, digits, - and _"
+            )
+
+
+def _booted() -> bool:
+    """sd_booted(3)."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def _state(run: Run, live: bool) -> State:
+    _status, said = run(["systemctl", "is-enabled", *UNITS])
+    lines = [line for line in said.splitlines() if line in _ENABLED]
+    enabled = tuple(unit for unit, line in zip(UNITS, lines) if line == "enabled") if len(lines) == len(UNITS) else ()
+    if not live:
+        return State(enabled, WATCHERS)
+    _status, said = run(["systemctl", "is-active", *WATCHERS])
+    return State(enabled, tuple(unit for unit, line in zip(WATCHERS, said.splitlines()) if line == "active"))
+
+
+# What systemctl(1) prints for is-enabled; messages on stderr are other lines.
+_ENABLED = {"enabled", "enabled-runtime", "linked", "linked-runtime", "alias", "masked", "masked-runtime", "static"}
+_ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found"}
+
+
+def _differs(path: str, content: bytes) -> bool:
+    live = files.read(path)
+    return live is None or live.content != content
+
+
+def _change(path: str, content: bytes, manifest: files.Manifest) -> Change:
+    live = files.read(path)
+    if live is not None and path not in manifest.files:
+        raise CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. Move it away.")
+    return Change(path, "", live.content if live else None, content, BY)
+
+
+def _do(run: Run, command: list[str]) -> None:
+    status, said = run(command)
+    if status != 0:
+        raise CdiError(f"`{' '.join(command)}` failed (exit status {status}): {' '.join(said.split())}")
+
+
+def _shown(change: Change) -> dict[str, str]:
+    before, after = ((content or b"").decode(errors="replace") for content in (change.before, change.after))
+    return {"before_header": change.path, "after_header": change.path, "before": before, "after": after}
+
+
+def _shown_state(before: State, after: State) -> list[dict[str, Any]]:
+    if before == after:
+        return []
+    return [
+        {"before_header": "systemd", "after_header": "systemd", "before": before._asdict(), "after": after._asdict()}
+    ]

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module fleet.cdi.refresh: specs that follow the devices of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: refresh
+short_description: Have specs and inventory follow the devices of a host
+version_added: 0.1.0
+description:
+  - Installs, enables and starts what runs C(fleet-cdi refresh) at boot before container runtimes and the kubelet, when
+    devices or drivers come and go, and in intervals. It needs no controller, since the manifest remembers what
+    M(fleet.cdi.spec) was last asked for.
+  - The files are a oneshot service, a path unit and a timer of systemd called C(fleet-cdi-refresh), and the udev rules
+    C(70-fleet-cdi.rules). They are in the manifest; C(fleet-cdi undo) stops the units and takes the files back.
+  - A refresh never blocks a boot, because it is limited in time and no unit requires it. Where devices are missing it
+    fails, so that the unit shows it, and is run again.
+author:
+  - fleet.cdi contributors (@fleet-cdi)
+extends_documentation_fragment:
+  - fleet.cdi.attributes
+  - fleet.cdi.attributes.writer
+  - fleet.cdi.on_host
+options:
+  state:
+    description:
+      - V(present) makes files, enabled units and running watchers as the other options say.
+      - V(absent) stops and disables the units and takes the files back.
+    type: str
+    choices: [present, absent]
+    default: present
+  timeout:
+    description:
+      - How many seconds a refresh waits for devices that it offered before and that are missing, as when a driver
+        comes late at boot.
+    type: int
+    default: 60
+  grace:
+    description:
+      - How many seconds a device that is gone stays in its spec, marked as stale. One that is granted stays as long as
+        it is.
+    type: int
+    default: 600
+  interval:
+    description:
+      - Seconds between two refreshes without any event. Partitions of some GPUs change without one.
+    type: int
+    default: 300
+  load_modules:
+    description:
+      - Kernel modules to load before each refresh.
+    type: list
+    elements: str
+    default: []
+  make_nodes:
+    description:
+      - Make the control nodes of a driver that leaves this to programs, as NVIDIA's does, before each refresh.
+    type: bool
+    default: false
+  directory:
+    description:
+      - The directory of the specs. The service may write there, and in few other places.
+    type: path
+    default: /etc/cdi
+  inventory:
+    description:
+      - The inventory, in whose directory the service may write.
+    type: path
+    default: /run/cdi-inventory.json
+  state_dir:
+    description:
+      - The directory of the manifest.
+    type: path
+    default: /var/lib/cdi
+notes:
+  - Needs systemd, and root. Where systemd does not run, as in an image, the units are installed and enabled only.
+seealso:
+  - module: fleet.cdi.spec
+"""
+
+EXAMPLES = r"""
+- name: Keep the specs of the host up to date
+  fleet.cdi.refresh:
+
+- name: Wait longer for a driver that takes its time, and load it first
+  fleet.cdi.refresh:
+    timeout: 180
+    load_modules: [habanalabs]
+
+- name: Leave the specs as they are from now on
+  fleet.cdi.refresh:
+    state: absent
+"""
+
+RETURN = r"""#"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.fleet.cdi.plugins.module_utils import on_host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "timeout": {"type": "int", "default": 60},
+            "grace": {"type": "int", "default": 600},
+            "interval": {"type": "int", "default": 300},
+            "load_modules": {"type": "list", "elements": "str", "default": []},
+            "make_nodes": {"type": "bool", "default": False},
+            "directory": {"type": "path", "default": "/etc/cdi"},
+            "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            **on_host.ARGUMENTS,
+        },
+        supports_check_mode=True,
+    )
+    on_host.run(module, "refresh")
+
+
+if __name__ == "__main__":
+    main()

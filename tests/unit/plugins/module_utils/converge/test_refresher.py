@@ -1,0 +1,229 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module refresh: units and rules on real files below a directory, with a systemctl that only remembers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import refresher, units
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+SETTINGS = units.Settings()
+SERVICE, PATH, TIMER = refresher.UNITS
+
+
+class Systemd:
+    """Answers as systemctl(1) of Debian 13 does, and notes what it was told."""
+
+    def __init__(self, root):
+        self.root, self.enabled, self.active, self.told = root, set(), set(), []
+
+    def __call__(self, command):
+        program, *words = command
+        names = [word for word in words[1:] if not word.startswith("-")]
+        if words[0] == "is-enabled":
+            there = [name for name in names if os.path.exists(f"{units.UNIT_DIR}/{name}")]
+            return 0, "".join(f"{'enabled' if one in self.enabled else 'disabled'}\n" for one in there)
+        if words[0] == "is-active":
+            return 0, "".join(f"{'active' if one in self.active else 'inactive'}\n" for one in names)
+        self.told.append(" ".join([os.path.basename(program), *words]))
+        changes = {"enable": (self.enabled, set.add), "restart": (self.active, set.add)}
+        if words[0] in changes:
+            where, how = changes[words[0]]
+            for name in names:
+                how(where, name)
+        if words[0] == "disable":
+            self.enabled -= set(names)
+            self.active -= set(names) if "--now" in words else set()
+        return 0, ""
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """(systemd, state directory); the files go below tmp_path."""
+    monkeypatch.setattr(units, "UNIT_DIR", str(tmp_path / "units"))
+    monkeypatch.setattr(units, "RULES", str(tmp_path / "rules.d/70-fleet-cdi.rules"))
+    monkeypatch.setattr(units, "WANTED", str(tmp_path / "wanted"))
+    for name in ("UNIT_DIR", "RULES", "WANTED"):
+        monkeypatch.setattr(refresher, name, getattr(units, name))
+    monkeypatch.setattr(refresher.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return Systemd(tmp_path), str(tmp_path / "state")
+
+
+def install(host, check=False, booted=True, **options):
+    systemd, state_dir = host
+    return refresher.install(SETTINGS._replace(**options), state_dir, check, systemd, booted)
+
+
+def everything(root):
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_the_second_time_nothing_changes(host, tmp_path):
+    assert install(host)["changed"]
+    before = everything(tmp_path)
+    assert set(before) == {
+        *(f"units/{unit}" for unit in refresher.UNITS),
+        "rules.d/70-fleet-cdi.rules",
+        "state/manifest.json",
+    }
+    host[0].told.clear()
+    assert install(host) == {"changed": False, "diff": []}
+    assert host[0].told == [] and everything(tmp_path) == before
+
+
+def test_the_order_of_what_systemd_is_told(host):
+    install(host)
+    assert host[0].told == [
+        "systemctl daemon-reload",
+        "udevadm control --reload",
+        f"systemctl enable {SERVICE} {PATH} {TIMER}",
+        f"systemctl restart {PATH} {TIMER}",
+        f"systemctl start --no-block {SERVICE}",
+    ]
+
+
+def test_check_mode_shows_what_the_run_does(host, tmp_path):
+    preview = install(host, check=True)
+    assert everything(tmp_path) == {} and host[0].told == []
+    assert preview == install(host)
+    assert [one["after_header"] for one in preview["diff"]][-1] == "systemd"
+
+
+@pytest.mark.parametrize("harm", ["edit", "disable", "stop"])
+def test_what_somebody_changed_is_put_right(host, tmp_path, harm):
+    install(host)
+    before = everything(tmp_path)
+    if harm == "edit":
+        (tmp_path / "units" / TIMER).write_text("theirs")
+    elif harm == "disable":
+        host[0].enabled.discard(TIMER)
+    else:
+        host[0].active.discard(TIMER)
+    host[0].told.clear()
+    assert install(host)["changed"]
+    assert everything(tmp_path).keys() == before.keys() and host[0].enabled == set(refresher.UNITS)
+    restarted = [line for line in host[0].told if "restart" in line]
+    assert restarted == ([] if harm == "disable" else [f"systemctl restart {TIMER}"])
+
+
+def test_in_an_image_units_are_enabled_and_not_started(host):
+    install(host, booted=False)
+    assert host[0].told == ["udevadm control --reload", f"systemctl enable {SERVICE} {PATH} {TIMER}"]
+    assert install(host, booted=False)["changed"] is False
+
+
+def test_a_foreign_file_stays(host, tmp_path):
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / PATH).write_text("theirs")
+    with pytest.raises(CdiError, match=f"{PATH}: is not ours"):
+        install(host)
+    assert everything(tmp_path) == {f"units/{PATH}": b"theirs"} and host[0].told == []
+
+
+def test_absent_stops_and_takes_every_trace(host, tmp_path):
+    install(host)
+    (tmp_path / "wanted").touch()
+    systemd, state_dir = host
+    systemd.told.clear()
+    preview = refresher.uninstall(state_dir, True, systemd, True)
+    assert preview["changed"] and systemd.told == []
+    assert refresher.uninstall(state_dir, False, systemd, True) == preview
+    assert everything(tmp_path) == {} and not list(tmp_path.iterdir())
+    assert systemd.told[0] == f"systemctl disable --now {PATH} {TIMER} {SERVICE}"
+    assert systemd.told[1] == "systemctl daemon-reload"
+    assert refresher.uninstall(state_dir, False, systemd, True) == {"changed": False, "diff": []}
+
+
+def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
+    install(host)
+    systemd, state_dir = host
+    monkeypatch.setattr(refresher, "run", systemd)
+    monkeypatch.setattr(refresher, "_booted", lambda: True)
+    assert len(undo(state_dir, check=True).removed) == 4 and systemd.enabled
+    undo(state_dir)
+    assert everything(tmp_path) == {} and not systemd.enabled and not systemd.active
+
+
+def test_a_failure_of_systemctl_is_told_in_full(host):
+    def fails(command):
+        return (1, "Unit is masked.\n") if command[1] == "enable" else (0, "")
+
+    with pytest.raises(CdiError, match=r"`systemctl enable .*` failed \(exit status 1\): Unit is masked\."):
+        refresher.install(SETTINGS, host[1], False, fails, True)
+
+
+def test_a_host_without_systemd_is_told_so(host, monkeypatch):
+    monkeypatch.setattr(refresher.shutil, "which", lambda _name: None)
+    with pytest.raises(CdiError, match="systemctl: there is none"):
+        install(host)
+    assert refresher.uninstall(host[1], False) == {"changed": False, "diff": []}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": -1}, "timeout: found -1; expected 0 or more seconds"),
+        ({"interval": 9}, "interval: found 9; expected 10 or more seconds"),
+        ({"load_modules": ("nvidia; reboot",)}, "load_modules: found 'nvidia; reboot'"),
+    ],
+)
+def test_settings_that_make_no_unit(host, options, message):
+    with pytest.raises(CdiError, match=message):
+        install(host, **options)
+    assert files.manifest(host[1]).files == {}
+
+
+class TestTexts:
+    def text(self, unit, **options):
+        return units.texts(SETTINGS._replace(**options))[f"{units.UNIT_DIR}/{unit}"].decode()
+
+    def test_the_service_is_before_what_starts_containers_and_ends_in_time(self):
+        text = self.text(SERVICE, timeout=60)
+        assert (
+            "\nBefore=docker.service containerd.service crio.service kubelet.service podman-restart.service\n" in text
+        )
+        assert "\nTimeoutStartSec=120\n" in text and "RequiredBy" not in text
+        assert '\nExecStart="/opt/cdi/bin/fleet-cdi" refresh --timeout=60 --grace=600\n' in text
+
+    def test_what_settings_add(self):
+        text = self.text(SERVICE, load_modules=("nvidia", "nvidia-uvm"), make_nodes=True)
+        lines = [line for line in text.splitlines() if line.startswith("ExecStart")]
+        assert lines[0] == "ExecStartPre=-+/usr/sbin/modprobe -a nvidia nvidia-uvm"
+        assert lines[-1].endswith("--make-nodes")
+        assert "CAP_MKNOD" in text and "CAP_MKNOD" not in self.text(SERVICE)
+
+    def test_only_where_it_writes_is_writable(self):
+        text = self.text(SERVICE, directory="/srv/a%b/cdi", state_dir="/var/lib/cdi", inventory="/run/cdi.json")
+        assert '\nReadWritePaths=-"/run" -"/srv/a%%b" -"/var/lib"\n' in text
+
+    @pytest.mark.counterpart("udev")
+    def test_systemd_and_udev_take_them(self, tmp_path):
+        """The real parsers; systemd-analyze and udevadm verify come with these packages."""
+        texts = units.texts(SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True))
+        paths = []
+        for path, content in texts.items():
+            place = tmp_path / os.path.basename(path)
+            # What is not on this machine would be an error of another sort.
+            place.write_bytes(
+                content.replace(b'"/usr/bin/fleet-cdi"', b"/bin/true").replace(b"/usr/sbin/modprobe", b"/bin/true")
+            )
+            paths.append(str(place))
+        rules = [path for path in paths if path.endswith(".rules")]
+        done = subprocess.run(["udevadm", "verify", *rules], capture_output=True, text=True, check=False)
+        if "Unknown command" not in done.stderr:  # before systemd 254
+            assert done.returncode == 0, done.stdout + done.stderr
+        unit_files = [path for path in paths if path not in rules]
+        done = subprocess.run(["systemd-analyze", "verify", *unit_files], capture_output=True, text=True, check=False)
+        assert tmp_path.name not in done.stderr and "fleet-cdi" not in done.stderr, done.stderr
