@@ -71,7 +71,7 @@ class Root:
         return f"{self.prefix}{self.resolve(directory)}/{name}"
 
     def _resolve(self, path: str, hops: list[int]) -> str:
-        if path in ("", "/"):
+        if not path.strip("/"):
             return ""
         if path in self._resolved:
             return self._resolved[path]
@@ -80,7 +80,7 @@ class Root:
         if name in ("", "."):
             return directory
         if name == "..":
-            return os.path.dirname(directory)
+            return os.path.dirname(directory).rstrip("/")  # "" is the root
         real = f"{directory}/{name}"
         try:
             target = os.readlink(self.prefix + real)
