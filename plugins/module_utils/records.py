@@ -85,10 +85,19 @@ class Link(NamedTuple):
 
 
 class Health(NamedTuple):
-    """Whether a device can be used, and why not. `state` is "healthy", "unhealthy" or "unknown"."""
+    """Whether a device can be used, and why not.
+
+    `state` is "healthy", "unknown", "unhealthy", or "reserved" for one that is well but not to be handed out: the host
+    itself uses it, or an operator took it out of service.
+    """
 
     state: str
     reason: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the device may be handed out, as far as anybody knows."""
+        return self.state in ("healthy", "unknown")
 
 
 class Device(NamedTuple):

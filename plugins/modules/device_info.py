@@ -177,7 +177,8 @@ devices:
       elements: str
       sample: []
     health:
-      description: Whether it can be used. C(state) is V(healthy), V(unhealthy) or V(unknown); C(reason) says why.
+      description: Whether it can be used. C(state) is V(healthy), V(unknown), V(unhealthy), or V(reserved) for
+        one that is well but in use by the host itself or out of service (M(fleet.cdi.device_state)); C(reason) says why.
       type: dict
       sample: {"state": "unhealthy", "reason": "/dev/net/tun: No such file or directory"}
     symlinks:

@@ -24,7 +24,7 @@ def read(path: str, boot_id: str) -> Inventory:
         pool = inventory.read(path, boot_id)
     except CdiError as error:
         raise ProtocolError(errors.INVENTORY, str(error)) from None
-    return pool._replace(devices=tuple(device for device in pool.devices if device.health.state != "unhealthy"))
+    return pool._replace(devices=tuple(device for device in pool.devices if device.health.is_usable))
 
 
 def offered(devices: Iterable[Device]) -> dict[str, int]:
@@ -35,7 +35,7 @@ def offered(devices: Iterable[Device]) -> dict[str, int]:
     total: dict[str, int] = {}
     for device in devices:
         for name, amount in device.capacity.items():
-            if grammar.RESOURCE_SUBTYPE.match(name):
+            if grammar.is_resource_subtype(name):
                 total[name] = total.get(name, 0) + amount
     return total
 

@@ -33,6 +33,8 @@ NEXT = {
     "hook-not-executable": ("make the hook executable (chmod +x)",),
     "interface-missing": (f"bring the interface up; or {AGAIN}", f"bring the interface up; or {VENDOR}"),
     "device-gone": ("look after the device; `fleet-cdi refresh --drop` gives it up",),
+    "unhealthy": ("repair what the reason names; or `fleet-cdi device disable` it, so that nobody waits for it",),
+    "disabled": ("`fleet-cdi device enable` it when it may be used again",),
     "device-new": ("run `fleet-cdi refresh`; it says why, if the device is not offered then",),
 }
 
@@ -87,6 +89,14 @@ def _of_runtimes(found: Survey, engines: Found) -> Iterator[tuple[str, str, str]
 
 
 def _of_host(found: Survey) -> Iterator[tuple[str, str, str]]:
+    kinds = {file.path: file.spec["kind"] for file in found.registry.specs}
+    gone = {f"{kinds[path]}={one.expected}" for path, reasons in found.stale.items() for one in reasons}
+    for device in found.ill:
+        if gone.isdisjoint(device.qualified_names):  # a stale spec says more
+            yield "unhealthy", device.qualified_names[0], f"{device.id}: {device.health.reason}"
+    for name, one in found.disabled.items():
+        until = f"until {one.until}" if one.until else "until it is enabled"
+        yield "disabled", name, f"out of service since {one.since}, {until}: {one.reason}"
     for path, reasons in found.stale.items():
         for reason in reasons:
             yield reason.rule, path, f"{reason.pointer}: the spec says {reason.expected}, the host has {reason.found}"

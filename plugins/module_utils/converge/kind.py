@@ -209,7 +209,7 @@ def _remembered(
     if wanted.entries is not None:
         offered = {id_: before.offered[id_] for id_ in kept.lost} if before else {}
         for device in kept.devices:
-            if device.health.state != "unhealthy":
+            if device.health.is_usable:
                 offered[device.id] = tuple(dict.fromkeys((*offered.get(device.id, ()), *device.names)))
         options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content")}
         document = Memory(options, around.directory, around.inventory, offered, kept.lost).document()
@@ -220,5 +220,5 @@ def _left_out(devices: Sequence[Device], kept: Kept) -> list[str]:
     return [
         f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}"
         for device in devices
-        if device.health.state == "unhealthy" and device.id not in kept.lost
+        if not device.health.is_usable and device.id not in kept.lost
     ]

@@ -54,7 +54,7 @@ def spec_of(kind: Kind, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
     No devices means no file. Unhealthy devices are left out. So are device numbers unless the kind wants them: a
     runtime then reads them anew whenever a container starts. Raises CdiError for an aggregate that can't be.
     """
-    healthy = [device for device in devices if device.health.state != "unhealthy"]
+    healthy = [device for device in devices if device.health.is_usable]
     offered = [(name, device.edits) for device in healthy for name in device.names]
     if offered and kind.all:
         offered.append(("all", _together(kind, healthy)))

@@ -44,7 +44,7 @@ def keep(found: Sequence[Device], entries: dict[str, Any], before: Optional[Memo
     """
     if before is None:
         return Kept(tuple(found), {})
-    usable = {device.id for device in found if device.health.state != "unhealthy"}
+    usable = {device.id for device in found if device.health.is_usable}
     lost: dict[str, Gone] = {}
     dropped = []
     for id_ in before.offered:
@@ -108,7 +108,7 @@ def with_lost(
 
 def _ill(device: Device, gone: Gone) -> Device:
     """A device that is found, and can't be used; `keep` lets no other be lost."""
-    if device.health.state != "unhealthy":
+    if device.health.is_usable:
         return device  # the same hardware by another entry
     return device._replace(health=Health("unhealthy", f"{device.health.reason}; gone since {gone.since}"))
 

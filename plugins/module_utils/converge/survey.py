@@ -9,12 +9,13 @@ Private API of fleet.cdi.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, Host, Reason, stale
 
@@ -25,13 +26,16 @@ class Survey(NamedTuple):
     registry: Registry
     managed: dict[str, str]  # path of each spec that we wrote and nobody changed since -> who asked for it
     stale: dict[str, tuple[Reason, ...]]  # path of each spec that does not agree with the host -> why
+    ill: tuple[Device, ...] = ()  # devices that nothing is offered of because something is wrong with them
+    disabled: Mapping[str, Disabled] = {}  # by id: those that an operator took out of service
 
 
 def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "", host: Host = LIVE) -> Survey:
     """Look at every spec of `directories`.
 
     Devices that are gone or new are found in our own specs, against the inventory of this boot; where that is missing,
-    unusable or not wanted (""), nothing is said of them. Raises CdiError for a manifest that can't be read.
+    unusable or not wanted (""), nothing is said of them. Raises CdiError for a manifest or a record of devices out of
+    service that can't be read.
     """
     registry = load(directories)
     manifest = files.manifest(state_dir)
@@ -44,7 +48,8 @@ def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "",
         reasons = stale(file.spec, names, host)
         if reasons:
             found[file.path] = tuple(_explained(reason, file.spec["kind"], listed) for reason in reasons)
-    return Survey(registry, managed, found)
+    ill = tuple(device for device in listed.devices if device.health.state == "unhealthy")
+    return Survey(registry, managed, found, ill, in_force(state_dir))
 
 
 def document(found: Survey) -> dict[str, Any]:
@@ -88,7 +93,7 @@ def _wanted(listed: inventory.Inventory) -> dict[str, set[str]]:
     """Kind -> the names that its spec offers, by the inventory: of devices that are not unhealthy, and aggregates."""
     names: dict[str, set[str]] = {}
     for device in listed.devices:
-        names.setdefault(device.kind, set()).update(device.names if device.health.state != "unhealthy" else ())
+        names.setdefault(device.kind, set()).update(device.names if device.health.is_usable else ())
     for kind in listed.kinds:
         if names.get(kind.name):
             names[kind.name].update(kind.aggregates)

@@ -86,5 +86,5 @@ def health_of(device: Device, devices: Mapping[str, Disabled]) -> Optional[Healt
             continue
         until = f"until {found.until}" if found.until else "until it is enabled"
         whose = "" if name == device.id else f" with {name}"
-        return Health("unhealthy", f"out of service{whose} since {found.since}, {until}: {found.reason}")
+        return Health("reserved", f"out of service{whose} since {found.since}, {until}: {found.reason}")
     return None

@@ -268,7 +268,7 @@ def _answers(head: SysDevice) -> Health:
 
 def _worst(health: list[Health]) -> Health:
     """The health of a device whose parts have these."""
-    for state in ("unhealthy", "unknown"):
+    for state in ("unhealthy", "reserved", "unknown"):
         if any(one.state == state for one in health):
             return Health(state, "; ".join(one.reason for one in health if one.reason))
     return Health("healthy")

@@ -47,7 +47,7 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Found:
         if disk.pci:
             fields["part_of"] = (f"pci:{disk.pci.name}",)
         if reasons:
-            fields["health"] = Health("unhealthy", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
+            fields["health"] = Health("reserved", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
         members = (*group.members, (beside, "generic")) if beside else group.members
         groups.append(Group(disk.physical, members, fields=fields))
     return found._replace(groups=tuple(groups), why=found.why or "only partitions are there")

@@ -48,7 +48,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
             whole = f"{device.physical.subsystem}:{device.physical.sysname}"
             fields.update(id=f"{whole}#port{device.attribute('dev_port') or '0'}", part_of=(whole,))
         if use:
-            fields["health"] = Health("unhealthy", f"{device.sysname}: {use}")
+            fields["health"] = Health("reserved", f"{device.sysname}: {use}")
         groups.append(Group(device.physical, ((device, ""),), fields=fields))
     return Found(tuple(groups), f"no interface on hardware is named {' or '.join(named) or 'anything'}")
 

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import doctor, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import Found, Runtime
 
@@ -111,6 +112,22 @@ class TestSurvey:
         assert (reason.rule, reason.found) == ("device-gone", "no such device (gone since noon)")
         (finding,) = host.diagnose()
         assert "gone since noon" in finding.problem and "fleet-cdi refresh --drop" in finding.next
+
+    def test_a_device_that_is_not_offered_because_it_is_ill(self, host):
+        host.put("etc/a.json", "x", ours=True)
+        host.list_devices(device("x"), device("y")._replace(health=Health("unhealthy", "it fell off the bus")))
+        assert [(one.rule, one.subject, one.problem) for one in host.diagnose()] == [
+            ("unhealthy", f"{KIND}=y", "id:y: it fell off the bus")
+        ]
+
+    def test_a_device_out_of_service(self, host):
+        host.put("etc/a.json", "x", ours=True)
+        host.list_devices(device("x"), device("y")._replace(health=Health("reserved", "out of service")))
+        out = {"id:y": Disabled("ECC errors", "2026-11-21T15:20:00Z"), "id:z": Disabled("", "", "2000-01-01T00:00:00Z")}
+        (host.root / "state/device-state.json").write_bytes(render(out))
+        (finding,) = host.diagnose()
+        assert (finding.rule, finding.subject) == ("disabled", "id:y")
+        assert "since 2026-11-21T15:20:00Z, until it is enabled: ECC errors" in finding.problem
 
     def test_nothing_is_said_of_devices_that_nobody_discovered(self, host):
         """A foreign spec, one of explicit content, an inventory of another boot, a damaged one, none."""

@@ -55,7 +55,7 @@ def test_it_ends_when_it_was_to_end(tmp_path, until, now, still):
 def test_whom_it_concerns(device, reason):
     found = disabled.health_of(device, BROKEN)
     assert (found and found.reason) == reason
-    assert found is None or found.state == "unhealthy"
+    assert found is None or found.state == "reserved"
 
 
 def test_discovery_says_so(tmp_path):
@@ -65,7 +65,7 @@ def test_discovery_says_so(tmp_path):
     )
     out = {"misc:fuse": Disabled("no longer", SINCE)}
     found = discover({"misc": {"profile": "misc"}}, snapshot.take(root), disabled=out)
-    assert found.devices[0].health.state == "unhealthy"
+    assert found.devices[0].health.state == "reserved"
     assert found.devices[0].health.reason.startswith("out of service since")
 
 
