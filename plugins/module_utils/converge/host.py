@@ -11,6 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.foreign import Foreign
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import (
     Part,
     Seen,
@@ -53,12 +54,12 @@ def converge(
     paths: Paths,
     force: bool = False,
     check: bool = False,
-    granted: Callable[[str], bool] = lambda _id: False,
+    granted: Optional[Callable[[str], bool]] = None,
 ) -> Outcome:
     """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
 
     Devices that are gone are dropped at once: whoever runs the module looked at its preview. Not so those that
-    somebody holds (`granted`, by id).
+    somebody holds (`granted`, by id; None: by the ledger).
     """
     seen = Seen()
     warnings: list[str] = []
@@ -66,7 +67,8 @@ def converge(
         enricher, warnings = udev.enricher("/")
         seen = look(wanted, snapshot.take("/"), enricher, in_force(paths.state_dir))
     around = known(paths.directory, paths.inventory, inventory.boot_id("/"))
-    terms = Terms(mark(around.boot_id), 0, granted)
+    ledger = Granted(paths.state_dir, around.boot_id)
+    terms = Terms(mark(around.boot_id), 0, granted or ledger)
     parts: list[Part] = []
 
     def make_plan(manifest: files.Manifest) -> Plan:
@@ -77,6 +79,8 @@ def converge(
 
     plan = apply(make_plan, paths.state_dir, check)
     part = parts[-1]
+    if ledger.trouble:
+        warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
     return Outcome(plan, part.spec, part.runtimes, (*warnings, *part.warnings), part.foreign)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import (
     Known,
     Part,
@@ -72,7 +73,7 @@ def refresh(
     timeout: float = 0.0,
     grace: float = 0.0,
     check: bool = False,
-    granted: Callable[[str], bool] = lambda _id: False,
+    granted: Optional[Callable[[str], bool]] = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     disabled: Optional[Mapping[str, Disabled]] = None,
@@ -80,11 +81,13 @@ def refresh(
     """Refresh everything; devices that are missed are waited for, for `timeout` seconds, and kept for `grace`.
 
     Until then the spec of a kind that misses devices stays as it is; the inventory says at once what is gone. What
-    somebody holds (`granted`, by id) is kept. `disabled` are the devices out of service; None stands for those that the
-    state directory names. Raises CdiError where the manifest can't be read.
+    somebody holds (`granted`, by id; None: by the ledger) is kept. `disabled` are the devices out of service; None
+    stands for those that the state directory names. Raises CdiError where the manifest can't be read.
     """
     begun, pause = clock(), PAUSE
-    terms = Terms(mark(inventory.boot_id(places.root)), grace, granted)
+    boot_id = inventory.boot_id(places.root)
+    ledger = Granted(places.state_dir, boot_id)
+    terms = Terms(mark(boot_id), grace, granted or ledger)
     changed: dict[str, None] = {}
     while True:
         left = 0.0 if check else timeout - (clock() - begun)
@@ -92,7 +95,8 @@ def refresh(
         report = _once(places, terms, out, check, final=left <= 0)
         changed.update(dict.fromkeys(report.changed))
         if left <= 0 or not any(one.kept for one in report.missing):
-            return report._replace(changed=tuple(changed))
+            trouble = (f"{ledger.trouble}: until then nothing that is gone is dropped",) if ledger.trouble else ()
+            return report._replace(changed=tuple(changed), failed=(*report.failed, *trouble))
         sleep(min(pause, left))
         pause = min(2 * pause, LONGEST)
 

@@ -12,6 +12,7 @@ import shutil
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import grant, ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, memory, refresh, shrink
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
@@ -84,8 +85,8 @@ class Host:
         with files.locked_manifest(self.places.state_dir) as manifest:
             manifest.remember({name: record.document()})
 
-    def refresh(self, timeout=0, grace=600, **more):
-        granted = self.held.__contains__
+    def refresh(self, timeout=0, grace=600, ledger=False, **more):
+        granted = None if ledger else self.held.__contains__
         return refresh.refresh(
             self.places, timeout, grace, granted=granted, clock=self.clock, sleep=self.clock.sleep, **more
         )
@@ -272,6 +273,33 @@ class TestShrink:
         _names, health = host.listed()[id_of(1)]
         assert health.state == "unhealthy"
         assert "/dev/card1" in health.reason and "gone since" in health.reason
+
+    def test_grants_are_those_of_the_ledger(self, host):
+        host.insert(1, 2)
+        host.refresh()
+        book = ledger.Ledger(host.places.state_dir, "first")
+        key = grant.Key("card", "rule", "job-1")
+        device = next(one for one in inventory.read(host.places.inventory, "first").devices if one.id == id_of(2))
+        book.add(key, {"cards": 1}, lambda _held: [grant.hold_of(device)], grant.OWNERS[0])
+        host.remove(1, 2)
+        assert {one.id: one.kept for one in host.refresh(grace=0, ledger=True).missing} == {
+            id_of(1): False,
+            id_of(2): True,
+        }
+        book.delete(key)
+        assert [one.kept for one in host.refresh(grace=0, ledger=True).missing] == [False]
+
+    def test_without_a_ledger_none_is_made_and_with_a_broken_one_nothing_is_dropped(self, host):
+        host.insert(1, 2)
+        host.refresh()
+        host.remove(1)
+        host.refresh(grace=0, ledger=True)
+        path = host.root / "state/ledger.db"
+        assert not path.exists() and set(host.spec().values()) == {"/dev/card2"}
+        path.mkdir()
+        host.remove(2)
+        done = host.refresh(grace=0, ledger=True)
+        assert [one.kept for one in done.missing] == [True] and "nothing that is gone is dropped" in done.failed[0]
 
     def test_one_that_an_operator_took_out_of_service_goes_at_once(self, host):
         host.insert(1, 2)

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether somebody holds a device, for those who would take it out of its spec. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+class Granted:
+    """Answers by device id. The ledger is read once, when the first is asked for; most refreshes ask for none."""
+
+    def __init__(self, state_dir: str, boot_id: str) -> None:
+        self._state_dir = state_dir
+        self._boot_id = boot_id
+        self._held: Optional[frozenset[str]] = None
+        self.trouble = ""  # why the ledger can't be read; every device counts as held then
+
+    def __call__(self, device: str) -> bool:
+        """Whether it, a part of it or what it is a part of is granted."""
+        if self._held is None:
+            self._held = self._read()
+        return bool(self.trouble) or device in self._held
+
+    def _read(self) -> frozenset[str]:
+        # Here, as SQLite takes a third of the time of a whole refresh to be imported.
+        from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+
+        ledger = Ledger(self._state_dir, self._boot_id)
+        if not os.path.exists(ledger.path):  # asking would make one
+            return frozenset()
+        try:
+            return frozenset(name for grant in ledger.grants() for hold in grant.holds for name in hold.locks())
+        except CdiError as error:
+            self.trouble = str(error)
+            return frozenset()
