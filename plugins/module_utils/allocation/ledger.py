@@ -181,18 +181,19 @@ class Ledger:
         """
 
         def operation(tables: Tables) -> Optional[Hold]:
-            for stored in tables.on(device):
-                for hold in stored.part.holds:
-                    if hold.device != device:
-                        continue
-                    if stored.part.state != WITHHELD:
-                        raise Refused(
-                            f"{device}: is held by request {stored.key.request_id} of {stored.key.resource_type}/"
-                            f"{stored.key.plugin} ({stored.part.state}); expected a withheld one. Delete the request"
-                        )
-                    keep = {device: why for device, why in stored.part.reasons.items() if device != hold.device}
-                    _free(tables, stored, keep)
+            found = [
+                (stored, hold) for stored in tables.on(device) for hold in stored.part.holds if hold.device == device
+            ]
+            for stored, hold in found:
+                if stored.part.state == WITHHELD:
+                    _free(tables, stored, {name: why for name, why in stored.part.reasons.items() if name != device})
                     return hold
+            if found:
+                key, part = found[0][0].key, found[0][0].part
+                raise Refused(
+                    f"{device}: is held by request {key.request_id} of {key.resource_type}/{key.plugin} "
+                    f"({part.state}); expected a withheld device. Delete the request"
+                )
             return None
 
         return self.transact(operation)

@@ -32,7 +32,7 @@ def verify(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) -
         raise Damaged(f"has {size} bytes instead of {pages}")
     found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
-        raise Damaged(found)
+        raise Damaged(" ".join(found.split()))
     made = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
     if tables.state.version == schema.USER_VERSION and made != list(schema.TABLES):
         raise Damaged("its tables are not those that were made")

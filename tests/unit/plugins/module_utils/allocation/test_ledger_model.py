@@ -106,6 +106,7 @@ class Model:
         if fresh:
             part = dict(owner=owner, state=state, wanted=fresh, holds=picked, boot=self.boot, since=self.clock)
             self.grants.setdefault(key, []).append(part)
+        return None
 
     def drop(self, key, keep=()):
         """Forget the grant but for the devices in `keep`, which are withheld; whether there was anything."""

@@ -1,0 +1,527 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The store's file: where it may lie, modes and versions, full disks, other processes, and what damage does to it."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, schema, store, trouble
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import info
+
+FILES = ["ledger.db", "ledger.db-journal", "ledger.lock"]
+
+
+@pytest.fixture
+def ledger(volatile):
+    return Ledger(str(volatile / "cdi"), "boot-1")
+
+
+def key(number):
+    return Key("gpu", "drm", f"request-{number}")
+
+
+def hold(number):
+    return Hold(f"pci:0000:{number:02x}:00.0", "v/gpu", f"GPU-{number}", part_of=("numa:0",))
+
+
+def add(ledger, *numbers):
+    for number in numbers:
+        ledger.add(key(number), {"gpu": 1}, lambda _held, number=number: [hold(number)], "external")
+
+
+def held(ledger):
+    return sorted(int(grant.key.request_id.partition("-")[2]) for grant in ledger.grants())
+
+
+def directory(ledger):
+    return os.path.dirname(ledger.path)
+
+
+def statement(ledger, text):
+    """Run SQL past the ledger."""
+    db = sqlite3.connect(ledger.path)
+    db.execute(text)
+    db.commit()
+    db.close()
+
+
+class TestPlace:
+    def test_nobody_else_reads_it_whatever_the_umask(self, ledger):
+        was = os.umask(0)
+        try:
+            add(ledger, 1)
+        finally:
+            os.umask(was)
+        assert sorted(os.listdir(directory(ledger))) == FILES
+        for name in FILES:
+            assert stat.S_IMODE(os.stat(os.path.join(directory(ledger), name)).st_mode) == 0o600
+
+    def test_a_path_with_characters_that_mean_something_in_a_uri(self, volatile):
+        ledger = Ledger(str(volatile / "a?b#c%41 d"), "boot-1")
+        add(ledger, 1)
+        assert held(ledger) == [1]
+        assert os.path.exists(volatile / "a?b#c%41 d" / "ledger.db")
+
+    @pytest.mark.parametrize("name", FILES[:2:2] + FILES[2:])
+    def test_a_symlink_is_refused(self, volatile, ledger, name):
+        os.mkdir(directory(ledger), 0o755)
+        os.symlink(volatile / "elsewhere", os.path.join(directory(ledger), name))
+        with pytest.raises(trouble.Unusable):
+            add(ledger, 1)
+        assert not os.path.exists(volatile / "elsewhere")
+
+    @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["directory", "fifo"])
+    def test_what_is_no_regular_file_is_refused(self, ledger, make):
+        os.mkdir(directory(ledger), 0o755)
+        make(ledger.path)
+        with pytest.raises(trouble.Unusable, match="is no regular file") as caught:
+            add(ledger, 1)
+        assert caught.value.cause == "foreign"
+
+    def test_a_directory_in_which_others_can_write_is_refused(self, ledger):
+        os.mkdir(directory(ledger))
+        os.chmod(directory(ledger), 0o777)
+        with pytest.raises(trouble.Unusable, match="mode 0777; expected .* that nobody else can write to"):
+            add(ledger, 1)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+    @pytest.mark.parametrize("what", ["directory", "store"])
+    def test_what_belongs_to_others_is_refused(self, ledger, what):
+        add(ledger, 1)
+        os.chown(directory(ledger) if what == "directory" else ledger.path, 65534, -1)
+        with pytest.raises(trouble.Unusable, match="belongs to user 65534"):
+            add(ledger, 2)
+
+    def test_a_state_directory_that_is_a_file(self, volatile):
+        (volatile / "cdi").touch()
+        with pytest.raises(trouble.Unusable, match="is no directory"):
+            add(Ledger(str(volatile / "cdi"), "boot-1"), 1)
+
+    def test_a_network_file_system_is_refused(self, ledger, monkeypatch):
+        monkeypatch.setattr(filesystem, "type_of", lambda _path: "nfs4")
+        with pytest.raises(trouble.Unusable, match=r"lies on a network file system \(nfs4\); expected a local one"):
+            add(ledger, 1)
+
+    def test_one_that_was_mounted_over_it_later_as_well(self, ledger, monkeypatch):
+        add(ledger, 1)
+        monkeypatch.setattr(filesystem, "type_of", lambda _path: "nfs4")
+        with pytest.raises(trouble.Unusable, match="network file system"):
+            add(Ledger(directory(ledger), "boot-2"), 2)
+
+    @pytest.mark.parametrize(
+        ("path", "kind", "durability"),
+        [
+            ("/var/lib/cdi", "ext4", "disk"),
+            ("/srv/share/cdi", "nfs4", ""),
+            ("/srv/shared/cdi", "ext4", "disk"),
+            ("/mnt/a b/cdi", "fuse.sshfs", ""),
+            ("/run", "tmpfs", "boot"),
+            ("/over", "xfs", "disk"),
+        ],
+    )
+    def test_file_systems(self, tmp_path, path, kind, durability):
+        (tmp_path / "mountinfo").write_text(
+            "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+            "23 22 0:40 / /srv/share rw - nfs4 server:/share rw\n"
+            "24 22 0:41 / /mnt/a\\040b rw - fuse.sshfs host: rw\n"
+            "25 22 0:42 / /run rw - tmpfs tmpfs rw\n"
+            "26 22 0:43 / /over rw - tmpfs tmpfs rw\n"
+            "27 26 0:44 / /over rw - xfs /dev/sdb rw\n"
+        )
+        assert filesystem.type_of(path, str(tmp_path / "mountinfo")) == kind
+        assert filesystem.durability(kind) == durability
+
+    def test_the_real_one(self):
+        assert filesystem.type_of("/proc") == "proc"
+
+
+class TestVersions:
+    def test_a_newer_store_is_refused_and_left_alone(self, ledger):
+        add(ledger, 1)
+        newer = (schema.VERSION + 1) * 100 + schema.VERSION + 1
+        migrate(ledger, {schema.VERSION: ["CREATE TABLE more (id INTEGER)"]}, newer)
+        with pytest.raises(trouble.Unusable, match="has schema version 2 and needs a release that knows 2; .* knows 1"):
+            add(ledger, 2)
+        assert sorted(os.listdir(directory(ledger))) == FILES
+
+    def test_a_newer_store_that_this_release_can_work_with(self, ledger):
+        add(ledger, 1)
+        newer = (schema.VERSION + 1) * 100 + schema.VERSION
+        assert migrate(ledger, {schema.VERSION: ["CREATE TABLE more (id INTEGER)"]}, newer) == (101, newer)
+        add(ledger, 2)
+        assert held(ledger) == [1, 2] and info(ledger).schema == 2
+
+    def test_an_older_store_that_this_release_cannot_work_with(self, ledger, monkeypatch):
+        add(ledger, 1)
+        monkeypatch.setattr(schema, "OLDEST", 2)
+        with pytest.raises(
+            trouble.Unusable, match="has schema version 1; this release reads 2 to 1. Activate it again"
+        ):
+            add(ledger, 2)
+
+    def test_opening_migrates_nothing_and_migrating_twice_neither(self, ledger, monkeypatch):
+        add(ledger, 1)
+        monkeypatch.setattr(schema, "VERSION", 2)
+        add(ledger, 2)
+        assert info(ledger).schema == 1
+        steps = {1: ["CREATE TABLE more (id INTEGER)"]}
+        assert migrate(ledger, steps, 202) == (101, 202)
+        assert migrate(ledger, steps, 202) == (202, 202)
+        assert held(ledger) == [1, 2]
+
+    def test_a_migration_that_fails_leaves_the_store_as_it_was(self, ledger):
+        add(ledger, 1)
+        with pytest.raises(trouble.Unusable):
+            migrate(ledger, {1: ["CREATE TABLE more (id INTEGER)", "INSERT INTO nothing VALUES"]}, 202)
+        add(ledger, 2)
+        assert held(ledger) == [1, 2] and info(ledger).schema == 1
+
+    def test_no_store_to_migrate(self, ledger):
+        migrate(ledger)
+        assert not os.path.exists(ledger.path)
+
+    def test_a_version_that_only_the_header_has_is_damage(self, ledger):
+        add(ledger, 1)
+        statement(ledger, "PRAGMA user_version = 707")
+        add(ledger, 2)
+        assert held(ledger) == [1, 2] and "its header has version 7" in ledger.reports[0]
+
+
+class TestFailures:
+    def test_a_limit_on_file_sizes(self, tmp_path):
+        """A real failure to write: nothing is granted, nothing stays behind, and DEL works."""
+        ledger = Ledger(str(tmp_path / "cdi"), "boot-1")
+        add(ledger, 1)
+        most = os.path.getsize(ledger.path)
+        was = resource.getrlimit(resource.RLIMIT_FSIZE)
+        previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, was[1]))
+        try:
+            granted = 1
+            with pytest.raises(trouble.Unusable) as caught:
+                while granted < 1000:
+                    add(ledger, granted + 1)
+                    granted += 1
+            assert ledger.delete(key(1)).holds == (hold(1),)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, was)
+            signal.signal(signal.SIGXFSZ, previous)
+        assert caught.value.cause in ("full", "io")
+        assert held(ledger) == list(range(2, granted + 1))
+        assert not ledger.reports
+
+    @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="mounts a small file system: needs root")
+    def test_del_frees_on_a_full_disk(self, tmp_path):
+        mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs", str(tmp_path)]
+        if subprocess.run(mount, check=False, capture_output=True).returncode:
+            pytest.skip("this root may not mount")
+        try:
+            ledger = Ledger(str(tmp_path), "boot-1")
+            chance = random.Random(1)
+            granted = []
+            with pytest.raises(trouble.Unusable) as caught:
+                for number in range(1000):
+                    holds = [Hold(f"pci:{chance.getrandbits(32):08x}", "v/gpu") for _hold in range(32)]
+                    ledger.add(key(number), {"gpu": 32}, lambda _held, holds=holds: holds, "external")
+                    granted.append(number)
+            assert caught.value.cause == "full" and granted
+            with pytest.raises(OSError, match="No space left"), open(tmp_path / "rest", "wb", 0) as rest:
+                while True:
+                    rest.write(bytes(4096))
+            chance.shuffle(granted)
+            for number in granted:
+                assert len(ledger.delete(key(number)).holds) == 32
+            assert held(ledger) == []
+        finally:
+            subprocess.run(["umount", str(tmp_path)], check=True)
+
+    def test_another_program_keeps_it_locked(self, ledger):
+        add(ledger, 1)
+        other = sqlite3.connect(ledger.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            trouble.Unusable, match="database is locked.* Another program keeps the store locked"
+        ) as busy:
+            add(Ledger(directory(ledger), "boot-1", wait=0.05), 2)
+        other.close()
+        assert busy.value.cause == "busy"
+        add(ledger, 2)
+
+    def test_another_process_of_ours_is_stopped(self, ledger):
+        add(ledger, 1)
+        with pytest.raises(trouble.Unusable, match="ledger.lock: another process holds it for too long") as caught:
+            ledger.transact(lambda _tables: add(Ledger(directory(ledger), "boot-1", wait=0.05), 2))
+        assert caught.value.cause == "busy"
+
+    def test_a_lock_file_that_is_removed_or_replaced(self, ledger):
+        add(ledger, 1)
+        for number in (2, 3):
+            os.unlink(os.path.join(directory(ledger), "ledger.lock"))
+            add(ledger, number)
+        (open(os.path.join(directory(ledger), "ledger.lock"), "wb")).close()
+        assert held(ledger) == [1, 2, 3] and not ledger.reports
+
+    def test_no_more_files_can_be_opened(self, ledger):
+        add(ledger, 1)
+        was = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for limit in range(3, 40):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, was[1]))
+            try:
+                ledger.find(key(1))
+            except trouble.Unusable:
+                continue
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, was)
+        add(ledger, 2)
+        assert held(ledger) == [1, 2] and not ledger.reports
+
+
+CALLER = """
+import sys
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+ledger, name = Ledger(sys.argv[1], "boot-1", wait=60), sys.argv[2]
+def pick(held):
+    holds = [Hold(f"tty:{number}", "v/tty") for number in range(40)]
+    locks = held.locks(hold.device for hold in holds)
+    return [next(hold for hold in holds if not why_not(hold, locks))]
+while True:
+    for number in range(3):
+        added = ledger.add(Key("tty", name, str(number)), {"tty": 1}, pick, "external")
+        print("+", name, added.holds[0].device, flush=True)
+    for number in range(3):
+        freed = ledger.delete(Key("tty", name, str(number)))
+        print("-", name, freed.holds[0].device, flush=True)
+"""
+
+
+def test_processes_that_are_killed(tmp_path):
+    """I1, I2, I3: whatever is killed, no console is held twice, what was acknowledged is there, DEL frees the rest."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", CALLER, str(tmp_path / "cdi")]
+    outputs = [tmp_path / f"caller-{number}" for number in range(6)]
+    callers = []
+    for number, output in enumerate(outputs):
+        with open(output, "wb") as file:
+            callers.append(subprocess.Popen([*command, str(number)], stdout=file, env=environment))
+    deadline = time.monotonic() + 60
+    while any(output.read_text().count("\n") < 7 for output in outputs) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    chance = random.Random(1)
+    for caller in callers:
+        time.sleep(chance.random() / 50)
+        caller.kill()
+        caller.wait()
+    ledger = Ledger(str(tmp_path / "cdi"), "boot-1")
+    devices = [hold.device for grant in ledger.grants() for hold in grant.holds]
+    assert len(devices) == len(set(devices)) and not ledger.reports
+    for number, output in enumerate(outputs):
+        acknowledged = set()
+        for line in output.read_text().splitlines():
+            sign, _name, device = line.split()
+            (acknowledged.add if sign == "+" else acknowledged.remove)(device)
+        mine = {item.device for grant in ledger.grants() if grant.key.plugin == str(number) for item in grant.holds}
+        assert len(mine ^ acknowledged) <= 1  # killed before it could say what it had done last
+    for grant in ledger.grants():
+        assert ledger.delete(grant.key) == grant
+    assert ledger.grants() == []
+
+
+class TestDamage:
+    """D5: put aside, rebuilt, reported; never an exception that is no message, never silently empty."""
+
+    @pytest.fixture
+    def whole(self, ledger):
+        """A store of ten grants, whose files `put` can put back."""
+        add(ledger, *range(10))
+        ledger.set_owners("v/gpu", ["external", "claims"])
+        return {name: open(os.path.join(directory(ledger), name), "rb").read() for name in FILES}
+
+    def put(self, ledger, whole, content):
+        shutil.rmtree(directory(ledger))
+        os.mkdir(directory(ledger), 0o755)
+        for name, was in {**whole, "ledger.db": content}.items():
+            with open(os.path.join(directory(ledger), name), "wb") as file:
+                file.write(was)
+        return Ledger(directory(ledger), "boot-1")
+
+    def judge(self, ledger, content):
+        """Complete, or it says so and grants nothing; what was there is kept."""
+        found = held(ledger)
+        told = info(ledger)
+        assert set(found) <= set(range(10))
+        if ledger.reports:
+            (incident,) = told.incidents
+            assert incident["recovered"] == len(found) and incident["complete"] == told.complete
+            with open(incident["kept"], "rb") as file:
+                assert file.read() == content
+        if told.complete:
+            assert found == list(range(10))
+            assert told.owners == {"v/gpu": ("claims", "external")}
+            add(ledger, 10)
+        else:
+            with pytest.raises(trouble.Incomplete, match="was damaged .* others may be lost, so none are made"):
+                add(ledger, 10)
+        return len(found)
+
+    @pytest.mark.parametrize("size", [0, 1, 99, 100, 4095, 4096, 8192, 12288, 16384, 20480, 24576, 28000, 28671])
+    def test_truncated(self, ledger, whole, size):
+        assert len(whole["ledger.db"]) == 28672
+        content = whole["ledger.db"][:size]
+        ledger = self.put(ledger, whole, content)
+        self.judge(ledger, content)
+        assert ledger.reports
+
+    @pytest.mark.parametrize("garbage", [b"x", bytes(4096), b"x" * 4096, b"x" * 10000])
+    def test_trailing_garbage_loses_nothing(self, ledger, whole, garbage):
+        content = whole["ledger.db"] + garbage
+        ledger = self.put(ledger, whole, content)
+        assert self.judge(ledger, content) == 10
+        assert info(ledger).complete and ledger.reports
+
+    @pytest.mark.parametrize("content", [b"", b"no database\n" * 500, bytes(28672)], ids=["empty", "text", "zeros"])
+    def test_something_else(self, ledger, whole, content):
+        ledger = self.put(ledger, whole, content)
+        assert self.judge(ledger, content) == 0
+        assert not info(ledger).complete
+
+    def test_another_database(self, ledger, whole, tmp_path):
+        other = sqlite3.connect(tmp_path / "other.db")
+        other.execute("CREATE TABLE grants (record TEXT)")
+        other.close()
+        content = (tmp_path / "other.db").read_bytes()
+        ledger = self.put(ledger, whole, content)
+        assert self.judge(ledger, content) == 0
+
+    def test_gone(self, ledger, whole):
+        ledger = self.put(ledger, whole, b"")
+        os.unlink(ledger.path)
+        assert held(ledger) == []
+        assert not info(ledger).complete and "it is gone" in ledger.reports[0]
+
+    def test_an_older_copy_put_in_its_place(self, ledger, whole):
+        add(ledger, 10)
+        with open(os.path.join(directory(ledger), "ledger.lock"), "rb") as file:
+            whole = {**whole, "ledger.lock": file.read()}
+        ledger = self.put(ledger, whole, whole["ledger.db"])
+        assert held(ledger) == list(range(10))
+        assert not info(ledger).complete and "an older copy" in ledger.reports[0]
+
+    def test_flipped_bits(self, ledger, whole):
+        content = whole["ledger.db"]
+        chance = random.Random(1)
+        used = [position for position, byte in enumerate(content) if byte]
+        outcomes = set()
+        for position in chance.sample(used, 150):
+            changed = bytearray(content)
+            changed[position] ^= 1 << chance.randrange(8)
+            damaged = self.put(ledger, whole, bytes(changed))
+            outcomes.add((self.judge(damaged, bytes(changed)) == 10, bool(damaged.reports)))
+        assert outcomes >= {(True, True), (False, True)}
+
+    def test_overwritten_in_the_middle(self, ledger, whole):
+        content = whole["ledger.db"]
+        for page in range(0, len(content), 4096):
+            changed = content[:page] + bytes(4096) + content[page + 4096 :]
+            self.judge(self.put(ledger, whole, changed), changed)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "UPDATE kinds SET held = 9",
+            "DELETE FROM locks WHERE resource LIKE 'pci%' AND grant_id = 3",
+            "DELETE FROM grants WHERE id = 3",
+            "UPDATE grants SET request_id = 'other' WHERE id = 3",
+            "UPDATE grants SET record = substr(record, 9) WHERE id = 3",
+            "INSERT INTO shares VALUES ('pci:1', 'memory', 1, 0, 1, 1)",
+            "DROP TRIGGER compatible",
+            "DELETE FROM state",
+            "DROP TABLE locks",
+        ],
+    )
+    def test_changed_by_hand(self, ledger, whole, change):
+        ledger = self.put(ledger, whole, whole["ledger.db"])
+        statement(ledger, change)
+        with open(ledger.path, "rb") as file:
+            content = file.read()
+        self.judge(ledger, content)
+        assert ledger.reports
+
+    def test_noticed_in_the_middle_of_a_call(self, ledger, whole):
+        """Damage that the checks at opening were spared: the call that meets it is done on the rebuilt store."""
+        ledger = self.put(ledger, whole, whole["ledger.db"])
+        held(ledger)
+        with open(ledger.path, "r+b") as file:
+            before = os.stat(ledger.path)
+            file.seek(whole["ledger.db"].find(b'["fleet.cdi/grant"') + 30)
+            file.write(b"?")
+        left = os.path.join(directory(ledger), "ledger.lock")
+        with open(left, "rb") as file:
+            words = file.read().split()
+        os.utime(ledger.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        words[-2] = str(os.stat(ledger.path).st_ctime_ns).encode()
+        with open(left, "wb") as file:
+            file.write(b" ".join(words))
+        assert len(held(ledger)) == 9
+        assert "checksum" in ledger.reports[0]
+
+    def test_new_grants_once_nothing_is_lost(self, ledger, whole):
+        ledger = self.put(ledger, whole, whole["ledger.db"][:-4096])
+        found = held(ledger)
+        lost = sorted(set(range(10)) - set(found))
+        ids = [(None, f"request-{number}") for number in range(10)]
+        assert gc(ledger, ids, ledger.now() + 1, complete=True).lost == tuple(f"request-{number}" for number in lost)
+        assert info(ledger).complete == (not lost)
+        gc(ledger, [(None, f"request-{number}") for number in found], ledger.now() + 1)
+        assert not info(ledger).complete or not lost  # not said to be all of them
+        gc(ledger, [(None, f"request-{number}") for number in found], ledger.now() + 1, complete=True)
+        add(ledger, 10)
+
+    def test_new_grants_once_an_operator_says_so(self, ledger, whole):
+        ledger = self.put(ledger, whole, b"")
+        held(ledger)
+        assert ledger.accept_loss() and not ledger.accept_loss()
+        add(ledger, 10)
+        assert [incident["complete"] for incident in info(ledger).incidents] == [True]
+
+    def test_a_grant_that_is_known_is_still_answered(self, ledger, whole):
+        content = whole["ledger.db"]
+        ledger = self.put(ledger, whole, content.replace(b"request-3", b"request-?"))
+        found = held(ledger)
+        assert 3 not in found and 4 in found and not info(ledger).complete
+        assert ledger.add(key(4), {"gpu": 1}, lambda _held: [], "external").repeated
+        assert ledger.delete(key(4)) and ledger.delete(key(3)) is None
+
+    def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(self, ledger, whole, monkeypatch):
+        content = whole["ledger.db"][:9000]
+        ledger = self.put(ledger, whole, content)
+
+        def full(*_arguments):
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "reserve", full)
+            with pytest.raises(trouble.Unusable, match="can't make it: No space left on device") as caught:
+                held(ledger)
+        assert caught.value.cause == "full"
+        with open(ledger.path, "rb") as file:
+            assert file.read() == content
+        self.judge(ledger, content)
+        assert len([name for name in os.listdir(directory(ledger)) if "damaged" in name and "journal" not in name]) == 1
