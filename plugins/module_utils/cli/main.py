@@ -86,6 +86,16 @@ VERBS = {
     "specs": Verb(
         "show the CDI specs as a container runtime sees them; exit code 1 for errors, conflicts and stale specs", JSON
     ),
+    "transform": Verb(
+        "print a spec with its paths below another root directory, of the host or of the container",
+        {},
+        {"path": Operand("SPEC", None, "the file; - for standard input")},
+        {
+            "--from": Operand("DIR", None, "the root directory that its paths are below now (/)"),
+            "--to": Operand("DIR", None, "the one that they are to be below (/)"),
+            "--relative-to": Operand("host|container", None, "whose paths are meant (host)"),
+        },
+    ),
     "undo": Verb(
         "take back every file that fleet.cdi wrote; exit code 1 if some are kept",
         {
@@ -159,7 +169,9 @@ def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParse
         for switch, text in verb.switches.items():
             one.add_argument(switch, action="store_true", help=text)
         for name, option in verb.options.items():
-            one.add_argument(name, metavar=option.metavar, nargs=option.nargs, default=None, help=option.help)
+            # "from" is a word of Python, which no attribute can be called.
+            place = {"--from": "old_root", "--to": "new_root"}.get(name)
+            one.add_argument(name, dest=place, metavar=option.metavar, nargs=option.nargs, help=option.help)
         for key, operand in verb.operands.items():
             one.add_argument(key, metavar=operand.metavar, nargs=operand.nargs, help=operand.help)
     return parser

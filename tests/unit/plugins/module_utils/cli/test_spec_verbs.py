@@ -289,6 +289,31 @@ class TestDoctor:
             assert (status, out) == (2, "") and "manifest.json: is damaged" in err
 
 
+class TestTransform:
+    def test_it_prints_the_spec_and_leaves_the_file(self, fleet_cdi, put):
+        text = spec("a", deviceNodes=[{"path": "/dev/a"}])
+        path = put("etc/a.json", text)
+        status, out, _err = fleet_cdi("transform", "--to", "/run/driver", path)
+        assert (status, path.read_text()) == (0, text)
+        moved = json.loads(out)
+        assert moved["cdiVersion"] == "0.5.0"
+        node = {"path": "/dev/a", "hostPath": "/run/driver/dev/a"}
+        assert moved["devices"][0]["containerEdits"]["deviceNodes"] == [node]
+        back = fleet_cdi("transform", "--from", "/run/driver", "-", stdin=out.encode())[1]
+        assert json.loads(back)["devices"] == json.loads(text)["devices"]
+
+    @pytest.mark.parametrize("garbage", GARBAGE)
+    def test_garbage_is_one_line(self, fleet_cdi, put, garbage):
+        path = put("etc/x.json", GARBAGE[garbage])
+        status, out, err = fleet_cdi("transform", path)
+        assert (status, out) == (2, "") and str(path) in err
+
+    @pytest.mark.parametrize(("option", "value"), [("--from", "host"), ("--to", "x/"), ("--relative-to", "image")])
+    def test_options_are_checked(self, fleet_cdi, put, option, value):
+        path = put("etc/a.json", spec("a"))
+        assert f"{option}: found {value!r}; expected" in fleet_cdi("transform", option, value, path)[2]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_documentation_has_every_verb_and_switch(verb):
     text = (Path(__file__).resolve().parents[5] / "docs/cli.md").read_text(encoding="utf-8")

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi transform: a spec for another root directory. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.transform import CONTAINER, HOST, move
+
+
+def run(arguments: Any, _paths: Paths) -> int:
+    """Print the spec as JSON with its paths moved; the file stays as it is. Raises CdiError."""
+    roots = {"--from": arguments.old_root or "/", "--to": arguments.new_root or "/"}
+    for option, root in roots.items():
+        if not root.startswith("/"):
+            raise CdiError(f"{option}: found {root!r}; expected an absolute path")
+    whose = arguments.relative_to or HOST
+    if whose not in (HOST, CONTAINER):
+        raise CdiError(f"--relative-to: found {whose!r}; expected {HOST} or {CONTAINER}")
+    content = operand.read(arguments.path)
+    name = arguments.path if arguments.path != "-" else ".json" if content.startswith(b"{") else ".yaml"
+    spec, findings = codec.read(content, name)
+    if spec is None:
+        raise CdiError(f"{operand.called(arguments.path)}: is no valid spec: {findings[0]}")
+    moved = move(spec, roots["--from"], roots["--to"], whose)
+    if whose == CONTAINER and any(hook.get("args") for hook in _hooks(spec)):
+        sys.stderr.write("fleet-cdi: warning: the arguments of hooks may name paths in the container; they stay\n")
+    sys.stdout.write(codec.encode(moved).decode())
+    return 0
+
+
+def _hooks(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    edits = [spec.get("containerEdits", {}), *(device["containerEdits"] for device in spec["devices"])]
+    return [hook for one in edits for hook in one.get("hooks", ())]
