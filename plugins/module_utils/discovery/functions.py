@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Group, address
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import PCI_ADDRESS, Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health, Node
 
 
 def functions(snapshot: Snapshot, vendor: str, classes: tuple[str, ...]) -> list[SysDevice]:
-    """The PCI functions of a vendor ("0x1002") whose class starts with one of `classes` ("0x03"), by address."""
+    """The PCI functions of a vendor ("0x1002", "" for any) of `classes` (starts of them: "0x03"), by address."""
     found = [
         function
         for function in snapshot.members("pci")
-        if function.pci_ids[0] == vendor and function.pci_ids[2].startswith(classes)
+        if vendor in ("", function.pci_ids[0]) and function.pci_ids[2].startswith(classes)
     ]
     return sorted(found, key=address)
 
@@ -47,6 +47,12 @@ def unusable(
         }
         groups.append(Group(function, ((function, ""),), fields=fields))
     return tuple(groups)
+
+
+def depending(groups: Iterable[Group], nodes: Iterable[Node], snapshot: Snapshot) -> tuple[Group, ...]:
+    """The groups, unhealthy if one of the nodes that they share is missing, as then nobody can use any of them."""
+    ill = [health for health in map(snapshot.health, nodes) if health.state == "unhealthy"]
+    return tuple(group._replace(fields={"health": ill[0], **group.fields}) if ill else group for group in groups)
 
 
 def physical_function(device: SysDevice) -> tuple[str, ...]:

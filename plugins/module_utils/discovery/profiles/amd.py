@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
+    depending,
     functions,
     physical_function,
     unusable,
@@ -56,13 +57,11 @@ def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
     groups = [group for parts in gpus for part in parts for group in _groups(part, parts, warnings)]
     driver = next((device for device in snapshot.members("kfd") if device.name == "kfd"), None)
     shared = (driver.node,) if driver and driver.node else ()
-    ill = [health for health in map(snapshot.health, shared) if health.state == "unhealthy"]
-    if ill:
-        groups = [group._replace(fields={"health": ill[0], **group.fields}) for group in groups]
+    groups = _with_own_uuids(depending(groups, shared, snapshot), warnings)
     missing = "KFD does not list it" if driver else "this kernel has no KFD (/sys/class/kfd)"
     used = [part.function for parts in gpus for part in parts if part.function]
     return Found(
-        (*_with_own_uuids(groups, warnings), *unusable(cards, used, ("amdgpu",), f"{missing}, so ROCm can't use it")),
+        (*groups, *unusable(cards, used, ("amdgpu",), f"{missing}, so ROCm can't use it")),
         f"this host has no GPU of PCI vendor {VENDOR}",
         tuple(warnings),
         ContainerEdits(nodes=shared),

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA devices: InfiniBand, RoCE, iWARP, Omni-Path. Private API of fleet.cdi.
+
+One device is one of /sys/class/infiniband (the "mlx5_0" of `rdma link`), with the nodes through which programs use it
+(Documentation/infiniband/user_verbs.rst, user_mad.rst). rdma_cm, the connection manager, knows no devices: it is for
+all. Nodes other than uverbs and umad let a program manage the fabric, so they have to be asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
+    depending,
+    functions,
+    physical_function,
+    unusable,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import net, vfio
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
+    Found,
+    Group,
+    Profile,
+    address,
+    natural,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, NetDevice
+
+# Class and start of the name of each sort of node.
+ROLES = {"uverbs": "infiniband_verbs", "umad": "infiniband_mad", "issm": "infiniband_mad"}
+USUAL = ("uverbs", "umad")  # as in Mellanox/k8s-rdma-shared-dev-plugin, pkg/resources/rdma_device_spec.go
+CLASSES = ("0x0207",)  # InfiniBand controllers; RoCE cards are Ethernet controllers, which may well do without RDMA
+ACTIVE = "ACTIVE"  # Documentation/ABI/stable/sysfs-class-infiniband, ports/<port-num>/state: "4: ACTIVE"
+NOBODY = "0000:0000:0000:0000"
+
+
+def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each RDMA device that has a node, then the InfiniBand controllers that can't be used."""
+    wanted = options.get("want_device_nodes", USUAL)
+    groups, warnings = [], []
+    for device in sorted(snapshot.members("infiniband"), key=lambda one: (address(one), natural(one.sysname))):
+        nodes = [(node, role) for role in ROLES if role in wanted for node in _nodes(device, role)]
+        if nodes:
+            groups.append(_group(device, nodes, options))
+        else:
+            warnings.append(f"{device.sysname} has no node of {' or '.join(wanted)}; it is left out")
+    shared = tuple(one.node for one in snapshot.members("misc") if one.sysname == "rdma_cm" and one.node)
+    used = {device.physical for device in snapshot.members("infiniband") if device.physical}
+    cards = [card for card in functions(snapshot, "", CLASSES) if card.bound not in vfio.DRIVERS]
+    drivers = ("that of an RDMA device", *sorted({card.bound for card in cards}))
+    last = unusable(cards, used, drivers, "its driver made no RDMA device of it; mlx5 needs the module mlx5_ib as well")
+    return Found(
+        (*depending(groups, shared, snapshot), *last),
+        "this host has no RDMA device (/sys/class/infiniband)",
+        tuple(warnings),
+        ContainerEdits(nodes=shared),
+    )
+
+
+def _nodes(device: SysDevice, role: str) -> Iterator[SysDevice]:
+    """Its nodes of one sort. They sit beside it, or, where it is not on hardware, name it in `ibdev`."""
+    snapshot, subsystem = device.snapshot, ROLES[role]
+    beside = f"{_parent(device)}/{subsystem}"
+    found = {one.path: one for one in snapshot.members(subsystem)}
+    found.update({one.path: one for name in snapshot.root.names(beside) for one in [_beside(device, beside, name)]})
+    for one in sorted(found.values(), key=lambda one: natural(one.sysname)):
+        if one.sysname.startswith(role) and one.attribute("ibdev") == device.sysname and one.node:
+            yield one
+
+
+def _beside(device: SysDevice, directory: str, name: str) -> SysDevice:
+    return device.snapshot.device(f"{directory}/{name}", os.path.basename(directory))
+
+
+def _parent(device: SysDevice) -> str:
+    """The path of what a class device sits on: <parent>/infiniband/mlx5_0."""
+    return os.path.dirname(os.path.dirname(device.path))
+
+
+def _group(device: SysDevice, nodes: list[tuple[SysDevice, str]], options: dict[str, Any]) -> Group:
+    guid = device.attribute("node_guid") or ""
+    fields: dict[str, Any] = {"uuid": "" if guid == NOBODY else guid, "part_of": physical_function(device)}
+    health = _ports(device) if options.get("port_state", ACTIVE.lower()) != "any" else None
+    if options.get("net_devices"):
+        beside = [one for one in net.on_hardware(device.snapshot) if _parent(one) == _parent(device)]
+        fields["net_devices"] = tuple(NetDevice(one.sysname) for one in beside)
+        routed = net.routes(device.snapshot)
+        uses = [f"{one.sysname}: {use.partition(';')[0]}" for one in beside for use in [net.use_of(one, routed)] if use]
+        health = Health("reserved", uses[0]) if uses else health
+    if health:
+        fields["health"] = health
+    whole = device.physical
+    if whole is None or whole.path == _parent(device):
+        return Group(whole, ((device, ""), *nodes), fields=fields)
+    # On a subfunction, which is a part of the PCI function (Documentation/networking/devlink/devlink-port.rst)
+    place = f"{whole.subsystem}:{whole.sysname}"
+    number = device.snapshot.device(_parent(device)).attribute("sfnum")
+    fields.update({"part_of": (place,), **({"id": f"{place}#sf{number}"} if number else {})})
+    return Group(None, ((device, ""), *nodes), fields=fields)
+
+
+def _ports(device: SysDevice) -> Optional[Health]:
+    """Why it is unhealthy, if there are ports and none is active; None otherwise, and where states can't be read."""
+    down = []
+    for name in sorted(device.snapshot.root.names(f"{device.path}/ports"), key=natural):
+        state = device.attribute(f"ports/{name}/state", asked_for=True)
+        if state is None or state.endswith(ACTIVE):
+            return None
+        link = device.attribute(f"ports/{name}/phys_state") or "?"
+        down.append(f"port {name} is {state.rpartition(' ')[2]} ({link.rpartition(' ')[2]})")
+    return Health("unhealthy", f"{device.sysname}: {', '.join(down)}") if down else None
+
+
+PROFILE = Profile(
+    kind="fleet.cdi/rdma",
+    name_by=("index", "sysname"),
+    options={
+        "want_device_nodes": {"type": "array", "items": {"enum": list(ROLES)}, "minItems": 1},
+        "port_state": {"enum": [ACTIVE.lower(), "any"]},
+        "net_devices": {"type": "boolean"},
+    },
+    find=find,
+)

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Intel's processing accelerators, of the kernel's class accel: Gaudi and the NPU. Private API of fleet.cdi.
+
+Documentation/accel/introduction.rst. Kinds, names and nodes are those of Intel's generator
+(intel/intel-resource-drivers-for-kubernetes, pkg/gaudi).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import functions, unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.intel import VENDOR, named
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
+    Found,
+    Group,
+    Profile,
+    Rule,
+    address,
+    select,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+
+HABANA = "0x1da3"
+CLASSES = ("0x12",)  # processing accelerators
+NODE = re.compile(r"accel([0-9]+)\Z")
+WELL = "operational"  # Documentation/ABI/testing/sysfs-driver-habanalabs, "status"
+
+
+def find_gaudi(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each Gaudi: its node, its control node and, if it has one, that of its network ports.
+
+    The node sits on the PCI function; that of a driver outside of mainline sits on nothing and says it in pci_addr.
+    The control node always sits on nothing; its number is that of the node.
+    """
+    cards = functions(snapshot, HABANA, CLASSES)
+    members = {device.sysname: device for device in snapshot.members("accel")}
+    verbs = [device for device in snapshot.members("infiniband_verbs") if device.pci]
+    groups: dict[SysDevice, Group] = {}
+    warnings = []
+    for name, device in members.items():
+        number = NODE.match(name)
+        function = _function(device, cards)
+        if not number or (function is None and device.pci):
+            continue
+        if function is None:
+            warnings.append(f"{device.path}: sits on no PCI function and names none (pci_addr); it is left out")
+            continue
+        control = members.get(f"accel_controlD{number[1]}")
+        nodes = [(device, "compute")] + ([(control, "control")] if control else [])
+        nodes += [(one, "uverbs") for one in verbs if one.pci is function]
+        head = [] if device.pci else [(function, "")]
+        fields: dict[str, Any] = {"subsystem": "accel"}
+        status = _attribute(device, "status")
+        if status.lower() not in (WELL, ""):
+            fields["health"] = Health("unhealthy", f"{function.name}: its status is {status!r}")
+        group = Group(function, (*head, *nodes), names={"sysname": name}, fields=fields)
+        groups[function] = named(group)
+    ordered = [groups[function] for function in sorted(groups, key=address)]
+    last = unusable(cards, groups, ("habanalabs",), "its driver made no accel device of it")
+    return Found((*ordered, *map(named, last)), f"this host has no Gaudi (PCI vendor {HABANA})", tuple(warnings))
+
+
+def _function(device: SysDevice, cards: list[SysDevice]) -> Optional[SysDevice]:
+    """The Gaudi that a node of class accel is of."""
+    name = device.pci.name if device.pci else _attribute(device, "pci_addr").lower()
+    return next((card for card in cards if card.name == name), None)
+
+
+def _attribute(device: SysDevice, name: str) -> str:
+    """An attribute of a Gaudi, which drivers have on the node's device or on what that sits on."""
+    return device.attribute(name) or device.attribute(f"device/{name}") or ""
+
+
+def find_npu(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+    """One group for each NPU, then those that can't be used."""
+    rule = Rule(subsystem=("accel",), driver=("intel_vpu",), pci_vendor=(VENDOR,), group_by_parent=True)
+    groups = select(rule, snapshot).groups
+    used = [group.parent for group in groups if group.parent]
+    last = unusable(functions(snapshot, VENDOR, CLASSES), used, ("intel_vpu",), "its driver made no accel device of it")
+    return Found(tuple(map(named, (*groups, *last))), f"this host has no NPU of PCI vendor {VENDOR}")
+
+
+GAUDI = Profile(kind="intel.com/gaudi", name_by=("index", "uuid"), options={}, find=find_gaudi, defaults={"all": True})
+NPU = Profile(kind="intel.com/npu", name_by=("index", "uuid"), options={}, find=find_npu, defaults={"all": True})
