@@ -44,7 +44,7 @@ def soname(path: str) -> Optional[str]:
         return None
     try:
         return _soname(handle) if stat.S_ISREG(os.fstat(handle).st_mode) else None
-    except (OSError, struct.error, KeyError, OverflowError):
+    except (OSError, struct.error, IndexError, KeyError, OverflowError):
         return None
     finally:
         os.close(handle)

@@ -10,6 +10,7 @@ and the lists of its packages in Debian and Ubuntu; every file is empty or small
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import uuid
 from pathlib import Path
@@ -105,6 +106,7 @@ H100 = tuple(
     for minor, bus in enumerate(("19", "3b", "4c", "5d", "9b", "bb", "cb", "db"))
 )
 P100 = (Gpu("0000:06:00.0", 0, "Tesla P100-PCIE-16GB", "0x15f8"),)
+GPUS = {"A100": A100, "H100": H100, "P100": P100}
 SWITCHES = ("0000:05:00.0", "0000:06:00.0", "0000:07:00.0", "0000:08:00.0")  # of an HGX H100
 
 
@@ -118,7 +120,7 @@ def machine(gpus: tuple[Gpu, ...], switches: tuple[str, ...] = (), channels: tup
     files["/usr/sbin/nvidia-imex"] = "#!/bin/sh\n"
     files["/usr/bin/nvidia-imex-ctl"] = "not executable\n"
     files[HOOK] = "\0".join(HOOKS)
-    links = {"/lib": "usr/lib", "/var/run": "/run", "/lib64": "usr/lib64", "/usr/lib64/nothing": "../none"}
+    links = {"/lib": "usr/lib", "/var/run": "/run", "/lib64": "usr/lib64"}
     for pattern, (soname, names) in LIBRARIES.items():
         name = pattern.format(VERSION)
         for directory in (LIB, "/usr/lib/i386-linux-gnu"):
@@ -145,6 +147,38 @@ def build(tree: dict[str, Any], base: Path) -> str:
             node.chmod(0o660 if node.parent.name == "dri" else 0o444 if node.parent.name == "nvidia-caps" else 0o666)
             os.chown(node, 0, {"card": 44, "rend": 105}.get(node.name[:4], 0) if node.parent.name == "dri" else 0)
     return root
+
+
+def of_case(case: dict[str, Any], base: Path) -> tuple[str, tuple[Gpu, ...]]:
+    """The root directory of the machine that a case describes, and its GPUs.
+
+    `gpus` (A100, H100 or P100), `mig` (PCI address -> lists that begin with GPU and compute instance), `switches`,
+    `channels`; then changes in this order: `remove` (patterns of paths), `move` (path -> path), `files` and `programs`
+    (path -> content), `links` (path -> target), `nodes` (path -> "c 195:0"), `group` (of every /dev/nvidia*, which
+    others may then not use).
+    """
+    mig = {address: tuple((part[0], part[1]) for part in parts) for address, parts in case.get("mig", {}).items()}
+    gpus = tuple(gpu._replace(mig=mig.get(gpu.address, ())) for gpu in GPUS[case["gpus"]])
+    switches = SWITCHES if case.get("switches") else ()
+    root = build(machine(gpus, switches, tuple(case.get("channels", ()))), base)
+    for pattern in case.get("remove", ()):
+        found = list(base.glob(pattern.lstrip("/")))
+        assert found, f"{pattern} is not there to be removed"
+        for path in found:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for source, target in case.get("move", {}).items():
+        (base / target[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(base / source[1:], base / target[1:])
+    render({key: case.get(key, {}) for key in ("links", "nodes")}, base)
+    for path, content in {**case.get("files", {}), **case.get("programs", {})}.items():
+        (base / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (base / path[1:]).write_bytes(content if isinstance(content, bytes) else content.encode())
+        (base / path[1:]).chmod(0o755 if path in case.get("programs", {}) else 0o644)
+    for node in (base / "dev").glob("nvidia*") if "group" in case else ():
+        if node.is_char_device():
+            node.chmod(0o660)
+            os.chown(node, 0, case["group"])
+    return root, gpus
 
 
 def caps(gpus: tuple[Gpu, ...]) -> dict[str, int]:

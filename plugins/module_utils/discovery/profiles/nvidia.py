@@ -56,7 +56,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     last = [_numbered(group, len(bound) + index) for index, group in enumerate(ill)]
     if not bound:
         return Found(tuple(last), f"no GPU of PCI vendor {VENDOR} has driver nvidia", _taken(cards))
-    nvml = nvidia_nvml.library() if not snapshot.root.prefix else None  # it knows this host, and no other
+    nvml = nvidia_nvml.library(snapshot.root)
     known, warnings = nvidia_nvml.gpus(nvml)
     links, more = topology.links(nvml) if nvml else ((), ())
     host, told = nvidia_host.survey(options, snapshot, known)

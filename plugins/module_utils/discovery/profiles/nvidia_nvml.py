@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address
 
 GRAPHICS = (10, 11, 12)  # NVML_GPU_INSTANCE_PROFILE_1_, 2_ and 4_SLICE_GFX
@@ -36,8 +37,13 @@ class Gpu(NamedTuple):
     mig: Mapping[tuple[int, int], Mig] = {}  # by GPU instance and compute instance
 
 
-def library() -> Optional[Any]:
-    """The Python module: python3-pynvml of Debian and Ubuntu, nvidia-ml-py of PyPI; None where it is not installed."""
+def library(root: Root) -> Optional[Any]:
+    """The Python module (python3-pynvml of Debian and Ubuntu, nvidia-ml-py of PyPI), None where it is not installed.
+
+    Nor for a dump or an image: it knows this host and no other.
+    """
+    if root.prefix:
+        return None
     try:
         import pynvml
     except ImportError:

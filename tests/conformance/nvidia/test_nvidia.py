@@ -1,0 +1,181 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Specs for NVIDIA devices beside those of NVIDIA's own generator, on rendered trees (cases.yml).
+
+The generator is the vendor's library, with go-nvml's mock of a DGX A100 as NVML (main.go). Each sees the same tree as
+the root directory of a host; a difference that cases.yml does not explain is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import judge
+import pytest
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.tests.unit.trees import nvidia
+
+SOURCE = Path(__file__).parent
+TABLE = yaml.safe_load((SOURCE / "cases.yml").read_text(encoding="utf-8"))
+MODES = TABLE["modes"]
+# What the generator leaves on a host with one GPU; tests of coexistence read it.
+FIXTURE = judge.CHECKOUT / "tests/unit/plugins/module_utils/converge/nvidia-ctk.yaml"
+
+
+@pytest.fixture(scope="session")
+def generator() -> Path:
+    """The vendor's generator, built where its source is newer. It takes cgo, and chroot takes root."""
+    program = judge.BUILT / "nvidia-ctk"
+    if os.geteuid() != 0:
+        pytest.skip("NVIDIA's generator is not compared: only root can make device nodes and change the root directory")
+    if shutil.which("gcc") is None:
+        pytest.skip("NVIDIA's generator is not compared: building it takes gcc (apt-get install gcc libc6-dev)")
+    sources = [SOURCE / name for name in ("main.go", "go.mod", "go.sum")]
+    if not program.exists() or program.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+        judge.BUILT.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "CGO_ENABLED": "1", "CGO_CFLAGS": "-O0 -w"}
+        try:
+            command = [judge.find_go(), "build", "-buildvcs=false", "-p=2", "-o", str(program), "."]
+        except judge.Unavailable as why:
+            pytest.skip(f"NVIDIA's generator is not compared: {why}")
+        done = subprocess.run(command, cwd=SOURCE, env=environment, check=False, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"NVIDIA's generator is not compared: it can't be built: {done.stderr.strip()[-500:]}")
+    return program
+
+
+def theirs(generator: Path, case: dict[str, Any], root: str, gpus: tuple[nvidia.Gpu, ...], *names: str) -> Any:
+    """What the generator answers for every mode."""
+    parts = case.get("mig", {})
+    request = {
+        "root": root,
+        "driver": nvidia.VERSION,
+        "hook": case.get("hook", nvidia.HOOK),
+        "modes": list(MODES),
+        "names": names,
+        "gpus": [
+            {
+                "uuid": gpu.uuid,
+                "pci": gpu.address,
+                "minor": gpu.minor,
+                "migmode": bool(gpu.mig),
+                "mig": [
+                    {"gi": gi, "ci": ci, "uuid": gpu.mig_uuid(gi, ci), "profile": profile}
+                    for gi, ci, profile in parts.get(gpu.address, ())
+                ],
+            }
+            for gpu in gpus
+        ],
+    }
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    done = subprocess.run(
+        [generator], input=json.dumps(request), env=environment, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def ours(root: str, mode: str, *names: str) -> Any:
+    """Our spec, None without devices."""
+    entry: dict[str, Any] = {"profile": MODES[mode], "device_numbers": True, "required": False}
+    if mode == "nvml":
+        entry["name_by"] = list(names)
+    found = discover({"gpus": entry}, snapshot.take(root))
+    return spec_of(found.kinds[0], found.devices) if found.devices else None
+
+
+def lines(edits: dict[str, Any]) -> list[str]:
+    """Container edits, each as a line of text; hooks in their order, as they run one after another."""
+    found = [f"env {text}" for text in edits.get("env") or ()]
+    for node in edits.get("deviceNodes") or ():
+        # Go leaves out a number that is 0, and reads none as 0.
+        fields = {key: value for key, value in node.items() if key not in TABLE["node_fields"] and value != 0}
+        if fields.get("hostPath") == node["path"]:
+            del fields["hostPath"]
+        found.append(f"node {fields.pop('path')} {fields}")
+    for mount in edits.get("mounts") or ():
+        found.append(f"mount {mount['hostPath']} at {mount['containerPath']} {' '.join(mount['options'])}")
+    for hook in edits.get("hooks") or ():
+        found.append(f"hook {hook['hookName']} {hook['path']} {' '.join(hook['args'])} {hook.get('env')}")
+    return found + [f"gid {gid}" for gid in edits.get("additionalGids") or ()]
+
+
+def containers(spec: Any) -> dict[str, list[str]]:
+    """Name of a device -> all that a container gets with it, shared or not."""
+    if spec is None:
+        return {}
+    shared = lines(spec.get("containerEdits") or {})
+    return {device["name"]: shared + lines(device["containerEdits"]) for device in spec["devices"]}
+
+
+def offered(spec: Any) -> Any:
+    """The spec; None where no device has a node: the vendor's modes write one for what is not there, too."""
+    return spec if spec and any(device["containerEdits"].get("deviceNodes") for device in spec["devices"]) else None
+
+
+def differences(our: dict[str, list[str]], their: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """(side, line) of everything that only one side has."""
+    found = []
+    for side, one, other in (("ours", our, their), ("theirs", their, our)):
+        for name, got in one.items():
+            if name not in other:
+                found.append((side, f"device {name}"))
+                continue
+            found += [(side, f"device {name}: {line}") for line in got if line not in other[name]]
+    for name in our.keys() & their.keys():
+        orders = [[line for line in side[name] if line.startswith("hook ")] for side in (our, their)]
+        common = [[line for line in order if line in orders[0] and line in orders[1]] for order in orders]
+        if common[0] != common[1]:
+            found.append(("ours", f"device {name}: hooks in another order"))
+    return found
+
+
+def explained(case: str, mode: str, side: str, line: str) -> list[int]:
+    """The numbers of the explanations that fit."""
+    return [
+        number
+        for number, row in enumerate(TABLE["differences"])
+        if (row["case"], row["mode"], row["side"]) == (case, mode, side) and re.fullmatch(row["text"], line)
+    ]
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+def test_specs_are_those_of_the_vendor(generator, case, tmp_path):
+    root, gpus = nvidia.of_case(case, tmp_path)
+    names = ("index", "uuid", "type-index")
+    answers = theirs(generator, case, root, gpus, *names)
+    used: set[int] = set()
+    compared = 0
+    for mode, answer in answers.items():
+        our, their = ours(root, mode, *names), offered(answer.get("spec"))
+        assert (our is None) == (their is None), (mode, our, answer)
+        if our is None:
+            continue
+        assert our["kind"] == their["kind"]
+        for side, line in differences(containers(our), containers(their)):
+            rows = explained(case["name"], mode, side, line)
+            assert rows, f"mode {mode}: only {side}: {line}"
+            used.update(rows)
+        compared += sum(map(len, containers(their).values()))
+    unused = [
+        row for number, row in enumerate(TABLE["differences"]) if row["case"] == case["name"] and number not in used
+    ]
+    assert not unused
+    assert compared > 50
+
+
+def test_what_it_leaves_on_a_host(generator, tmp_path):
+    case = {"gpus": "P100"}
+    root, gpus = nvidia.of_case(case, tmp_path)
+    text = theirs(generator, case, root, gpus, "index", "uuid")["nvml"]["text"]
+    assert FIXTURE.read_text(encoding="utf-8") == text, f"the generator writes another file; put it into {FIXTURE}"
