@@ -8,7 +8,6 @@ CDI proposal 2017, "ADD" and "Common ABNF rules"; what it leaves open is decided
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container
 from typing import NamedTuple
 
@@ -19,12 +18,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import
 LARGEST = (1 << 63) - 1  # of an amount: what the store and most readers of JSON can hold
 MIB = 1 << 20
 
-# A plain integer, as the proposal wants it, and the suffixes of its own examples. No sign, no point, no exponent.
-AMOUNT = re.compile(r"0*([0-9]{1,19})([KMGTPE]i|[kMGTPE])?\Z")
+# The suffixes of the proposal's own examples (2048Mi, 8Gi), and those of Kubernetes' quantities beside them.
 FACTORS = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
 FACTORS.update({unit: 1000**power for power, unit in enumerate("kMGTPE", 1)})
 
-NUMA_NODE = re.compile(r"0*([0-9]{1,9})\Z")
+LONGEST = 20  # digits of a number that is looked at: LARGEST has 19
 
 
 class Request(NamedTuple):
@@ -44,7 +42,7 @@ def parse(text: str, resource_type: str, offered: Container[str], shared: bool) 
     amounts: dict[str, int] = {}
     for item in text.split(","):
         spec, colon, amount = item.partition(":")
-        if not colon or not grammar.RESOURCE_SPEC.match(spec):
+        if not colon or not grammar.is_resource_spec(spec):
             raise _refused(f"CDI_REQUEST has {shown(item)}; expected <resource-spec>:<amount>,...")
         type_, _hyphen, subtype = spec.partition("-")
         if type_ != resource_type or (subtype and subtype not in offered):
@@ -69,26 +67,33 @@ def is_memory(subtype: str) -> bool:
 
 def numa_nodes(text: str) -> tuple[int, ...]:
     """The preferred NUMA nodes in `CDI_REQUEST_NUMA_LOCALITY`, ascending. Raises ProtocolError 107 for a bad list."""
-    found = [NUMA_NODE.match(item) for item in text.split(",")] if text else []
+    found = [_digits(item) for item in text.split(",")] if text else []
     if not all(found):
         raise ProtocolError(
             errors.CONTENT, f"CDI_REQUEST_NUMA_LOCALITY is {shown(text)}; expected a comma separated list of integers"
         )
-    return tuple(sorted({int(one[1]) for one in found if one}))
+    return tuple(sorted(set(map(int, found))))
 
 
 def _amount(spec: str, text: str, memory: bool) -> int:
     """The amount in `text`: of memory in MiB, rounded up, since it is what the container needs at least."""
-    found = AMOUNT.match(text)
-    if not found or (found[2] and not memory):
+    suffix = text.lstrip("0123456789")
+    digits = _digits(text[: len(text) - len(suffix)])
+    if not digits or (suffix and not (memory and suffix in FACTORS)):
         expected = "an integer of MiB, or one with a suffix (Ki, Mi, Gi, k, M, G)" if memory else "an integer"
         raise _refused(f"the amount of {spec} is {shown(text)}; expected {expected}")
-    amount = int(found[1])
-    if found[2]:
-        amount = -(-amount * FACTORS[found[2]] // MIB)
+    amount = int(digits)
+    if suffix:
+        amount = -(-amount * FACTORS[suffix] // MIB)
     if not 1 <= amount <= LARGEST:
         raise _refused(f"the amount of {spec} is {shown(text)}; expected 1 to {LARGEST}")
     return amount
+
+
+def _digits(text: str) -> str:
+    """`text` without zeros in front if it is a plain integer of bounded length: no sign, point or exponent; else ""."""
+    digits = text.lstrip("0") or text[-1:]
+    return digits if len(digits) <= LONGEST and digits.isascii() and digits.isdecimal() else ""
 
 
 def _refused(details: str) -> ProtocolError:

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices, stdin
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import Settings, settings
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import VERSIONS, Config, shown
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config, shown
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import chain, pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
 
 
 class Host(NamedTuple):
@@ -57,13 +58,13 @@ def host_of(defaults: Mapping[str, Any]) -> Host:
     return Host(**{name: str(defaults[name]) for name in Host._fields if name in defaults})
 
 
-def answer(plugin: str, variables: Mapping[str, str], stdin: Callable[[], bytes], host: Host) -> Answer:
+def answer(plugin: str, variables: Mapping[str, str], host: Host, config: Callable[[], bytes] = stdin.read) -> Answer:
     """The reply to a call with these variables (CDI_*), of any command but VERSION; never raises."""
     command = variables.get("CDI_COMMAND", "").lower()
     failed = 0 if command == "del" else 1  # "This command MUST NOT fail, i.e. it always returns a zero exit status"
     version = VERSIONS[-1]
     try:
-        document, unreadable = _read(stdin)
+        document, unreadable = _read(config)
         requested = variables.get("CDI_VERSION", "")
         own = document.get("cdiVersion")
         version = next((one for one in (requested, own) if one in VERSIONS), version)
@@ -84,10 +85,10 @@ def _nothing() -> None:
     """Undo nothing."""
 
 
-def _read(stdin: Callable[[], bytes]) -> tuple[dict[str, Any], Optional[ProtocolError]]:
+def _read(config: Callable[[], bytes]) -> tuple[dict[str, Any], Optional[ProtocolError]]:
     """The configuration, {} with an error where there is none: an unsupported CDI_VERSION is told before that."""
     try:
-        return messages.load(stdin()), None
+        return messages.load(config()), None
     except ProtocolError as error:
         return {}, error
 
@@ -120,7 +121,7 @@ def _plain(text: str) -> str:
     return (text if len(text) <= 80 else text[:77] + "...").encode("ascii", "backslashreplace").decode("ascii")
 
 
-def info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
+def _info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     """INFO: what this host has, whether it is free or not, so that a node's capacity can be made of it."""
     pool = call.pool()
     type_ = call.config.type
@@ -129,19 +130,19 @@ def info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     return fields, _nothing
 
 
-def add(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
+def _add(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     """ADD, which needs the ledger."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import grants
+    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add
 
-    return grants.add(call)
+    return add.add(call)
 
 
-def delete(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
+def _delete(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     """DEL, which needs the ledger."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import grants
+    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import delete
 
-    grants.delete(call)
+    delete.delete(call)
     return None, _nothing
 
 
-COMMANDS = {"info": info, "add": add, "del": delete}
+COMMANDS = {"info": _info, "add": _add, "del": _delete}

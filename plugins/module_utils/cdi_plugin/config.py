@@ -78,7 +78,7 @@ def _command(name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _picked(value: Any) -> Picked:
     plugin, devices = (value.get("plugin"), value.get("devices")) if isinstance(value, dict) else (None, None)
-    if not (isinstance(plugin, str) and grammar.PLUGIN.match(plugin)):
+    if not (isinstance(plugin, str) and grammar.is_plugin(plugin)):
         raise _wrong("picked", value, "what a plugin that delegates passes; leave it out of configurations")
     if not (isinstance(devices, list) and devices and all(isinstance(item, str) for item in devices)):
         raise _wrong("picked", value, "what a plugin that delegates passes; leave it out of configurations")

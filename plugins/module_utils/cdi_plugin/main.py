@@ -6,32 +6,33 @@
 from __future__ import annotations
 
 import os
-import select
-import sys
-import time
-from collections.abc import Mapping
-from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
 
-PATIENCE = 10.0  # seconds to wait for the configuration on stdin
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
-def main(plugin: str, defaults: Mapping[str, Any]) -> None:
+def main(plugin: str, defaults: dict[str, object]) -> None:
     """Answer the call in the environment and on stdin. The launcher gives its own name and what was baked into it."""
     _open_standard_handles()
     variables = dict(os.environ)
-    if variables.get("CDI_COMMAND", "").lower() == "version":
-        _end(0, messages.reply(messages.VERSIONS[-1], {"supportedVersions": list(messages.VERSIONS)}))
+    command = variables.get("CDI_COMMAND", "").lower()
+    if command == "version":
+        supported = ", ".join(f'"{version}"' for version in VERSIONS)
+        _end(0, f'{{"cdiVersion": "{VERSIONS[-1]}", "supportedVersions": [{supported}]}}\n'.encode("ascii"))
+    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import light
+
+    light.install()  # before anything imports typing
     from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
 
-    status, reply, undo = commands.answer(plugin, variables, _stdin, commands.host_of(defaults))
-    if _write(reply):
-        _end(status)
-    # Nobody got to know which devices were granted, so nobody would give them back.
-    undo()
-    _end(status or 1)
+    status, reply, undo = commands.answer(plugin, variables, commands.host_of(defaults))
+    if not _write(reply):
+        # Nobody got to know which devices were granted, so nobody would give them back.
+        undo()
+        status = 0 if command == "del" else 1
+    _end(status)
 
 
 def _open_standard_handles() -> None:
@@ -41,27 +42,6 @@ def _open_standard_handles() -> None:
             os.fstat(handle)
         except OSError:
             os.open(os.devnull, os.O_RDONLY)  # the lowest free number; writing to it fails, as it should
-
-
-def _stdin() -> bytes:
-    """What is on stdin, up to one byte more than a configuration may have. Raises ProtocolError 107, 108."""
-    content = b""
-    deadline = time.monotonic() + PATIENCE
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
-    while len(content) <= messages.LARGEST:
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise ProtocolError(
-                errors.TIME, f"stdin: no end of the config within {PATIENCE:g} s; expected a file there"
-            )
-        try:
-            chunk = os.read(0, 65536)
-        except OSError as error:
-            raise ProtocolError(errors.CONTENT, f"stdin: can't be read ({error.strerror}); expected a config") from None
-        if not chunk:
-            break
-        content += chunk
-    return content
 
 
 def _write(reply: bytes) -> bool:
@@ -75,8 +55,7 @@ def _write(reply: bytes) -> bool:
     return True
 
 
-def _end(status: int, reply: bytes = b"") -> None:
+def _end(status: int, reply: bytes = b"") -> NoReturn:
     """End the process, without the work of taking the interpreter apart."""
     _write(reply)
-    sys.stderr.flush()
     os._exit(status)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Class, Infeasible, Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Infeasible, Request, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Lock, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import Request as Asked
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
@@ -53,18 +54,14 @@ class Picker:
 
     def _choose(self, free: Sequence[Device], locks: Mapping[str, Lock], wanted: Request) -> list[Device]:
         """The best of `free`. Raises ProtocolError 100."""
-        groups: dict[tuple[object, ...], list[str]] = {}
-        for device in free:
-            left = tuple(sorted((name, amount) for name, amount in device.capacity.items()))
-            groups.setdefault((device.numa_node, left), []).append(device.id)
-        classes = [Class(tuple(members), key[0], dict(key[1])) for key, members in groups.items()]  # type: ignore
-        pairs = [[0] * len(classes) for _one in classes]
+        held = {device.id: locks[device.id].used for device in free if device.id in locks}
+        classes, pairs = fold(free, self.pool.links, held)
         try:
-            choice = choose(classes, pairs, wanted)
+            ids = choose(classes, pairs, wanted).ids
         except Infeasible as error:
             lost = "".join(f"; {why}" for why in sorted(self.lost.values()))
             raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
-        return [device for device in free if device.id in choice.ids]
+        return [device for device in free if device.id in ids]
 
 
 def _resources(device: Device) -> tuple[str, ...]:

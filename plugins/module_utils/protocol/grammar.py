@@ -4,20 +4,40 @@
 """The words of the protocol's grammar (CDI proposal 2017, "Common ABNF rules"). Private API of fleet.cdi.
 
 ALPHA and DIGIT are those of RFC 5234, so ASCII only. Upper and lower case differ: `GPU` is no `gpu`, just as the names
-of their folders in /etc/cdi differ.
+of their folders in /etc/cdi differ. Without regular expressions: to compile these takes as long as an ADD's own work.
 """
 
 from __future__ import annotations
 
-import re
-
-# \Z, because "$" alone lets a final line break through.
-RESOURCE_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}\Z")
-RESOURCE_SUBTYPE = re.compile(r"[A-Za-z0-9]{1,15}\Z")
-RESOURCE_SPEC = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}(-[A-Za-z0-9]{1,15})?\Z")
-REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}\Z")
-# The proposal has no rule for the name of a binary; ours lets nothing through that leads out of a folder.
-PLUGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
-
 # INFO maps resource-specs to amounts beside this field, so a resource-type of that name could not be told from it.
 TAKEN = ("cdiVersion",)
+
+
+def is_resource_type(text: str) -> bool:
+    """resource-type = ALPHA *15alnum"""
+    return _alnum(text, 16) and text[0].isalpha()
+
+
+def is_resource_subtype(text: str) -> bool:
+    """resource-subtype = 1*15alnum"""
+    return _alnum(text, 15)
+
+
+def is_resource_spec(text: str) -> bool:
+    """resource-spec = resource-type [ hyphen resource-subtype ]"""
+    type_, hyphen, subtype = text.partition("-")
+    return is_resource_type(type_) and (not hyphen or is_resource_subtype(subtype))
+
+
+def is_request_id(text: str) -> bool:
+    """request-id = alnum *63alnum-hyp"""
+    return _alnum(text.replace("-", "0"), 64) and text[0] != "-"
+
+
+def is_plugin(text: str) -> bool:
+    """The name of a binary. The proposal has no rule for it: ours lets nothing through that leads out of a folder."""
+    return _alnum(text.replace("-", "0").replace("_", "0"), 64) and text[0] not in "-_"
+
+
+def _alnum(text: str, longest: int) -> bool:
+    return len(text) <= longest and text.isascii() and text.isalnum()

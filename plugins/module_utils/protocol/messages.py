@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
 
-VERSIONS = ("0.0.1", "0.0.2")  # of the proposal that we speak, oldest first
 LARGEST = 1 << 20  # bytes of a configuration
 
 
@@ -68,7 +68,7 @@ def config(document: Mapping[str, Any]) -> Config:
             found = "nothing" if value is None else shown(value)
             raise ProtocolError(errors.CONTENT, f"config: {field!r} is {found}; expected text")
     type_, plugin = str(texts["type"]), str(texts["plugin"])
-    if not grammar.RESOURCE_TYPE.match(type_):
+    if not grammar.is_resource_type(type_):
         raise ProtocolError(
             errors.CONTENT,
             f"config: 'type' is {shown(type_)}; expected a resource-type: a letter, then up to 15 letters and digits",
@@ -77,7 +77,7 @@ def config(document: Mapping[str, Any]) -> Config:
         raise ProtocolError(
             errors.CONTENT, f"config: 'type' is {type_!r}, which names a field of replies; choose another"
         )
-    if not grammar.PLUGIN.match(plugin):
+    if not grammar.is_plugin(plugin):
         raise ProtocolError(
             errors.CONTENT,
             f"config: 'plugin' is {shown(plugin)}; expected the name of a plugin, without a path",

@@ -79,7 +79,7 @@ class Host:
         given = {"CDI_VERSION": conf["cdiVersion"], "CDI_COMMAND": command, "CDI_REQUEST": request}
         given = {**given, "CDI_REQUEST_ID": request_id, **variables}
         content = json.dumps(conf).encode()
-        status, reply, _undo = commands.answer(plugin or conf["plugin"], given, lambda: content, self.host)
+        status, reply, _undo = commands.answer(plugin or conf["plugin"], given, self.host, lambda: content)
         return status, json.loads(reply) if reply else None
 
     def add(self, conf, request, request_id, **variables):

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The configurations of a host: <directory>/<resource-type>.d/<name>.conf. Private API of fleet.cdi.
+
+CDI proposal 2017, "Configuration".
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
+
+DIRECTORY = "/etc/cdi"
+
+
+class Configuration(NamedTuple):
+    """One that is right."""
+
+    path: str
+    content: bytes  # as the plugin is to get it on stdin
+    config: Config
+
+
+class Found(NamedTuple):
+    """The configurations in the order in which they are tried, and why others are none: by path."""
+
+    configurations: tuple[Configuration, ...]
+    errors: dict[str, ProtocolError]
+
+
+def find(directory: str = DIRECTORY, resource_type: str = "") -> Found:
+    """All configurations, or those of one resource-type, by type and by file name. Raises nothing."""
+    found = []
+    failed = {}
+    for folder in _names(directory, f"{resource_type}.d" if resource_type else ".d", bool(resource_type)):
+        for name in _names(os.path.join(directory, folder), ".conf"):
+            path = os.path.join(directory, folder, name)
+            try:
+                found.append(read(path))
+            except ProtocolError as error:
+                failed[path] = error
+    return Found(tuple(found), failed)
+
+
+def read(path: str) -> Configuration:
+    """The configuration at `path`. Raises ProtocolError 2 for its version, 107 for anything else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # nobody waits for a FIFO
+        with os.fdopen(handle, "rb") as file:
+            content = file.read(messages.LARGEST + 1)
+    except OSError as error:
+        raise ProtocolError(errors.CONTENT, f"config: can't be read ({error.strerror})") from None
+    config = messages.config(messages.load(content))
+    folder = os.path.basename(os.path.dirname(path))
+    if folder != f"{config.type}.d":
+        raise ProtocolError(
+            errors.CONTENT, f"config: 'type' is {config.type!r}, but it is in {folder}; expected {config.type}.d"
+        )
+    return Configuration(path, content, config)
+
+
+def _names(directory: str, ending: str, whole: bool = False) -> list[str]:
+    """The names in a directory that end so, or are that, sorted; none where there is no such directory."""
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [name for name in names if (name == ending if whole else name.endswith(ending))]

@@ -1,0 +1,190 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long a call of an executable of the 2017 proposal takes, beside the same interpreter with the same flags.
+
+Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The baseline of VERSION is the
+interpreter that does nothing, of the others the one that imports json and sqlite3 and makes one durable commit; calls
+and baseline take turns, so that both see the same load. Needs root, for the device nodes of a rendered host.
+
+    allocation_executable.py [COUNT]     calls per case, 200 by default
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Optional
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(CHECKOUT / "build/pythonpath")]
+
+from ansible_collections.fleet.cdi.plugins.module_utils import records
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held, Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.pools import discover_pools
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys
+from ansible_collections.fleet.cdi.tests.unit.trees.render import render
+
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+CALLERS = 16
+STORED = 3000
+
+# What every ADD has to do, whoever wrote it: start, read JSON, have SQLite, make one row durable.
+COMMIT = """\
+import json, sqlite3
+db = sqlite3.connect({path!r}, isolation_level=None)
+db.execute("PRAGMA journal_mode = PERSIST")
+db.execute("PRAGMA synchronous = FULL")
+db.execute("CREATE TABLE IF NOT EXISTS grants (request_id TEXT, devices TEXT)")
+db.execute("INSERT INTO grants VALUES (?, ?)", ("1", json.dumps(["/dev/dri/card0"])))
+db.close()
+"""
+
+
+def run(command: list[str]) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr)."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Machine:
+    """A host of rendered devices on which the release of this checkout is installed."""
+
+    def __init__(self, directory: Path, tree: dict[str, Any], config: dict[str, Any]) -> None:
+        self.root = render(tree, directory / "root")
+        self.state = directory / "state"
+        self.prefix = str(directory / "opt")
+        inventory = str(directory / "run/cdi-inventory.json")
+        defaults = {"prefix": self.prefix, "inventory": inventory, "root": self.root, "state_dir": str(self.state)}
+        release = build.build(str(Path(records.__file__).parent))
+        python = host.probe(PYTHON, run)
+        launchers = launcher.texts(python.path, {**defaults, "spec_dirs": []})
+        install.present(self.prefix, release.id, python, launchers, run, build.pack(release))
+        folder = directory / f"etc/{config['type']}.d"
+        folder.mkdir(parents=True)
+        self.config = json.dumps(config).encode()
+        self.plugin, self.type = config["plugin"], config["type"]
+        (folder / "bench.conf").write_bytes(self.config)
+        boot = Path(self.root + BOOT).read_text().strip()
+        pools = discover_pools(str(directory / "etc"), inventory, boot, snapshot.take(self.root), None, {})
+        for path, content in pools.documents.items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_bytes(content)
+
+    def call(self, command: str, request_id: str = "1", amount: int = 1) -> subprocess.CompletedProcess[bytes]:
+        """One call. Raises CalledProcessError, also for a DEL that freed nothing."""
+        variables = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": command, "CDI_REQUEST_ID": request_id}
+        variables["CDI_REQUEST"] = f"{self.type}:{amount}"
+        path = f"{self.prefix}/bin/{self.plugin}"
+        done = subprocess.run([path], input=self.config, env=variables, capture_output=True, check=True)
+        if command == "DEL" and done.stdout:
+            raise subprocess.CalledProcessError(0, path, done.stdout)
+        return done
+
+
+def seconds(act: Callable[[], object]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    act()
+    return time.perf_counter() - start
+
+
+def interpreter(program: str) -> None:
+    """The interpreter with the flags of the executables."""
+    subprocess.run([PYTHON, "-IS", "-c", program], input=b"{}", env={}, capture_output=True, check=True)
+
+
+def show(case: str, values: list[float], baselines: list[float]) -> None:
+    """Print the medians, and as cases of their own the 99th percentiles."""
+    for name, cut in (("p50", 49), ("p99", 98)):
+        value, baseline = (statistics.quantiles(taken, n=100)[cut] for taken in (values, baselines))
+        tell(f"{case}, {name}", "ms", value * 1000, baseline * 1000)
+
+
+def tell(case: str, unit: str, value: float, baseline: Optional[float] = None) -> None:
+    """Print one line."""
+    ratio = round(value / baseline, 2) if baseline else None
+    line = {"bench": "allocation_executable", "case": case, "unit": unit, "value": round(value, 2)}
+    print(json.dumps({**line, "baseline": baseline and round(baseline, 2), "ratio": ratio}), flush=True)
+
+
+def one_after_the_other(machine: Machine, commit: str, count: int, case: str) -> list[float]:
+    """ADD and DEL in turns with their baseline; returns the seconds of each ADD."""
+    adds, deletes, baselines = [], [], []
+    for number in range(count):
+        adds.append(seconds(partial(machine.call, "ADD", f"r{number}")))
+        baselines.append(seconds(lambda: interpreter(commit)))
+        deletes.append(seconds(partial(machine.call, "DEL", f"r{number}")))
+    show(f"ADD, {case}", adds, baselines)
+    show(f"DEL, {case}", deletes, baselines)
+    return adds
+
+
+def in_parallel(machine: Machine, count: int) -> None:
+    """CALLERS processes that ADD and DEL without a pause: ADDs per second, and the longest one."""
+    taken: list[float] = []
+    granted: list[str] = []
+
+    def caller(number: int) -> None:
+        for turn in range(count):
+            name = f"c{number}-{turn}"
+            start = time.perf_counter()
+            done = machine.call("ADD", name)
+            taken.append(time.perf_counter() - start)
+            granted.extend(json.loads(done.stdout)["devices"])
+
+    threads = [threading.Thread(target=caller, args=(number,)) for number in range(CALLERS)]
+    whole = seconds(lambda: [*map(threading.Thread.start, threads), *map(threading.Thread.join, threads)])
+    case = f"{CALLERS} callers x {count} ADD"
+    tell(f"{case}: rate", "1/s", len(taken) / whole)
+    tell(f"{case}: longest", "ms", max(taken) * 1000)
+    tell(f"{case}: granted twice", "devices", len(granted) - len(set(granted)))
+
+
+def store(machine: Machine, count: int) -> None:
+    """`count` grants of other configurations in the ledger, as a busy host has them."""
+    ledger = Ledger(str(machine.state), Path(machine.root + BOOT).read_text().strip())
+    for number in range(count):
+        holds = [Hold(f"other:{number}", "bench.x/other")]
+        ledger.add(Key("other", "rule", f"r{number}"), {"other": 1}, partial(_given, holds), "claims")
+
+
+def _given(holds: list[Hold], _held: Held) -> list[Hold]:
+    return holds
+
+
+def main() -> None:
+    """Print the lines of all cases."""
+    count = int(sys.argv[1]) if sys.argv[1:] else 200
+    config: dict[str, Any] = {"cdiVersion": "0.0.1", "name": "b", "type": "gpu", "plugin": "drm", "args": {}}
+    with tempfile.TemporaryDirectory() as directory:
+        machine = Machine(Path(directory), gpus((16384,) * 8), config)
+        commit = COMMIT.format(path=f"{directory}/baseline.db")
+        starts = [
+            (seconds(lambda: machine.call("VERSION")), seconds(lambda: interpreter("pass"))) for _ in range(count)
+        ]
+        show("VERSION", *map(list, zip(*starts)))
+        one_after_the_other(machine, commit, count, "no stored grant")
+        store(machine, STORED)
+        one_after_the_other(machine, commit, count, f"{STORED} stored grants")
+    args = {"match": {"subsystem": "tty"}, "kind": "bench.x/tty"}
+    consoles = {**config, "type": "tty", "plugin": "rule", "args": args}
+    with tempfile.TemporaryDirectory() as directory:
+        turns = max(1, count // CALLERS)
+        in_parallel(Machine(Path(directory), ttys(CALLERS * turns), consoles), turns)
+
+
+if __name__ == "__main__":
+    main()
