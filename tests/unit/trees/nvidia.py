@@ -123,11 +123,10 @@ def machine(gpus: tuple[Gpu, ...], switches: tuple[str, ...] = (), channels: tup
     links = {"/lib": "usr/lib", "/var/run": "/run", "/lib64": "usr/lib64"}
     for pattern, (soname, names) in LIBRARIES.items():
         name = pattern.format(VERSION)
-        for directory in (LIB, "/usr/lib/i386-linux-gnu"):
-            content = b"GROUP ( AS_NEEDED )\n" if soname is None else elf(soname.format(VERSION))
-            files[f"{directory}/{name}"] = content
-            for link in names:
-                links[os.path.join(directory, os.path.dirname(name), link)] = os.path.basename(name)
+        files[f"{LIB}/{name}"] = b"GROUP ( AS_NEEDED )\n" if soname is None else elf(soname.format(VERSION))
+        for link in names:
+            links[os.path.join(LIB, os.path.dirname(name), link)] = os.path.basename(name)
+    files[f"/usr/lib/i386-linux-gnu/libcuda.so.{VERSION}"] = elf("libcuda.so.1")  # for programs of 32 bits
     for gpu in gpus:
         if gpu.drm:
             links[f"/dev/dri/by-path/pci-{gpu.address}-card"] = f"../card{gpu.drm}"
