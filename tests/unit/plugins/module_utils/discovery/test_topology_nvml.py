@@ -18,7 +18,7 @@ HIDDEN = "hidden"
 
 
 class Library:
-    """pynvml for a host. `gpus`: bus id -> (compute capability, [(bus id of the peer, its type) or None for each link])."""
+    """pynvml for a host. `gpus`: bus id -> (compute capability, for each link (bus id of the peer, its type) or None)."""
 
     NVML_FEATURE_ENABLED = 1
 
