@@ -18,7 +18,7 @@ HIDDEN = "hidden"
 
 
 class Library:
-    """pynvml for a host. `gpus`: bus id -> (compute capability, for each link (bus id of the peer, its type) or None)."""
+    """pynvml for a host. `gpus`: bus id -> (compute capability, (bus id, type) of each link's peer; None: it is down)."""
 
     NVML_FEATURE_ENABLED = 1
 
