@@ -18,7 +18,7 @@ HIDDEN = "hidden"
 
 
 class Library:
-    """pynvml for a host. `gpus`: bus id -> (compute capability, (bus id, type) of each link's peer; None: it is down)."""
+    """pynvml for a host. `gpus`: bus id -> (compute capability, [(bus id, type) of a peer; None where it is down])."""
 
     NVML_FEATURE_ENABLED = 1
 
