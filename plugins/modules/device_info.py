@@ -178,7 +178,8 @@ devices:
       sample: []
     health:
       description: Whether it can be used. C(state) is V(healthy), V(unknown), V(unhealthy), or V(reserved) for
-        one that is well but in use by the host itself or out of service (M(fleet.cdi.device_state)); C(reason) says why.
+        one that is well but in use by the host itself or out of service (M(fleet.cdi.device_state)); C(reason)
+        says why.
       type: dict
       sample: {"state": "unhealthy", "reason": "/dev/net/tun: No such file or directory"}
     symlinks:

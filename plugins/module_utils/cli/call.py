@@ -14,6 +14,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # Call -> the file of a room whose `answer(options, check)` does it: (result, warnings). Imported when it is asked for.
 CALLS = {
+    "cdi_plugin": "converge.plugin_config",
+    "cdi_plugin_info": "claims.info",
     "device_info": "discovery.info",
     "device_state": "converge.device_state",
     "refresh": "converge.refresher",

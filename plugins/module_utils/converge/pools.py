@@ -20,7 +20,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Enricher, discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages, pool
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import pool
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import find
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -30,16 +31,6 @@ class Pools(NamedTuple):
     documents: dict[str, bytes]  # path -> content
     failed: tuple[str, ...]  # why a configuration has none, one line for each
     broken: frozenset[str] = frozenset()  # resource-types of those
-
-
-def configurations(config_dir: str) -> list[str]:
-    """The paths of all configurations, sorted."""
-    found = []
-    for directory in _listed(config_dir):
-        if directory.endswith(".d"):
-            inside = os.path.join(config_dir, directory)
-            found += [os.path.join(inside, name) for name in _listed(inside) if name.endswith(".conf")]
-    return found
 
 
 def discover_pools(
@@ -52,12 +43,11 @@ def discover_pools(
 ) -> Pools:
     """Discover the devices of every configuration, and of those that it delegates to. A broken one hides no other."""
     documents: dict[str, bytes] = {}
-    failed, broken = [], set()
-    for path in configurations(config_dir):
+    there = find(config_dir)
+    failed: dict[str, CdiError] = {**there.errors}
+    for path, _content, first in there.configurations:
         try:
-            with open(path, "rb") as file:
-                content = file.read(messages.LARGEST + 1)
-            for config in pool.chain(messages.config(messages.load(content))):
+            for config in pool.chain(first):
                 entry = pool.entry_of(config)
                 place = files.canonical(pool.pool_path(listing, config.type, config.plugin, config.args))
                 if entry is None or place in documents:
@@ -68,10 +58,10 @@ def discover_pools(
                 args = {key: value for key, value in config.args.items() if key not in pool.OWN}
                 head = json.dumps({"args": args}, sort_keys=True)[:-1].encode("ascii")
                 documents[place] = head + b",\n" + document[1:]
-        except (CdiError, OSError) as error:
-            failed.append(f"{path}: {error}")
-            broken.add(os.path.basename(os.path.dirname(path))[: -len(".d")])
-    return Pools(documents, tuple(failed), frozenset(broken))
+        except CdiError as error:
+            failed[path] = error
+    broken = frozenset(os.path.basename(os.path.dirname(path))[: -len(".d")] for path in failed)
+    return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), broken)
 
 
 def plan_pools(found: Pools, listing: str, manifest: files.Manifest) -> tuple[Change, ...]:
@@ -91,10 +81,3 @@ def plan_pools(found: Pools, listing: str, manifest: files.Manifest) -> tuple[Ch
             if live is None or manifest.owns(path):
                 changes.append(Change(path, "", live.content if live else None, None))
     return tuple(changes)
-
-
-def _listed(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:  # there is none
-        return []

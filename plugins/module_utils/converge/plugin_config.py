@@ -1,0 +1,123 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module cdi_plugin: the configuration of one executable of the 2017 proposal. Private API of fleet.cdi.
+
+The file is in the manifest; the executable's pool of devices follows by a refresh.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options as entries
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import grammar, messages, pool
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+
+
+class Wanted(NamedTuple):
+    """One configuration, and where it is to be; `document` None: there is to be none."""
+
+    resource_type: str
+    name: str  # of the file, without .conf
+    document: Optional[dict[str, Any]]
+    by: str = ""
+
+
+class Outcome(NamedTuple):
+    """What was, or with `check` would be, changed."""
+
+    path: str
+    change: Optional[Change]  # of the configuration itself
+    changed: tuple[str, ...]  # all paths, pools included
+    warnings: tuple[str, ...]
+
+
+def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, check: bool = False) -> Outcome:
+    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed."""
+    if not grammar.is_resource_type(wanted.resource_type):
+        raise CdiError(
+            f"resource_type: found {wanted.resource_type!r}; expected a letter, then up to 15 letters and digits"
+        )
+    if not grammar.is_plugin(wanted.name):
+        raise CdiError(f"name: found {wanted.name!r}; expected letters, digits, - and _, up to 64 of them")
+    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir)
+    path = files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
+
+    def make_plan(manifest: files.Manifest) -> Plan:
+        live = files.read(path)
+        before = live.content if live else None
+        if before == content:
+            return Plan(path, (), ())
+        if before is not None and path not in manifest.files and not force:
+            raise CdiError(
+                f"{path}: is not ours: fleet.cdi has no record of writing it. It stays as it is. Move it away, choose "
+                "another name, or set force to replace it (undo then puts it back)."
+            )
+        return Plan(path, (Change(path, "", before, content, wanted.by),), ())
+
+    plan = apply(make_plan, places.state_dir, check)
+    # Whatever is missed just now is for the next refresh to drop.
+    report = refresh(places, grace=float("inf"), check=check)
+    changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
+    change = plan.changes[0] if plan.changes else None
+    return Outcome(path, change, tuple(changed), (*report.warnings, *report.failed))
+
+
+def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str) -> bytes:
+    """The text of a configuration. Raises CdiError for one that its executable would refuse."""
+    try:
+        content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
+        config = messages.config(messages.load(content))
+        chain = pool.chain(config)
+    except messages.ProtocolError as error:
+        raise CdiError(f"configuration: {error.details}") from None
+    for one in chain:
+        if not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):
+            there = ", ".join(sorted(pool.PROFILES))
+            raise CdiError(
+                f"plugin: found {one.plugin!r}, which is no program in {bin_dir}; ours are {there}. Install the "
+                "release first (module fleet.cdi.release), or the plugin that is meant."
+            )
+        entry = pool.entry_of(one)
+        if entry is not None:
+            entries.check({resource_type: entry})
+    return content
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
+    guard.check(options["prefix"], options["release"])
+    document = None
+    if options["state"] == "present":
+        document = {
+            "cdiVersion": options["cdi_version"],
+            "name": options["description"] or f"{options['resource_type']} by {options['plugin']}",
+            "type": options["resource_type"],
+            "plugin": options["plugin"],
+            **({"args": options["args"]} if options["args"] else {}),
+        }
+    name = options["name"] or options["plugin"] or ""
+    wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
+    places = Places(options["state_dir"], options["inventory"], options["config_dir"])
+    outcome = converge(wanted, places, os.path.join(options["prefix"], "bin"), options["force"], check)
+    result = {"changed": bool(outcome.changed), "path": outcome.path, "paths": list(outcome.changed), "diff": []}
+    if outcome.change:
+        before, after = (_shown(one) for one in (outcome.change.before, outcome.change.after))
+        header = {"before_header": outcome.path, "after_header": outcome.path}
+        result["diff"] = [{**header, "before": before, "after": after}]
+    return result, list(outcome.warnings)
+
+
+def _shown(content: Optional[bytes]) -> Any:
+    try:
+        return json.loads(content) if content else ""
+    except ValueError:
+        return (content or b"").decode(errors="replace")

@@ -1,0 +1,229 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The caller's side of the 2017 protocol: over the real executables, and over plugins that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import info, plugins
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.plugins import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import find
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus, ttys
+
+
+class TestFind:
+    @pytest.fixture
+    def put(self, tmp_path):
+        def write(name, content):
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+            return str(path)
+
+        return write
+
+    def test_by_type_and_file_name(self, tmp_path, put):
+        names = ["tty.d/generic.conf", "gpu.d/b.conf", "gpu.d/a.conf", "gpu.d/notes.txt", "gpu/c.conf"]
+        paths = [put(name, config(type_=name.partition(".")[0])) for name in names]
+        assert [one.path for one in find(str(tmp_path)).configurations] == [paths[2], paths[1], paths[0]]
+        assert [one.path for one in find(str(tmp_path), "tty").configurations] == paths[:1]
+        assert find(str(tmp_path / "none")) == ((), {})
+
+    def test_a_broken_one_is_told_and_hides_no_other(self, tmp_path, put):
+        good = put("gpu.d/good.conf", config())
+        wrong = {
+            put("gpu.d/1.conf", "{"): "is no JSON",
+            put("gpu.d/2.conf", config(type_="tty")): "'type' is 'tty', but it is in gpu.d; expected tty.d",
+            put("gpu.d/3.conf", config(plugin="../sh")): "'plugin' is",
+            put("gpu.d/4.conf", config(version="1.0.0")): "cdiVersion is",
+            put("gpu.d/5.conf", " " * (1 << 21)): "is larger than 1 MiB",
+            put("cdiVersion.d/6.conf", config(type_="cdiVersion")): "names a field of replies",
+        }
+        os.mkfifo(tmp_path / "gpu.d/7.conf")
+        (tmp_path / "gpu.d/8.conf").mkdir()
+        found = find(str(tmp_path))
+        assert [one.path for one in found.configurations] == [good]
+        assert len(found.errors) == len(wrong) + 2
+        for path, words in wrong.items():
+            assert words in str(found.errors[path])
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Makes a host of a tree, with the real executables installed."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+
+    def make(tree, *configs):
+        made = Host(tmp_path, tree)
+        made.configure(*configs)
+        made.install()
+        return made, Caller(str(tmp_path / "opt/bin")), find(str(tmp_path / "etc"), configs[0]["type"]).configurations
+
+    return make
+
+
+class TestRealExecutables:
+    def test_version_and_info(self, host):
+        _made, caller, (one,) = host(gpus((16384, 16384)), config())
+        assert plugins.versions(caller, one) == ("0.0.1", "0.0.2")
+        assert plugins.info(caller, one) == {"gpu": 2, "gpu-memory": 32768}
+
+    def test_the_first_that_grants_all_wins_and_no_request_is_split(self, host):
+        small, large = config(vendorid_whitelist="0x2345"), config("rule", profile="drm", vendorid_whitelist="0x1234")
+        _made, caller, found = host(gpus(count=5), small, large)
+        granted = plugins.add(caller, found, {"gpu": "1"}, "a")
+        assert (granted.path, granted.devices) == (found[0].path, ("/dev/dri/card1", "/dev/dri/renderD129"))
+        assert granted.numa_locality == (1,)
+        granted = plugins.add(caller, found, {"gpu": "3"}, "b", near=[1])
+        assert granted.path == found[1].path
+        with pytest.raises(ProtocolError) as caught:
+            plugins.add(caller, found, {"gpu": "2"}, "c")
+        assert caught.value.code == errors.UNFULFILLED
+        assert all(one.path in caught.value.details for one in found)
+        assert plugins.delete(caller, found, "b") == ()
+        assert plugins.add(caller, found, {"gpu": "2"}, "c").path == found[1].path
+
+    def test_what_a_single_plugin_says_is_what_the_caller_hears(self, host):
+        _made, caller, found = host(ttys(14), config("generic-tty", "tty"))
+        for request, code in (({"tty": "3"}, errors.UNFULFILLED), ({"tty-size": "3"}, errors.RESOURCE_SPEC)):
+            with pytest.raises(ProtocolError) as caught:
+                plugins.add(caller, found, request, "a")
+            assert caught.value.code == code
+        with pytest.raises(ProtocolError) as caught:
+            plugins.add(caller, (), {"tty": "1"}, "a")
+        assert caught.value.details == "there is no configuration for it"
+
+    def test_del_goes_to_all(self, host):
+        one, other = config(vendorid_whitelist="0x2345"), config("rule", profile="drm", vendorid_whitelist="0x1234")
+        made, caller, found = host(gpus(count=2), one, other)
+        for conf in (one, other):
+            made.add(conf, "gpu:1", "a")
+        assert plugins.delete(caller, found, "a") == ()
+        for conf in (one, other):
+            made.add(conf, "gpu:1", "b")
+        assert plugins.delete(caller, found, "unknown") == ()
+
+    def test_what_module_cdi_plugin_info_returns(self, host, tmp_path):
+        made, _caller, (one,) = host(ttys(20), config("generic-tty", "tty"))
+        with files.locked_manifest(str(tmp_path / "state")) as manifest:
+            manifest.write(one.path, one.content + b"\n", by="cdi_host")
+        (tmp_path / "etc/tty.d/z.conf").write_text("{")
+        (tmp_path / "etc/gpu.d").mkdir()
+        (tmp_path / "etc/gpu.d/none.conf").write_text(json.dumps(config("nothing")))
+        options = {
+            "prefix": made.host.prefix,
+            "config_dir": str(tmp_path / "etc"),
+            "state_dir": str(tmp_path / "state"),
+            "resource_type": None,
+            "time_limit": 10.0,
+        }
+        result, warnings = info.answer(options, False)
+        assert warnings == []
+        assert [one["path"][-16:] for one in result["broken"]] == ["etc/tty.d/z.conf"]
+        missing, tty = result["plugins"]
+        assert (tty["name"], tty["managed_by"], tty["info"], tty["error"]) == (
+            "generic-tty0",
+            "cdi_host",
+            {"tty": 8},
+            None,
+        )
+        assert (missing["managed"], missing["managed_by"], missing["versions"]) == (False, None, [])
+        assert missing["error"]["code"] == errors.DELEGATION
+
+
+SCRIPT = """#!/bin/sh
+echo "$CDI_COMMAND $CDI_VERSION $CDI_REQUEST $CDI_REQUEST_ID" >> "${0%/*}/calls"
+case $CDI_COMMAND in
+VERSION) echo '{"cdiVersion": "0.0.2", "supportedVersions": ["0.0.1"]}' ;;
+%s
+esac
+"""
+
+
+class TestPluginsThatMisbehave:
+    @pytest.fixture
+    def plugin(self, tmp_path):
+        """A plugin that speaks 0.0.1 and does what the lines of a shell's case say: (caller, found, calls)."""
+
+        def make(lines, script=SCRIPT):
+            program = tmp_path / "odd"
+            program.write_text(script.replace("%s", lines))
+            program.chmod(0o755)
+            (tmp_path / "gpu.d").mkdir(exist_ok=True)
+            (tmp_path / "gpu.d/odd.conf").write_text(json.dumps(config("odd")))
+            calls = tmp_path / "calls"
+            calls.write_text("")
+            return Caller(str(tmp_path), 1.0), find(str(tmp_path)).configurations, calls
+
+        return make
+
+    @pytest.mark.parametrize(
+        ("lines", "code"),
+        [
+            ("ADD) sleep 60 ;;", errors.TIME),
+            ("ADD) echo nonsense ;;", errors.DELEGATION),
+            ("ADD) : ;;", errors.DELEGATION),
+            ("""ADD) echo '{"cdiVersion": "0.0.1", "devices": "/dev/a"}' ;;""", errors.DELEGATION),
+            ("""ADD) echo '{"cdiVersion": "0.0.1", "devices": []}'; exit 1 ;;""", errors.DELEGATION),
+            ("""ADD) echo '{"cdiVersion": "0.0.1", "devices": [], "numa_locality": [0.5]}' ;;""", errors.DELEGATION),
+        ],
+    )
+    def test_a_del_follows_an_add_of_which_nobody_knows_what_became(self, plugin, lines, code):
+        caller, found, calls = plugin(lines)
+        with pytest.raises(ProtocolError) as caught:
+            plugins.add(caller, found, {"gpu": "1"}, "a")
+        assert caught.value.code == code
+        assert calls.read_text().splitlines()[-1] == "DEL 0.0.1  a"
+
+    def test_no_del_follows_a_plain_refusal(self, plugin):
+        caller, found, calls = plugin("""ADD) echo '{"cdiVersion": "0.0.1", "code": 4, "msg": "no"}'; exit 1 ;;""")
+        with pytest.raises(ProtocolError) as caught:
+            plugins.add(caller, found, {"gpu": "1"}, "a", near=(0, 2))
+        assert (caught.value.code, caught.value.message) == (4, "no")
+        assert "DEL" not in calls.read_text()
+
+    def test_a_version_that_the_plugin_does_not_speak_asks_it_for_nothing(self, plugin):
+        caller, found, calls = plugin("", SCRIPT.replace('["0.0.1"]', '["0.9.0"]'))
+        with pytest.raises(ProtocolError, match=r"cdiVersion is '0.0.1'; the plugin speaks 0.9.0") as caught:
+            plugins.add(caller, found, {"gpu": "1"}, "a")
+        assert caught.value.code == errors.VERSION
+        assert calls.read_text().split() == ["VERSION"]
+
+    @pytest.mark.parametrize(
+        ("reply", "words"),
+        [
+            ('{"cdiVersion": "0.0.1"}', "it says nothing of gpu"),
+            ('{"cdiVersion": "0.0.1", "gpu": -1}', "gpu is -1; expected an integer, 0 or more"),
+            ('{"cdiVersion": "0.0.1", "gpu": true}', "gpu is true"),
+            ('{"cdiVersion": "0.0.1", "gpu": 1, "tty": 1}', "it offers"),
+            ('{"cdiVersion": "0.0.1", "gpu": 1, "code": 4, "msg": "x"}', "it offers"),
+        ],
+    )
+    def test_info_is_checked(self, plugin, reply, words):
+        caller, found, _calls = plugin(f"INFO) echo '{reply}' ;;")
+        with pytest.raises(ProtocolError) as caught:
+            plugins.info(caller, found[0])
+        assert words in caught.value.details
+
+    @pytest.mark.parametrize(
+        ("lines", "code"),
+        [
+            ("""DEL) echo '{"cdiVersion": "0.0.1", "code": 105, "msg": "kept"}' ;;""", 105),
+            ("DEL) exit 3 ;;", errors.DELEGATION),
+            ("DEL) sleep 60 ;;", errors.TIME),
+        ],
+    )
+    def test_del_tells_what_is_kept(self, plugin, lines, code):
+        caller, found, _calls = plugin(lines)
+        ((path, error),) = plugins.delete(caller, found, "a")
+        assert (path, error.code) == (found[0].path, code)

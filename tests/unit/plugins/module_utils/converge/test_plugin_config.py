@@ -1,0 +1,99 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Configurations of the executables: written, previewed, refused, and their pools with them."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plugin_config import Wanted, converge
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+DOCUMENT = {"cdiVersion": "0.0.2", "name": "TTYs", "type": "tty", "plugin": "generic-tty", "args": {}}
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host of our own below a directory, whose devices are those of this machine."""
+
+    class Host:
+        base = tmp_path
+        places = Places(str(tmp_path / "state"), str(tmp_path / "run/inventory.json"), str(tmp_path / "etc"))
+
+        def converge(self, document=DOCUMENT, name="generic", type_="tty", **options):
+            return converge(Wanted(type_, name, document, "me"), self.places, str(tmp_path / "bin"), **options)
+
+        def files(self):
+            found = [path for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "state" not in path.parents]
+            return sorted(str(path.relative_to(tmp_path)) for path in found if path.parent != tmp_path / "bin")
+
+    (tmp_path / "bin").mkdir()
+    for name in ("generic-tty", "rule"):
+        (tmp_path / "bin" / name).symlink_to("/bin/true")
+    return Host()
+
+
+def test_written_with_its_pool_once(host):
+    preview = host.converge(check=True)
+    assert (preview.changed, host.files()) == ((preview.path,), [])
+    done = host.converge()
+    assert done.path == str(host.base / "etc/tty.d/generic.conf")
+    assert json.loads((host.base / "etc/tty.d/generic.conf").read_text()) == DOCUMENT
+    conf, pool = host.files()
+    assert conf == "etc/tty.d/generic.conf"
+    assert pool.startswith("run/inventory.d/tty.generic-tty.")
+    assert host.converge().changed == ()
+    other = host.converge({**DOCUMENT, "args": {"num_system_reserved": 60}})
+    assert len(other.changed) == 3, "the configuration, the new pool, and the old one that goes"
+
+
+def test_absent_and_undo(host):
+    host.converge()
+    assert len(host.converge(None).changed) == 2
+    assert host.files() == []
+    host.converge()
+    assert undo(host.places.state_dir).kept == ()
+    assert host.files() == []
+
+
+def test_a_foreign_file_stays(host):
+    (host.base / "etc/tty.d").mkdir(parents=True)
+    (host.base / "etc/tty.d/generic.conf").write_text("{}")
+    for document in (DOCUMENT, None):
+        with pytest.raises(CdiError, match="is not ours"):
+            host.converge(document)
+    host.converge(force=True)
+    undo(host.places.state_dir)
+    assert (host.base / "etc/tty.d/generic.conf").read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"plugin": "drm"}, "plugin: found 'drm', which is no program in"),
+        ({"plugin": "../bin/true"}, "'plugin' is"),
+        ({"type": "cdiVersion"}, "names a field of replies"),
+        ({"args": {"num_system_reserved": 99}}, "num_system_reserved"),
+        ({"args": {"delegate": {"plugin": "generic-tty"}}}, "no loop"),
+        ({"plugin": "rule", "args": {"profile": "gpu"}}, "unknown profile 'gpu'"),
+        ({"plugin": "rule", "args": {}}, "match"),
+    ],
+)
+def test_what_the_executable_would_refuse_is_not_written(host, change, words):
+    with pytest.raises(CdiError) as caught:
+        host.converge({**DOCUMENT, **change}, type_=change.get("type", "tty"))
+    assert words in str(caught.value)
+    assert host.files() == []
+
+
+@pytest.mark.parametrize(("name", "type_"), [("../x", "tty"), ("", "tty"), ("a.b", "tty"), ("x", "t-y"), ("x", "../t")])
+def test_names_lead_nowhere_else(host, name, type_):
+    with pytest.raises(CdiError, match="found"):
+        host.converge(name=name, type_=type_)
+    assert not os.path.exists(host.base / "etc")
