@@ -166,7 +166,8 @@ def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one:
     if known and known.memory:
         fields["capacity"] = {"memory": known.memory}
     part = f"{index}:{known.number if known else number}"
-    names = {"index": part, "type-index": f"mig{part}"}
+    own = f"{card.function.name}:gi{one.gi}:ci{one.ci}"
+    names = {"index": part, "type-index": f"mig{part}", "pci": own, "sysname": own}
     return Group(card.function, ((card.function, ""), *drm), (*_node(host, card), *caps), names, fields)
 
 

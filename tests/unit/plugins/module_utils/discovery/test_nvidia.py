@@ -55,7 +55,7 @@ def test_case(case, tmp_path):
 @needs_nodes
 @pytest.mark.parametrize("case", TABLE["mig"], ids=lambda case: case["name"])
 def test_mig(case, tmp_path):
-    result = found(case, tmp_path, name_by=["index", "type-index"])
+    result = found(case, tmp_path, name_by=["index", "type-index", "pci"])
     documents = as_document(result.devices)
     for document in documents:
         document["nodes"] = [node["path"] for node in document["nodes"]]
