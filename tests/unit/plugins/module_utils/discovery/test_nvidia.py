@@ -207,11 +207,13 @@ def test_nvml_adds_what_has_no_file(tmp_path, monkeypatch):
     assert result.devices[2].names == ("1", nvidia.A100[1].uuid)  # by its files
 
 
-def test_mig_mode_without_instances_is_told(tmp_path, monkeypatch):
+def test_mig_mode_without_instances_is_told_and_moves_no_number(tmp_path, monkeypatch):
     monkeypatch.setattr(nvidia_nvml, "library", lambda _root: Nvml({}))
-    result = found({}, tmp_path)
-    assert "0000:07:00.0" not in {device.pci_address for device in result.devices}
+    result = found({"remove": ["/sys/devices/pci0000:bd/0000:bd:00.0/driver*"]}, tmp_path)  # one without a driver
     assert any("0000:07:00.0: its MIG mode is on, but no instance is created" in text for text in result.warnings)
+    named = {device.pci_address: device.names[0] for device in result.devices}
+    addresses = [gpu.address for gpu in nvidia.A100]
+    assert named == {address: str(index) for index, address in enumerate(addresses) if index}
 
 
 def test_memory_of_a_whole_gpu(tmp_path, monkeypatch):
