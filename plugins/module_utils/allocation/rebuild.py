@@ -33,6 +33,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble impor
 
 INCIDENTS = 10  # so many are remembered
 
+HOT = bytes.fromhex("d9d505f920a163d7")  # how a journal begins that is to be rolled back (SQLite file format, 3)
+
 
 class Salvage(NamedTuple):
     """What is left of a store."""
@@ -113,13 +115,17 @@ def _state(record: str) -> Optional[State]:
 
 
 def readable(path: str) -> Iterator[str]:
-    """The records that SQLite still reads: from the first up to what is damaged, and from the last down to it."""
+    """The records that SQLite still reads: from the first up to what is damaged, and from the last down to it.
+
+    A transaction that somebody was killed in is rolled back first; otherwise the file stays as it is.
+    """
+    mode = "rw" if content(f"{path}-journal")[:8] == HOT else "ro&immutable=1"
     for query in (
         "SELECT record FROM state",
         "SELECT record FROM grants ORDER BY id",
         "SELECT record FROM grants ORDER BY id DESC",
     ):
-        with suppress(Damaged, trouble.Unusable), connected(path, time.monotonic()) as db:
+        with suppress(Damaged, trouble.Unusable), connected(path, time.monotonic(), mode) as db:
             db.text_factory = bytes
             for (record,) in db.execute(query):
                 if isinstance(record, bytes):

@@ -242,15 +242,17 @@ def sync(path: str) -> None:
 
 
 @contextmanager
-def connected(path: str, deadline: float) -> Iterator[sqlite3.Connection]:
-    """The open store at `path`; sqlite3's errors become Unusable or Damaged."""
+def connected(path: str, deadline: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    """The open store at `path`; sqlite3's errors become Unusable or Damaged.
+
+    `mode` is that of SQLite's URI: "ro&immutable=1" reads the file as it is and leaves it so.
+    """
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    wait = max(deadline - time.monotonic(), 0.01)
     try:
-        db = sqlite3.connect(
-            f"file:{escaped}?mode=rw", timeout=max(deadline - time.monotonic(), 0.01), isolation_level=None, uri=True
-        )
+        db = sqlite3.connect(f"file:{escaped}?mode={mode}", timeout=wait, isolation_level=None, uri=True)
         try:
-            for name, value in PRAGMAS:
+            for name, value in PRAGMAS if mode == "rw" else ():
                 db.execute(f"PRAGMA {name} = {value}")
             yield db
         finally:

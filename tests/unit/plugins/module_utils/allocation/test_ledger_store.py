@@ -429,12 +429,22 @@ class TestDamage:
         chance = random.Random(1)
         used = [position for position, byte in enumerate(content) if byte]
         outcomes = set()
-        for position in chance.sample(used, 150):
+        for position in chance.sample(used, 100):
             changed = bytearray(content)
             changed[position] ^= 1 << chance.randrange(8)
             damaged = self.put(ledger, whole, bytes(changed))
             outcomes.add((self.judge(damaged, bytes(changed)) == 10, bool(damaged.reports)))
         assert outcomes >= {(True, True), (False, True)}
+
+    def test_every_byte_of_the_header(self, ledger, whole):
+        """Page size, journal mode, reserved bytes, fractions, encoding, version: what SQLite acts upon by itself."""
+        content = whole["ledger.db"]
+        for position in (*range(24), *range(40, 72)):
+            changed = bytearray(content)
+            changed[position] ^= 3 if position in (18, 19) else 1  # 2 is the mode of a write-ahead log
+            damaged = self.put(ledger, whole, bytes(changed))
+            assert self.judge(damaged, bytes(changed)) == 10
+            assert sorted(name for name in os.listdir(directory(ledger)) if "damaged" not in name) == FILES
 
     def test_overwritten_in_the_middle(self, ledger, whole):
         content = whole["ledger.db"]
