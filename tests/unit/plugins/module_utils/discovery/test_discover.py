@@ -28,7 +28,9 @@ TABLES = {
     for path in sorted(Path(__file__).parent.glob("cases*.yml"))
 }
 TABLE = TABLES["cases"]
-CASES = [pytest.param(case, id=f"{table}: {case['name']}") for table in TABLES for case in TABLES[table]["cases"]]
+CASES = [
+    pytest.param(case, id=f"{table}: {case['name']}") for table in TABLES for case in TABLES[table].get("cases", [])
+]
 
 
 def found(tree, base, entries):
