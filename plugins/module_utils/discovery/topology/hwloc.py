@@ -26,7 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
 
 MATRICES = {"NVLinkBandwidth": "NVL", "XGMIBandwidth": "XGMI"}
-OBJECTS = 1024  # of one matrix
+OBJECTS = 512  # of one matrix; a server of 16 GPUs and 12 switches has 28
 HOST_BRIDGE = re.compile(r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-[0-9a-f]{2}\]\Z")  # "0000:[2b-3b]": the buses below it
 IDS = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]")  # "0302 [10de:1db8] [10de:131d] a1 00"
 MASK = re.compile(r"0x[0-9a-f]{1,8}(,0x[0-9a-f]{1,8})*\Z")  # words of 32 bits, the highest first; some are left out

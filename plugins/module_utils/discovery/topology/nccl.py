@@ -31,6 +31,7 @@ BRIDGE = "0x0604"
 NVSWITCH = "0x0680"  # class of an NVSwitch; NCCL also gives it to ends that a VM hides ("fffffff:ffff:ff")
 PROCESSOR = "0x068001"  # class of IBM's NVLink bridge to a CPU (kvDictPciClass): it joins no two GPUs
 MOST = 64  # links between two GPUs; a GPU has 18 at most
+FABRIC = 256  # GPUs on the switches of one host; every pair of them becomes a link
 
 
 class Found:
@@ -52,6 +53,10 @@ def read(root: Element, name: str) -> Topology:
         node = integer(cpu, "numaid", name, -1, low=-1)
         for child in cpu.find("pci"):
             _pci(child, None if node < 0 else node, (), found)
+    if len(found.switched) > FABRIC:
+        refuse(
+            name, root.line, "the file", f"has {len(found.switched)} GPUs on switches", f"one host's, {FABRIC} at most"
+        )
     links, odd = pair(found.ends, found.devices)
     twice = [f"{listed(found.twice)}: there twice; the first holds"] if found.twice else []
     warnings = tuple(f"{name}: {text}" for text in (*twice, *odd))

@@ -167,6 +167,27 @@ def test_any_bytes_are_read_or_refused(content):
             assert str(error).startswith("topology file x.xml")
 
 
+@given(st.sampled_from(CASES["files"]), st.integers(0, 400), st.integers(0, 30), st.text(max_size=8), st.integers(0, 2))
+def test_damaged_files_are_read_or_refused(case, start, length, text, copies):
+    """What is read holds together: every link joins two different devices of the file, and is there once."""
+    xml = case["xml"][:start] + text + case["xml"][start : start + length] * copies + case["xml"][start + length :]
+    try:
+        topology = from_bytes(xml.encode("utf-8", "surrogatepass"), "x.xml")
+    except CdiError as error:
+        assert str(error).startswith("topology file x.xml, line ")
+        return
+    ids = {one.id for one in topology.devices}
+    assert all(link.a < link.b and {link.a, link.b} <= ids and link.parallel > 0 for link in topology.links)
+    assert len({link[:3] for link in topology.links}) == len(topology.links)
+
+
+def test_a_file_of_thousands_of_gpus_on_switches_is_refused():
+    gpu = '<pci busid="{:04x}:00:00.0" class="0x0302"><gpu><nvlink target="" count="1" tclass="0x068000"/></gpu></pci>'
+    text = "<system><cpu>{}</cpu></system>".format("".join(gpu.format(index) for index in range(257)))
+    with pytest.raises(CdiError, match="line 1: the file has 257 GPUs on switches; expected one host's, 256 at most"):
+        from_bytes(text.encode(), "x.xml")
+
+
 def test_files_that_cannot_be_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "large").write_bytes(b" " * (markup.SIZE + 1))
