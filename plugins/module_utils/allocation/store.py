@@ -48,6 +48,10 @@ class Store:
         deadline = time.monotonic() + self.wait
         self._prepare_directory()
         with gate(os.path.join(self.directory, "ledger.lock"), deadline) as held:
+            with suppress(Damaged):
+                return self._within(held, deadline, operation)
+            # SQLite tells a read that failed from damage by no code (it makes EIO SQLITE_CORRUPT): look a second time.
+            readable(self.path)
             try:
                 return self._within(held, deadline, operation)
             except Damaged as damage:
@@ -65,6 +69,7 @@ class Store:
         if found is None and left.boot_id:
             raise Damaged("it is gone")
         if found is None:
+            self._keep_directory()
             create(self.path, lambda _tables: None, State(schema.USER_VERSION, 0, 0, 0))
             found = look(self.path)
         known = (left.boot_id, left.stat) == (self.boot_id, found)
@@ -102,7 +107,11 @@ class Store:
             raise network(self.path, kind)
         if tables.state.generation < left.generation:
             raise Damaged("is older than we left it: an older copy was put in its place")
-        verify.verify(db, tables, os.path.getsize(self.path))
+        try:
+            size = os.path.getsize(self.path)
+        except OSError as error:
+            raise trouble.of_system(self.path, "look at", error) from None
+        verify.verify(db, tables, size)
 
     def _prepare_directory(self) -> None:
         """Make the directory if there is none; refuse one in which others can replace the store. Raises Unusable."""
@@ -121,6 +130,14 @@ class Store:
                 "root's or this user's that nobody else can write to, as others could swap the store",
                 "foreign",
             )
+
+    def _keep_directory(self) -> None:
+        """Bring the directory's name to disk: whoever made it may not have. Raises Unusable."""
+        try:
+            with suppress(PermissionError):  # then it is not ours to keep
+                sync(os.path.dirname(self.directory))
+        except OSError as error:
+            raise trouble.of_system(self.directory, "make", error) from None
 
     def _make_directory(self) -> None:
         from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -163,6 +180,18 @@ def look(path: str) -> Optional[tuple[int, ...]]:
     if found.st_uid not in (0, os.geteuid()):
         raise Unusable(f"{path}: belongs to user {found.st_uid}; expected root's or this user's", "foreign")
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def readable(path: str) -> None:
+    """Raise Unusable if the file, where there is one, can't be read to its end: no rebuilding helps with that."""
+    try:
+        with open(path, "rb") as file:
+            while file.read(1 << 20):
+                pass
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise trouble.of_system(path, "read", error) from None
 
 
 def create(path: str, fill: Callable[[Tables], None], state: State) -> None:

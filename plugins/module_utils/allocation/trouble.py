@@ -93,6 +93,14 @@ ERRNO = {
     errno.EACCES: "permission",
     errno.EPERM: "permission",
     errno.ENOMEM: "memory",
+    errno.EMFILE: "limit",
+    errno.ENFILE: "limit",
+    errno.ELOOP: "foreign",
+}
+ADVICE = {
+    **{cause: advice for _text, cause, advice in CAUSES},
+    "limit": "Raise the limit on open files and try again",
+    "foreign": "Remove the link; the store is no symlink",
 }
 
 
@@ -111,5 +119,4 @@ def of_sqlite(path: str, error: Exception) -> Exception:
 def of_system(path: str, what: str, error: OSError) -> Unusable:
     """What to raise for a failed call on `path`."""
     cause = ERRNO.get(error.errno or 0, "io")
-    advice = {cause: advice for _part, cause, advice in CAUSES}[cause]
-    return Unusable(f"{path}: can't {what} it: {error.strerror or error}. {advice}.", cause)
+    return Unusable(f"{path}: can't {what} it: {error.strerror or error}. {ADVICE[cause]}.", cause)
