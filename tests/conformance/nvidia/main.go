@@ -7,7 +7,7 @@
 //
 // Request on stdin, answer on stdout, both JSON:
 //
-//	{"root": DIR, "driver": "550.54.15", "hook": "/usr/bin/nvidia-cdi-hook", "modes": ["nvml", ...], "names": ["index", ...],
+//	{"root": DIR, "driverroot": "/", "driver": "550.54.15", "hook": "/usr/bin/nvidia-cdi-hook", "modes": ["nvml", ...], "names": ["index", ...],
 //	 "gpus": [{"uuid", "pci", "minor", "migmode", "mig": [{"gi", "ci", "uuid", "profile"}]}]}
 //	{"nvml": {"spec": SPEC, "text": the file that it writes} or {"error": TEXT}, ...}
 package main
@@ -41,9 +41,9 @@ type gpu struct {
 }
 
 type request struct {
-	Root, Driver, Hook string
-	Modes, Names       []string
-	Gpus               []gpu
+	Root, DriverRoot, Driver, Hook string
+	Modes, Names                   []string
+	Gpus                           []gpu
 }
 
 type answer struct {
@@ -102,7 +102,7 @@ func generate(asked request, mode string) (answer, error) {
 	}
 	library, err := nvcdi.New(
 		nvcdi.WithLogger(quiet{}),
-		nvcdi.WithDriverRoot("/"),
+		nvcdi.WithDriverRoot(asked.DriverRoot),
 		nvcdi.WithDevRoot("/"),
 		nvcdi.WithNVIDIACDIHookPath(asked.Hook),
 		nvcdi.WithDeviceNamers(namers...),
