@@ -12,7 +12,7 @@ BOOT = "/proc/sys/kernel/random/boot_id"
 
 def gpus(memory: tuple[int, ...] = (), count: int = 0) -> dict[str, Any]:
     """A tree of GPUs, each on a bus of its own; `memory` (MiB) of each as amdgpu reports it, or `count` without."""
-    tree: dict[str, Any] = {"devices": {}, "nodes": {}, "files": {BOOT: "boot-1\n"}}
+    tree: dict[str, Any] = {"devices": {}, "nodes": {"/dev/null": "c 1:3"}, "files": {BOOT: "boot-1\n"}}
     for number in range(len(memory) or count):
         place = f"/sys/devices/pci0000:00/0000:{number + 1:02x}:00.0"
         vendor = "0x1234" if number % 2 == 0 else "0x2345"
@@ -29,7 +29,7 @@ def gpus(memory: tuple[int, ...] = (), count: int = 0) -> dict[str, Any]:
 
 def ttys(last: int) -> dict[str, Any]:
     """A tree of the virtual consoles up to tty<last>."""
-    tree: dict[str, Any] = {"devices": {}, "nodes": {}, "files": {BOOT: "boot-1\n"}}
+    tree: dict[str, Any] = {"devices": {}, "nodes": {"/dev/null": "c 1:3"}, "files": {BOOT: "boot-1\n"}}
     for number in range(last + 1):
         uevent = {"MAJOR": 4, "MINOR": number, "DEVNAME": f"tty{number}"}
         tree["devices"][f"/sys/devices/virtual/tty/tty{number}"] = {"subsystem": "class/tty", "uevent": uevent}

@@ -97,12 +97,12 @@ class Host:
         return reply["code"], reply.get("details", "")
 
 
-@pytest.fixture
-def host(tmp_path):
+@pytest.fixture(scope="session")
+def hosts(tmp_path_factory):
     """Makes a host of a tree."""
     if os.geteuid() != 0:
         pytest.skip("only root can make device nodes")
-    return lambda tree: Host(tmp_path, tree)
+    return lambda tree: Host(tmp_path_factory.mktemp("host"), tree)
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,8 @@ def imported(python, arguments, variables, stdin):
 
 
 @pytest.mark.parametrize("command", ["VERSION", "INFO", "ADD", "DEL"])
-def test_imported(host, python, command):
-    machine = host(gpus((4096, 4096)))
+def test_imported(hosts, python, command):
+    machine = hosts(gpus((4096, 4096)))
     machine.install(python)
     config = machine.configure({"cdiVersion": "0.0.1", "name": "", "type": "gpu", "plugin": "drm", "args": {}})
     variables = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": command, "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "1"}

@@ -23,8 +23,8 @@ def tree_of(devices):
 
 
 @pytest.mark.parametrize("example", TABLE["examples"], ids=lambda example: example["name"])
-def test_example(host, python, example):
-    machine = host(tree_of(example["devices"]))
+def test_example(hosts, python, example):
+    machine = hosts(tree_of(example["devices"]))
     machine.install(python)
     config = machine.configure(TABLE["configs"][example["config"]])
     if "before" in example:

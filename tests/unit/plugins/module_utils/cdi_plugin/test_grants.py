@@ -1,0 +1,393 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host's calls amount to over time: repeats, additions, two configurations, shares, lost devices, bad stores."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands, stdin
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys
+
+GPU0 = ["/dev/dri/card0", "/dev/dri/renderD128"]
+GPU1 = ["/dev/dri/card1", "/dev/dri/renderD129"]
+
+
+@pytest.fixture
+def two(hosts):
+    """A host with GPUs of 4 and 8 GiB and a configuration for them: (host, configuration)."""
+    machine = hosts(gpus((4096, 8192)))
+    return machine, machine.configure(config())
+
+
+# --- one request-id
+
+
+def test_the_same_again_is_the_same_grant(two):
+    machine, conf = two
+    first = machine.ask("ADD", conf, "gpu:1", "a")
+    assert machine.ask("ADD", conf, "gpu:1", "a") == first
+    assert machine.add(conf, "gpu:1", "b") == GPU1
+
+
+def test_the_same_with_another_amount_is_refused(two):
+    machine, conf = two
+    machine.add(conf, "gpu:1", "a")
+    code, details = machine.refused(conf, "gpu:2", "a")
+    assert code == 109
+    assert "has gpu:1; found gpu:2" in details
+    assert machine.add(conf, "gpu:1", "b") == GPU1
+
+
+def test_another_spec_adds_to_the_grant(hosts):
+    machine = hosts(gpus((4096, 8192)))
+    conf = machine.configure(config(shared=True))
+    assert machine.add(conf, "gpu:1", "a") == GPU0
+    assert machine.add(conf, "gpu-memory:1000", "a") == GPU1
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
+    assert machine.add(conf, "gpu:2", "b") == GPU0 + GPU1
+
+
+def test_a_request_that_is_granted_in_part_is_refused(hosts):
+    """What of it would be new could be had from another device only: that is not what it asks for."""
+    machine = hosts(gpus((4096, 8192)))
+    conf = machine.configure(config(shared=True))
+    machine.add(conf, "gpu:1", "a")
+    assert machine.refused(conf, "gpu:1,gpu-memory:1000", "a") == (
+        109,
+        "this request has gpu already; ask only for what is new",
+    )
+
+
+def test_a_request_is_granted_whole_or_not(two):
+    machine, conf = two
+    assert machine.refused(conf, "gpu:3", "a")[0] == 100
+    assert machine.ask("DEL", conf, "", "a")[1]["code"] == 5
+    assert machine.add(conf, "gpu:2", "b") == GPU0 + GPU1
+
+
+def test_delete_frees_and_may_be_repeated(two):
+    machine, conf = two
+    machine.add(conf, "gpu:2", "a")
+    assert machine.refused(conf, "gpu:1", "b")[0] == 100
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
+    status, reply = machine.ask("DEL", conf, "", "a")
+    assert (status, reply["code"], "details" in reply) == (0, 5, False)
+    assert machine.add(conf, "gpu:2", "b") == GPU0 + GPU1
+
+
+# --- several configurations
+
+
+def test_two_configurations_never_grant_one_device(hosts):
+    """drm and rule see the same GPUs under different types and kinds."""
+    machine = hosts(gpus((4096, 8192)))
+    card = config("rule", "card", match={"subsystem": "drm", "node": "dri/card*"}, kind="example.com/card")
+    conf = config()
+    machine.configure(conf, card)
+    assert machine.add(conf, "gpu:1", "a") == GPU0
+    assert machine.add(card, "card:1", "a") == ["/dev/dri/card1"]
+    assert machine.refused(conf, "gpu:1", "b")[0] == machine.refused(card, "card:1", "b")[0] == 100
+    assert machine.ask("DEL", card, "", "a") == (0, None)
+    assert machine.refused(card, "card:2", "b")[0] == 100  # what drm granted under the same id is still granted
+    assert machine.add(conf, "gpu:1", "b") == GPU1
+
+
+def test_configurations_of_one_plugin_differ_in_their_devices(hosts):
+    machine = hosts(gpus((4096, 8192)))
+    one, other = config(vendorid_whitelist=["0x1234"]), config("drm", "gpu2", vendorid_whitelist=["0x2345"])
+    machine.configure(one, other)
+    assert machine.add(one, "gpu:1", "a") == GPU0
+    assert machine.refused(one, "gpu:1", "b")[0] == 100
+    assert machine.add(other, "gpu2:1", "b") == GPU1
+    assert machine.ask("INFO", one)[1] == {"cdiVersion": "0.0.1", "gpu": 1, "gpu-memory": 4096}
+
+
+def test_the_same_configuration_offers_memory_only_where_the_driver_reports_it(hosts):
+    with_memory, without = hosts(gpus((4096, 8192))), hosts(gpus(count=2))
+    conf = config()
+    for machine in (with_memory, without):
+        machine.configure(conf)
+    assert with_memory.ask("INFO", conf)[1] == {"cdiVersion": "0.0.1", "gpu": 2, "gpu-memory": 12288}
+    assert without.ask("INFO", conf)[1] == {"cdiVersion": "0.0.1", "gpu": 2}
+    assert with_memory.add(conf, "gpu:1,gpu-memory:8Gi", "a") == GPU1
+    assert without.refused(conf, "gpu:1,gpu-memory:8Gi", "a") == (4, "Unsupported resource-spec: gpu-memory")
+
+
+def test_a_kind_has_one_owner(hosts):
+    machine = hosts(gpus((4096, 8192)))
+    conf, other = config(), config(owner="kubernetes")
+    machine.configure(conf, other)
+    machine.add(other, "gpu:1", "a")
+    code, details = machine.refused(conf, "gpu:1", "b")
+    assert code == 103
+    assert "fleet.cdi/gpu: kubernetes holds devices of it, so it is not for claims" in details
+
+
+def test_info_reports_what_is_there_not_what_is_free(two):
+    machine, conf = two
+    before = machine.ask("INFO", conf)
+    machine.add(conf, "gpu:2", "a")
+    assert machine.ask("INFO", conf) == before
+
+
+def test_reserved_consoles_are_not_granted(hosts):
+    machine = hosts(ttys(16))
+    conf = machine.configure(config("generic-tty", "tty", num_system_reserved=12))
+    assert machine.add(conf, "tty:4", "a") == [f"/dev/tty{number}" for number in (13, 14, 15, 16)]
+    assert machine.refused(conf, "tty:1", "b")[0] == 100
+
+
+def test_locality_is_left_out_where_it_is_unknown(hosts):
+    machine = hosts(ttys(16))
+    conf = machine.configure(config("generic-tty", "tty"))
+    assert machine.ask("ADD", conf, "tty:1", "a")[1] == {"cdiVersion": "0.0.1", "devices": ["/dev/tty13"]}
+
+
+# --- shares of a device
+
+
+@pytest.fixture
+def shares(hosts):
+    machine = hosts(gpus((4096, 8192)))
+    return machine, machine.configure(config(shared=True))
+
+
+def test_shares_fill_a_device_before_the_next(shares):
+    machine, conf = shares
+    assert machine.add(conf, "gpu-memory:3000", "a") == GPU0
+    assert machine.add(conf, "gpu-memory:1000", "b") == GPU0
+    assert machine.add(conf, "gpu-memory:1000", "c") == GPU1
+    assert machine.refused(conf, "gpu:1", "d")[0] == 100
+    assert machine.ask("DEL", conf, "", "c") == (0, None)
+    assert machine.add(conf, "gpu:1", "d") == GPU1
+    code, details = machine.refused(conf, "gpu-memory:97", "e")
+    assert (code, "memory 97" in details) == (100, True)
+    assert machine.add(conf, "gpu-memory:96", "e") == GPU0
+
+
+def test_a_share_larger_than_any_device_is_refused(shares):
+    machine, conf = shares
+    assert machine.refused(conf, "gpu-memory:8193", "a")[0] == 100
+    assert machine.add(conf, "gpu-memory:8Gi", "a") == GPU1
+
+
+# --- devices that go
+
+
+def test_a_device_whose_node_is_gone_is_left_out(two):
+    machine, conf = two
+    os.unlink(f"{machine.root}/dev/dri/renderD128")
+    assert machine.add(conf, "gpu:1", "a") == GPU1
+    code, details = machine.refused(conf, "gpu:1", "b")
+    assert code == 100
+    assert "/dev/dri/renderD128: No such file" in details
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "says"),
+    [(stat.S_IFCHR, 77, "has the numbers 226:77, not 226:0"), (stat.S_IFBLK, 0, "no device node of type c")],
+)
+def test_a_node_that_is_another_device_now_is_not_handed_out(two, mode, number, says):
+    machine, conf = two
+    place = f"{machine.root}/dev/dri/card0"
+    os.unlink(place)
+    os.mknod(place, mode | 0o600, os.makedev(226, number))
+    assert machine.refused(conf, "gpu:2", "a")[0] == 100
+    assert says in machine.refused(conf, "gpu:2", "a")[1]
+    assert machine.add(conf, "gpu:1", "a") == GPU1
+
+
+def test_a_symlink_in_place_of_a_node_is_not_followed(two):
+    machine, conf = two
+    os.rename(f"{machine.root}/dev/dri/card0", f"{machine.root}/dev/elsewhere")
+    os.symlink("../elsewhere", f"{machine.root}/dev/dri/card0")
+    assert machine.add(conf, "gpu:1", "a") == GPU1
+
+
+def test_unplugged_between_choice_and_reply(hosts):
+    """The setup command is what comes in between; here it takes the first GPU's node away."""
+    machine = hosts(gpus((4096, 8192)))
+    node = f"{machine.root}/dev/dri/card0"
+    conf = machine.configure(config(setup=["/usr/bin/rm", "-f", node]))
+    assert machine.add(conf, "gpu:1", "a") == GPU1
+    assert machine.refused(conf, "gpu:1", "b")[0] == 100
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
+    os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(226, 0))
+    machine.refresh()
+    assert machine.add(config(), "gpu:2", "c") == GPU0 + GPU1  # the first try has left nothing behind
+
+
+def test_a_grant_whose_device_went_is_not_repeated(two):
+    machine, conf = two
+    machine.add(conf, "gpu:1", "a")
+    os.unlink(f"{machine.root}/dev/dri/card0")
+    assert machine.refused(conf, "gpu:1", "a") == (100, "/dev/dri/card0: No such file or directory")
+    machine.refresh()
+    code, details = machine.refused(conf, "gpu:1", "a")
+    assert (code, details) == (
+        100,
+        "pci:0000:01:00.0: was granted to this request and can't be used any more; DEL it, then ADD again",
+    )
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
+    assert machine.add(conf, "gpu:1", "a") == GPU1
+
+
+def test_an_inventory_of_another_boot_is_refused(two):
+    machine, conf = two
+    Path(machine.root + BOOT).write_text("boot-2\n")
+    code, details = machine.refused(conf, "gpu:1", "a")
+    assert code == 101
+    assert "was written in boot 'boot-1', but this is boot 'boot-2'; run the discovery again" in details
+    assert machine.ask("INFO", conf)[1]["code"] == 101
+
+
+def test_a_grant_outlasts_a_reboot_by_the_identity_of_its_device(two):
+    machine, conf = two
+    machine.add(conf, "gpu:1", "a")
+    Path(machine.root + BOOT).write_text("boot-2\n")
+    machine.refresh()
+    assert machine.add(conf, "gpu:1", "b") == GPU1
+    assert machine.add(conf, "gpu:1", "a") == GPU0
+
+
+# --- the store and the caller
+
+
+def test_a_store_of_a_newer_release_is_not_touched(two):
+    machine, conf = two
+    machine.add(conf, "gpu:1", "a")
+    newer = (schema.VERSION + 1) * 100 + schema.VERSION + 1
+    migrate(Ledger(str(machine.state), "boot-1"), {schema.VERSION: ["CREATE TABLE more (id INTEGER)"]}, newer)
+    store = machine.state / "ledger.db"
+    before = store.read_bytes()
+    code, details = machine.refused(conf, "gpu:1", "b")
+    assert code == 102
+    assert "Use the release that wrote it" in details
+    status, reply = machine.ask("DEL", conf, "", "a")
+    assert (status, reply["code"]) == (0, 102)
+    assert machine.ask("INFO", conf)[0] == 0
+    assert store.read_bytes() == before
+
+
+def test_a_state_directory_that_is_none(two):
+    machine, conf = two
+    machine.state.write_text("")
+    assert machine.refused(conf, "gpu:1", "a")[0] == 102
+    status, reply = machine.ask("DEL", conf, "", "a")
+    assert (status, reply["code"]) == (0, 102)
+
+
+VARIABLES = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "a"}
+
+
+def test_a_user_without_permission(two, python):
+    machine, conf = two
+    machine.install(python)
+    machine.add(conf, "gpu:1", "b")
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    reachable = [machine.directory, *machine.directory.parents]
+    if any(not path.stat().st_mode & 0o001 for path in reachable):
+        for path in reachable[:3]:
+            path.chmod(0o755)
+    status, reply, said = machine.run("drm", VARIABLES, conf, **nobody)
+    assert (status, reply["code"], said) == (1, 102, "")
+    assert "ermission denied" in reply["details"]
+    status, reply, said = machine.run("drm", {**VARIABLES, "CDI_COMMAND": "DEL"}, conf, **nobody)
+    assert (status, reply["code"], said) == (0, 102, "")
+
+
+@pytest.fixture
+def small_disk(two):
+    """The host's state directory on a file system of its own of 256 KiB; call it to mount it with other options."""
+    machine, _conf = two
+    machine.state.mkdir()
+    options = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "fleet-cdi-test", str(machine.state)]
+    if shutil.which("mount") is None or subprocess.run(options, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small file system")
+    yield lambda options: subprocess.run(["mount", "-o", f"remount,{options}", str(machine.state)], check=True)
+    subprocess.run(["umount", str(machine.state)], check=True)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk(two, python):
+    machine, conf = two
+    machine.install(python)
+    assert machine.run("drm", VARIABLES, conf)[0] == 0
+    with open(machine.state / "filler", "wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(bytes(512))
+    taken = 0
+    for number in range(50):  # as long as what the store has in reserve lasts
+        status, reply, _said = machine.run("drm", {**VARIABLES, "CDI_REQUEST_ID": f"b{number}"}, conf)
+        taken += status == 0
+        if status:
+            break
+    assert (status, reply["code"] in (100, 102)) == (1, True), reply
+    assert taken <= 1  # there is one more GPU
+    assert machine.run("drm", {**VARIABLES, "CDI_COMMAND": "DEL"}, conf) == (0, None, "")
+
+
+def test_a_read_only_disk(two, small_disk, python):
+    machine, conf = two
+    machine.install(python)
+    assert machine.run("drm", VARIABLES, conf)[0] == 0
+    small_disk("ro")
+    status, reply, said = machine.run("drm", {**VARIABLES, "CDI_REQUEST_ID": "b"}, conf)
+    assert (status, reply["code"], said) == (1, 102, "")
+    assert machine.run("drm", {**VARIABLES, "CDI_COMMAND": "INFO"}, conf)[0] == 0
+    status, reply, said = machine.run("drm", {**VARIABLES, "CDI_COMMAND": "DEL"}, conf)
+    assert (status, reply["code"], said) == (0, 102, "")
+    small_disk("rw")
+    assert machine.run("drm", {**VARIABLES, "CDI_COMMAND": "DEL"}, conf) == (0, None, "")
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "1>/dev/full", "2>&- 1>&-", "| true"])
+def test_a_reply_that_does_not_get_out_grants_nothing(two, python, closed):
+    machine, conf = two
+    machine.install(python)
+    (machine.directory / "conf").write_text(json.dumps(conf))
+    # A reader that ends at once may still be there when the reply comes: wait for it.
+    script = f"set -o pipefail; (sleep 0.3; exec {machine.directory}/opt/bin/drm) < {machine.directory}/conf {closed}"
+    if closed != "| true":
+        script = f"{machine.directory}/opt/bin/drm < {machine.directory}/conf {closed}"
+    done = subprocess.run(["bash", "-c", script], env={**VARIABLES, "PATH": os.environ["PATH"]}, check=False)
+    assert done.returncode == 1
+    assert machine.add(conf, "gpu:2", "b") == GPU0 + GPU1
+
+
+def test_closed_standard_handles_do_not_reach_the_store(two, python):
+    machine, conf = two
+    machine.install(python)
+    (machine.directory / "conf").write_text(json.dumps(conf))
+    script = f"{machine.directory}/opt/bin/drm 0<&- 2>&-"
+    done = subprocess.run(["bash", "-c", script], env=VARIABLES, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["code"] == 107
+
+
+def test_stdin_that_never_ends_is_not_waited_for(two, monkeypatch):
+    machine, _conf = two
+    monkeypatch.setattr(stdin, "PATIENCE", 0.05)
+    reading, writing = os.pipe()
+    kept = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        status, out, _undo = commands.answer("drm", VARIABLES, machine.host)
+    finally:
+        os.dup2(kept, 0)
+        for handle in (reading, writing, kept):
+            os.close(handle)
+    assert (status, json.loads(out)["code"]) == (1, 108)
