@@ -5,7 +5,8 @@
 
 Two DELs of one request that ran its teardown side by side could end so that the slower one tears down what somebody
 else was granted meanwhile (k8snetworkplumbingwg/sriov-cni#219 is such a case). The lock is one byte of one file for
-each request, so that no files pile up; the kernel gives it back when a process is killed.
+each request, so that no files pile up; the kernel gives it back when a process is killed. It keeps processes apart, not
+the threads of one.
 """
 
 from __future__ import annotations
