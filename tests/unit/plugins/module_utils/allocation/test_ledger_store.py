@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -344,6 +345,18 @@ def test_processes_that_are_killed(tmp_path):
     assert ledger.grants() == []
 
 
+def test_threads_that_share_a_ledger(ledger):
+    def work(name):
+        for number in range(5):
+            add(ledger, name * 10 + number)
+            ledger.delete(key(name * 10 + number - 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work, name) for name in range(4)]:
+            done.result()
+    assert held(ledger) == [4, 14, 24, 34]
+
+
 class TestDamage:
     """D5: put aside, rebuilt, reported; never an exception that is no message, never silently empty."""
 
@@ -491,6 +504,14 @@ class TestDamage:
             file.write(b" ".join(words))
         assert len(held(ledger)) == 9
         assert "checksum" in ledger.reports[0]
+
+    def test_noticed_by_several_at_once_it_is_put_aside_once(self, ledger, whole):
+        ledger = self.put(ledger, whole, whole["ledger.db"] + b"x")
+        callers = [Ledger(directory(ledger), "boot-1") for _caller in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(held, callers)) == [list(range(10))] * 4
+        assert len([caller for caller in callers if caller.reports]) == 1
+        assert len(info(ledger).incidents) == 1
 
     def test_new_grants_once_nothing_is_lost(self, ledger, whole):
         ledger = self.put(ledger, whole, whole["ledger.db"][:-4096])
