@@ -60,6 +60,13 @@ options:
       - Make the control nodes of a driver that leaves this to programs, as NVIDIA's does, before each refresh.
     type: bool
     default: false
+  virtual_functions:
+    description:
+      - How many virtual functions PCI devices are to have, by PCI address or name of the network interface. They are
+        made before each refresh where there are none; another number is never changed, since that would take all of
+        them away from whoever uses them.
+    type: dict
+    default: {}
   directory:
     description:
       - The directory of the specs. The service may write there, and in few other places.
@@ -90,6 +97,11 @@ EXAMPLES = r"""
     timeout: 180
     load_modules: [habanalabs]
 
+- name: Have eight virtual functions of a port after each boot
+  fleet.cdi.refresh:
+    virtual_functions:
+      "0000:3b:00.0": 8
+
 - name: Leave the specs as they are from now on
   fleet.cdi.refresh:
     state: absent
@@ -111,6 +123,7 @@ def main() -> None:
             "interval": {"type": "int", "default": 300},
             "load_modules": {"type": "list", "elements": "str", "default": []},
             "make_nodes": {"type": "bool", "default": False},
+            "virtual_functions": {"type": "dict", "default": {}},
             "directory": {"type": "path", "default": "/etc/cdi"},
             "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},

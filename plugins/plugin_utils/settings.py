@@ -56,6 +56,35 @@ VERSIONS = {
 }
 
 
+# What module cdi_plugin takes, by resource-type and name: the grammar is that of protocol.grammar.
+PLUGINS = {
+    "type": "object",
+    "description": "configurations by resource-type and name, as in {gpu/drm: {plugin: drm}}",
+    "propertyNames": {"pattern": r"^[A-Za-z][A-Za-z0-9]{0,15}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)"},
+    "additionalProperties": {
+        "type": "object",
+        "description": "plugin, args, description, cdi_version",
+        "properties": {
+            "plugin": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)"},
+            "args": {"type": "object"},
+            "description": {"type": "string"},
+            "cdi_version": {"enum": ["0.0.1", "0.0.2"]},
+        },
+        "additionalProperties": False,
+    },
+}
+
+# What converge.functions takes.
+FUNCTIONS = {
+    "type": "object",
+    "description": 'numbers of virtual functions by device, as in {"0000:3b:00.0": 8}',
+    "propertyNames": {"pattern": r"^[^/=.\s][^/=\s]*$(?!\n)"},
+    "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 99999},
+}
+
+SECTIONS = {RUNTIMES: VERSIONS, "cdi_host_plugins": PLUGINS, "cdi_host_virtual_functions": FUNCTIONS}
+
+
 class Finding(NamedTuple):
     """One thing that is wrong. `path` leads to it; with `key` its last part is wrong, otherwise the value there."""
 
@@ -89,7 +118,7 @@ def _variable(name: str, spec: dict[str, Any]) -> dict[str, Any]:
     """The schema of one variable."""
     if name == DEVICES:
         return _devices()
-    made = VERSIONS if name == RUNTIMES else TYPES[spec["type"]]
+    made = SECTIONS.get(name) or TYPES[spec["type"]]
     choices = {"enum": spec["choices"]} if "choices" in spec else {}
     return {**made, **choices, **({"default": spec["default"]} if "default" in spec else {})}
 

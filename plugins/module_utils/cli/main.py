@@ -62,6 +62,11 @@ VERBS = {
     "doctor": Verb(
         "find what keeps containers from their devices, and say what to do next; exit code 1 if there is anything", JSON
     ),
+    "functions": Verb(
+        "make virtual functions of PCI devices with SR-IOV that have none; exit code 1 if some can't be made",
+        {"--check": "say what would be done, and do nothing", **JSON},
+        {"wanted": Operand("DEVICE=COUNT", "+", "a PCI address or a network interface, and how many it is to have")},
+    ),
     "inject": Verb(
         "print an OCI runtime spec with the edits of devices, all or none; exit code 2 if one can't be had",
         {"--json": "if a device can't be had, also print why as one JSON document"},

@@ -16,6 +16,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import parse
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
     PATH,
@@ -147,7 +148,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if options["state"] == "absent":
         return uninstall(options["state_dir"], check), warnings
     settings = Settings(**{key: options[key] for key in Settings._fields})
-    settings = settings._replace(load_modules=tuple(options["load_modules"]))
+    functions = tuple(f"{device}={count}" for device, count in sorted(options["virtual_functions"].items()))
+    settings = settings._replace(load_modules=tuple(options["load_modules"]), virtual_functions=functions)
     return install(settings, options["state_dir"], check), warnings
 
 
@@ -160,6 +162,8 @@ def _check(settings: Settings) -> None:
     for key, least in (("timeout", 0), ("grace", 0), ("interval", 10)):
         if getattr(settings, key) < least:
             raise CdiError(f"{key}: found {getattr(settings, key)}; expected {least} or more seconds")
+    for text in settings.virtual_functions:
+        parse(text)
     for module in settings.load_modules:
         if not MODULE.match(module):
             raise CdiError(

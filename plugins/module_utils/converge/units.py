@@ -123,19 +123,22 @@ class Settings(NamedTuple):
     interval: int = 300
     load_modules: tuple[str, ...] = ()
     make_nodes: bool = False
+    virtual_functions: tuple[str, ...] = ()  # "0000:3b:00.0=8"
 
 
 def texts(settings: Settings) -> dict[str, bytes]:
     """Path -> content of each file."""
     # The directories themselves may have to be made.
     writable = {os.path.dirname(path) for path in (settings.directory, settings.state_dir, settings.inventory)}
+    command = _word(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
+    functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
     values = {
         "before": " ".join(BEFORE),
-        "first": modprobe if settings.load_modules else "",
+        "first": (modprobe if settings.load_modules else "") + (functions if settings.virtual_functions else ""),
         "settle": SETTLE,
         "wanted": WANTED,
-        "command": _word(os.path.join(settings.prefix, "bin", "fleet-cdi")),
+        "command": command,
         "timeout": settings.timeout,
         "grace": settings.grace,
         "nodes": " --make-nodes" if settings.make_nodes else "",

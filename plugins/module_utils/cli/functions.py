@@ -1,0 +1,36 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi functions: virtual functions of PCI devices. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import make, parse
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+def run(arguments: Any, _paths: Paths) -> int:
+    """Make what is missing; 1 if some could not be made, which hinders no other. Raises CdiError."""
+    every = [parse(text) for text in arguments.wanted]
+    changed, failed = [], []
+    for wanted in every:
+        try:
+            changed += [wanted.device] if make(wanted, arguments.check) else []
+        except CdiError as error:
+            failed.append(str(error))
+    if arguments.json:
+        say(json.dumps({"changed": changed, "failed": failed}, indent=2))
+    else:
+        for device in changed:
+            say(f"{'would be made' if arguments.check else 'made'}: virtual functions of {device}")
+        if not changed and not failed:
+            say("Nothing to make.")
+        for text in failed:
+            sys.stderr.write(f"fleet-cdi: {text}\n")
+    return 1 if failed else 0

@@ -1,0 +1,67 @@
+"""Virtual functions: made where there are none, and nothing taken away."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import Wanted, make, parse
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+CARD = "sys/bus/pci/devices/0000:3b:00.0"
+
+
+@pytest.fixture
+def root(tmp_path):
+    directory = tmp_path / CARD
+    directory.mkdir(parents=True)
+    (directory / "sriov_totalvfs").write_text("8\n")
+    (directory / "sriov_numvfs").write_text("0\n")
+    (tmp_path / "sys/class/net/ens1f0").mkdir(parents=True)
+    (tmp_path / "sys/class/net/ens1f0/device").symlink_to("../../../bus/pci/devices/0000:3b:00.0")
+    return tmp_path
+
+
+def now(root):
+    return int((root / CARD / "sriov_numvfs").read_text())
+
+
+@pytest.mark.parametrize("device", ["0000:3b:00.0", "ens1f0"])
+def test_made_once(root, device):
+    assert make(Wanted(device, 4), True, str(root))
+    assert now(root) == 0
+    assert make(Wanted(device, 4), False, str(root))
+    assert now(root) == 4
+    assert not make(Wanted(device, 4), False, str(root))
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "words"),
+    [
+        (0, 9, "has at most 8 virtual functions; 9 are wanted"),
+        (2, 4, "has 2 virtual functions and 4 are wanted"),
+        (2, 0, "has 2"),
+    ],
+)
+def test_refused(root, there, wanted, words):
+    (root / CARD / "sriov_numvfs").write_text(str(there))
+    with pytest.raises(CdiError, match=words):
+        make(Wanted("ens1f0", wanted), False, str(root))
+    assert now(root) == there
+
+
+def test_devices_that_can_not_have_any(root):
+    (root / "sys/bus/pci/devices/0000:00:1f.6").mkdir()
+    with pytest.raises(CdiError, match="neither the device nor its driver has SR-IOV"):
+        make(Wanted("0000:00:1f.6", 1), False, str(root))
+    with pytest.raises(CdiError, match="there is no such PCI function"):
+        make(Wanted("0000:00:1f.7", 1), False, str(root))
+    (root / CARD / "sriov_numvfs").write_text("many")
+    with pytest.raises(CdiError, match="can't be read"):
+        make(Wanted("ens1f0", 1), False, str(root))
+
+
+def test_what_is_asked_for():
+    assert parse("0000:3b:00.0=8") == Wanted("0000:3b:00.0", 8)
+    for text in ("", "ens1f0", "=8", "../x=8", "a/b=8", "ens1f0=-1", "ens1f0=x", "ens1f0=123456"):
+        with pytest.raises(CdiError, match="expected DEVICE=COUNT"):
+            parse(text)
