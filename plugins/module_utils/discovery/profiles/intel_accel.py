@@ -27,6 +27,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
 
 HABANA = "0x1da3"
 CLASSES = ("0x12",)  # processing accelerators
+# Intel's FPGAs are of this class as well (Linux, drivers/accel/ivpu/ivpu_drv.h, PCI_DEVICE_ID_*).
+NPUS = ("0x7d1d", "0xad1d", "0x643e", "0xb03e", "0xfd3e", "0xd71d")
 NODE = re.compile(r"accel([0-9]+)\Z")
 WELL = "operational"  # Documentation/ABI/testing/sysfs-driver-habanalabs, "status"
 
