@@ -33,9 +33,10 @@ class KfdNode(NamedTuple):
 
 def gpus(snapshot: Snapshot) -> tuple[KfdNode, ...]:
     """The GPUs and partitions that KFD knows, by number; () where its driver is not loaded. CPUs are left out."""
-    functions = frozenset(snapshot.root.names("/sys/bus/pci/devices"))
+    names = sorted(snapshot.root.names(NODES), key=lambda name: (len(name), name))
+    functions = frozenset(snapshot.root.names("/sys/bus/pci/devices") if names else ())
     found = []
-    for name in sorted(snapshot.root.names(NODES), key=lambda name: (len(name), name)):
+    for name in names:
         properties = read(snapshot, f"{NODES}/{name}/properties")
         if name.isdecimal() and properties.get("simd_count") and "location_id" in properties:
             found.append(KfdNode(int(name), _function(properties, functions), properties))
