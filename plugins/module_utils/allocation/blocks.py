@@ -109,21 +109,25 @@ def _pair(one: Joined, other: Joined, pairs: Sequence[Sequence[int]], count: int
     """
     weight = pairs[one.start][other.start]
     left, right = one.block.values, other.block.values
-    bends = [found for found in (one.bend, other.bend) if found is not None]
-    whole = len(bends) < 2 or sum(bends) >= 2 * weight
     size = min(len(left) + len(right) - 2, count) + 1
-    lowest = min(left) + min(right) - abs(weight) * size**2
-    values = [lowest] * size
     wholes: Sequence[int] = range(size)
-    if whole:
+    bends = [found for found in (one.bend, other.bend) if found is not None]
+    short, long = sorted((left, right), key=len)
+    values = []
+    if len(short) > 4 and (len(bends) < 2 or sum(bends) >= 2 * weight):
         wholes = sorted({mine + theirs for mine in one.wholes for theirs in other.wholes if mine + theirs < size})
-    if whole and len(one.wholes) + len(other.wholes) < min(len(left), len(right)):
-        _raise(values, right, left, one.wholes, weight)
-        _raise(values, left, right, other.wholes, weight)
-    elif len(left) < len(right):
-        _raise(values, right, left, range(len(left)), weight)
-    else:
-        _raise(values, left, right, range(len(right)), weight)
+        if len(one.wholes) + len(other.wholes) < len(short):
+            values = [min(left) + min(right) - abs(weight) * size**2] * size
+            _raise(values, right, left, one.wholes, weight)
+            _raise(values, left, right, other.wholes, weight)
+    if not values:
+        values = long[:size]
+        for share in range(1, len(short)):
+            # The one that has no value yet gets one from this share.
+            number = len(values) - share
+            if len(values) < size:
+                values.append(long[number] + short[share] + weight * share * number)
+            _raise(values, long, short, (share,), weight)
     return Joined(
         Block(values, one.block.node), one.start, tuple(wholes), min(bends, default=None), (one, other), weight
     )
@@ -133,12 +137,11 @@ def _raise(values: list[int], any_: Sequence[int], some: Sequence[int], shares: 
     """Raise each value to what any number of units of one block and one of `shares` of the other are worth."""
     for share in shares:
         worth, each = some[share], weight * share
-        room = len(values) - share
+        sums: Iterable[int] = any_
+        if each:
+            sums = [value + each * number for number, value in enumerate(any_[: len(values) - share])]
         values[share : share + len(any_)] = [
-            before if before > value + worth else value + worth
-            for before, value in zip(
-                values[share:], [value + each * number for number, value in enumerate(any_[:room])] if each else any_
-            )
+            before if before > value + worth else value + worth for before, value in zip(values[share:], sums)
         ]
 
 
