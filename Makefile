@@ -10,6 +10,7 @@
 PYTHON ?= python3
 INSTALL ?=
 ROOM ?=
+LEVEL ?=
 export FLEET_CDI_DATA
 
 # The environments are made anew when what they hold, or the Python, changes.
@@ -26,7 +27,7 @@ LINK := build/pythonpath/ansible_collections/fleet/cdi
 COPY := build/collections/ansible_collections/fleet/cdi
 
 .DEFAULT_GOAL := help
-.PHONY: help test setup lint sanity unit floor integration conformance molecule bench nightly format clean copy
+.PHONY: help test setup lint sanity unit floor integration conformance fault molecule bench nightly format clean copy
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -75,6 +76,10 @@ integration: $(VENV) $(LINK) copy
 
 conformance: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)
+
+fault: $(VENV) $(LINK)
+	$(COUNTERPARTS) fault
+	@$(RUN) python tests/fault/main.py $(LEVEL)
 
 molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule

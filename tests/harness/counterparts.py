@@ -46,6 +46,7 @@ TABLE = (
         "containers without an image",
     ),
     Counterpart("mmdebstrap", "command -v mmdebstrap", ("integration", "molecule"), "images of container hosts"),
+    Counterpart("strace", "command -v strace", ("fault",), "kills, errors and power cuts at every system call"),
     Counterpart("openssh-client", "command -v ssh", ("molecule",), "real SSH to container hosts"),
 )
 BY_PACKAGE = {row.package: row for row in TABLE}

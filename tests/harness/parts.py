@@ -23,7 +23,8 @@ MINUTES = {
     "floor": 2,
     "integration": 6,
     "conformance": 4,  # of which 2 build the reference library
-    "molecule": 13,
+    "fault": 3,
+    "molecule": 10,
 }
 TOTAL = 45
 

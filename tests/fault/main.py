@@ -1,0 +1,171 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make fault`: kill, error, full disk, power cut, crowd and node life against the store. docs/fault-tests.md.
+
+main.py [LEVEL...]        L1 L2 L3 L5 L6 L8; all if none is named (L4 comes with L5)
+FLEET_CDI_FAULT=full      the larger counts; SEED=7 others of what is drawn by chance
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
+
+import calls
+import crash
+import crowd
+import life
+import limits
+import strace
+import subjects
+import trial
+from subject import Subject
+from table import Tally, examples, told
+
+
+class Counts(NamedTuple):
+    """How much is tried."""
+
+    name: str
+    kill_everywhere: bool  # or only before calls that change something
+    errors: int  # at each call
+    stride: int  # of the calls of the executables that get an error
+    pairs: int
+    rounds: int  # on each full disk
+    states: int  # of the disk, at each moment
+    crowds: tuple[tuple[int, int], ...]  # callers, calls
+
+
+CI = Counts("CI", False, 1, 4, 24, 12, 2, ((2, 60), (8, 160), (64, 240)))
+FULL = Counts("full", True, 7, 1, 1000, 1000, 60, ((2, 1000), (8, 5000), (16, 10_000), (64, 84_000)))
+BLIND = ("L1", "L2", "L4", "L5", "L6")  # the levels that must catch the control
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory in memory, if there is one: nothing here waits for a real disk."""
+    memory = Path("/dev/shm")
+    parent = memory if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 1 << 28 else None
+    with tempfile.TemporaryDirectory(prefix="fleet-cdi-fault-", dir=parent) as directory:
+        yield Path(directory)
+
+
+def system_calls(subject: Subject, counts: Counts, seed: int, directory: Path) -> list[Tally]:
+    """L1 and L2."""
+    cases = trial.cases(subject, directory / "cases")
+    stride = counts.stride if subject.slow else 1
+    kills = calls.kills(cases, counts.kill_everywhere)
+    found = [calls.walk("L1 kill", subject, kills, calls.killed, directory / "kill")]
+    errors = calls.errors(cases, counts.errors, stride)
+    found.append(calls.walk("L2 error", subject, errors, calls.failed, directory / "error"))
+    if not subject.slow:
+        pairs = calls.pairs(subject, cases, counts.pairs, seed, directory)
+        found.append(calls.walk("L2 two errors", subject, pairs, calls.failed, directory / "pair"))
+    return found
+
+
+def full_disks(subject: Subject, counts: Counts, _seed: int, directory: Path) -> list[Tally]:
+    """L3."""
+    return [limits.limits(subject, trial.cases(subject, directory / "cases"), counts.rounds, directory)]
+
+
+def power_cuts(subject: Subject, counts: Counts, seed: int, directory: Path) -> list[Tally]:
+    """L4 and L5."""
+    return crash.power(subject, counts.states, seed, directory)
+
+
+def crowds(subject: Subject, counts: Counts, seed: int, directory: Path) -> list[Tally]:
+    """L6."""
+    return [crowd.crowd(subject, clients, number, seed, directory) for clients, number in counts.crowds]
+
+
+def lives(_subject: Subject, _counts: Counts, seed: int, directory: Path) -> list[Tally]:
+    """L8."""
+    return life.live(directory, seed)
+
+
+Level = Callable[[Subject, Counts, int, Path], list[Tally]]
+
+# Level -> what it runs, and for whom.
+LEVELS: dict[str, tuple[Level, tuple[Subject, ...]]] = {
+    "L1": (system_calls, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE)),
+    "L3": (full_disks, (subjects.CARELESS, subjects.LEDGER)),
+    "L5": (power_cuts, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE)),
+    "L6": (crowds, (subjects.CARELESS, subjects.LEDGER)),
+    "L8": (lives, (subjects.EXECUTABLE,)),
+}
+
+
+def verdict(tallies: list[Tally]) -> list[str]:
+    """What is wrong: violations of ours, faults that missed, and a control that was not caught."""
+    wrong = []
+    for row in tallies:
+        if row.skipped:
+            continue
+        mine = row.subject != subjects.CARELESS.name
+        if mine and row.violations:
+            wrong.append(f"{row.level}, {row.subject}: {len(row.violations)} violations")
+        if row.hit < row.injected and row.level.startswith(("L1", "L2")):
+            wrong.append(f"{row.level}, {row.subject}: {row.injected - row.hit} faults hit nothing")
+    for level in BLIND:
+        control = [row for row in tallies if row.level.startswith(level) and row.subject == subjects.CARELESS.name]
+        if control and not any(row.violations or row.skipped for row in control):
+            wrong.append(f"{level}: the careless store was not caught; these tests are blind")
+    return wrong
+
+
+def run(names: list[str], counts: Counts, seed: int) -> list[Tally]:
+    """All levels named, one after the other."""
+    why = strace.permitted()
+    tallies = []
+    for name, (level, whom) in LEVELS.items():
+        if names and name not in names:
+            continue
+        for subject in whom:
+            start = time.monotonic()
+            if why and name in ("L1", "L5"):
+                found = [Tally(name, subject.name, 0, 0, skipped=why)]
+            else:
+                with scratch() as directory:
+                    found = level(subject, counts, seed, directory)
+            print(f"{name} {subject.name}: {time.monotonic() - start:.0f} s", flush=True)
+            tallies += found
+    return sorted(tallies, key=lambda row: (row.level, row.subject != subjects.CARELESS.name))
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; 1 if anything is wrong."""
+    names = ["L1" if name == "L2" else "L5" if name == "L4" else name for name in arguments]
+    if set(names) - set(LEVELS):
+        print(__doc__)
+        return 2
+    counts = FULL if os.environ.get("FLEET_CDI_FAULT") == "full" else CI
+    seed = int(os.environ.get("SEED") or 1)
+    tallies = run(names, counts, seed)
+    commit = subprocess.run(
+        ["git", "-C", str(CHECKOUT), "rev-parse", "--short", "HEAD"], check=False, capture_output=True, text=True
+    ).stdout.strip()
+    print(f"\nfault tests, counts {counts.name} ({counts}), seed {seed}, at {commit or 'no commit'}")
+    print(told(tallies))
+    wrong = verdict(tallies)
+    for row in tallies:
+        if row.subject != subjects.CARELESS.name:
+            print("\n".join(examples(row)), end="")
+    print("\n" + ("\n".join(wrong) if wrong else "fault: no violation, and the careless store was caught"))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The subjects: the careless control, and ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import careless
+import driver
+import reader
+from subject import BOOT, NODES, RESOURCE_TYPE, VERSION, Call, Place, Subject
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import WAIT
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
+
+PYTHON = "/usr/bin/python3"
+HERE = Path(__file__).resolve().parent
+
+
+def careless_inventory(place: Place, devices: int) -> None:
+    """What the control reads of an inventory."""
+    rows = [{"id": f"mem:{name}", "nodes": [{"path": f"/dev/{name}"}]} for name in list(NODES)[:devices]]
+    place.inventory.write_text(json.dumps({"devices": rows}))
+
+
+CARELESS = Subject(
+    name="careless",
+    command=lambda place, _call: [
+        PYTHON,
+        "-I",
+        "-S",
+        str(HERE / "careless.py"),
+        str(place.state),
+        str(place.inventory),
+    ],
+    answer=lambda place, environment, config: careless.answer(
+        [str(place.state), str(place.inventory)], environment, config
+    ),
+    read=reader.careless,
+    prepare=careless_inventory,
+    config=lambda _place: "{}",
+    collects=False,
+    slow=False,
+    limit=1.0,
+    locks=("lock",),
+)
+
+
+def mem_inventory(place: Place, devices: int) -> None:
+    """Devices of the kernel's own, which exist everywhere."""
+    found = tuple(
+        Device(f"mem:{name}", "rule", "fault.test/accel", (name,), (Node(f"/dev/{name}", "c", 1, minor),))
+        for name, minor in list(NODES.items())[:devices]
+    )
+    place.inventory.write_bytes(inventory.render(inventory.Inventory(found), BOOT))
+
+
+def _driver(place: Place) -> list[str]:
+    return [str(place.state), str(place.inventory), BOOT]
+
+
+LEDGER = Subject(
+    name="ledger",
+    command=lambda place, _call: [PYTHON, "-I", "-S", str(HERE / "driver.py"), *_driver(place)],
+    answer=lambda place, environment, config: driver.answer(_driver(place), environment, config),
+    read=reader.ours,
+    prepare=mem_inventory,
+    config=lambda _place: "{}",
+    collects=True,
+    slow=False,
+    limit=driver.WAIT,
+    locks=("ledger.lock",),
+)
+
+
+PLUGIN = "rule"
+CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": {}}
+
+
+def _host(place: Place) -> commands.Host:
+    return commands.Host(str(place.root / "opt"), str(place.state), str(place.inventory))
+
+
+def _pool(place: Place, devices: int) -> None:
+    """The pool of the configuration, as refresh writes it."""
+    mem_inventory(place, devices)
+    path = pool_path(str(place.inventory), RESOURCE_TYPE, PLUGIN, {})
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    Path(path).write_bytes(place.inventory.read_bytes())
+
+
+def _executable(place: Place, call: Call) -> list[str]:
+    """/opt/cdi/bin/<plugin> as a release has it, beside the checkout's code; the driver for what it can't do."""
+    if call.command not in ("ADD", "DEL"):
+        return LEDGER.command(place, call)
+    code = place.root / "opt/ansible_collections"
+    path = place.root / "opt/bin" / PLUGIN
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not code.is_symlink():
+        code.symlink_to(HERE.parents[1] / "build/pythonpath/ansible_collections")
+    path.write_text(launcher.texts(PYTHON, _host(place)._asdict())[PLUGIN])
+    return [PYTHON, "-I", "-S", str(path)]
+
+
+def _executed(place: Place, environment: Mapping[str, str], config: str) -> tuple[int, str]:
+    if environment["CDI_COMMAND"] not in ("ADD", "DEL"):
+        return LEDGER.answer(place, environment, config)
+    status, reply, _undo = commands.answer(PLUGIN, environment, _host(place), config.encode)
+    return status, reply.decode()
+
+
+EXECUTABLE = Subject(
+    name="executable",
+    command=_executable,
+    answer=_executed,
+    read=reader.ours,
+    prepare=_pool,
+    config=lambda _place: json.dumps(CONFIG),
+    collects=True,
+    slow=True,
+    limit=WAIT,
+    locks=("ledger.lock",),
+)
