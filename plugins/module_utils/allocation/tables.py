@@ -212,7 +212,7 @@ class Tables:
                     lock_rows(identity, number, hold),
                 )
                 self.db.executemany("INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?)", share_rows(identity, number, hold))
-            except sqlite3.IntegrityError as error:
+            except (sqlite3.IntegrityError, OverflowError) as error:
                 raise Taken(f"{hold.device}: can't be held beside what is held ({error})") from None
             self.db.execute(
                 "INSERT INTO kinds VALUES (?, ?, 1) ON CONFLICT (kind, owner) DO UPDATE SET held = held + 1",

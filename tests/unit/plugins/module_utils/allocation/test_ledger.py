@@ -95,9 +95,11 @@ class TestTogether:
                 add(ledger, "1", one, other)
             assert ledger.grants() == []
 
-    def test_a_share_above_the_capacity(self, ledger):
+    @pytest.mark.parametrize("amount", [11, 2**63 - 1, 2**63, 0, -1])
+    def test_a_share_that_no_device_has(self, ledger, amount):
+        add(ledger, "1", SHARE[0])
         with pytest.raises(trouble.Taken):
-            add(ledger, "1", GPU._replace(amounts={"memory": 11}, capacity={"memory": 10}))
+            add(ledger, "2", GPU._replace(amounts={"memory": amount}, capacity={"memory": 10}))
 
     def test_what_is_freed_can_be_held_again(self, ledger):
         for request_id in "123":
