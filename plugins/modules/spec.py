@@ -99,6 +99,13 @@ options:
       - The spec directory. It is made if it is missing.
     type: path
     default: /etc/cdi
+  root:
+    description:
+      - Work on the image that is mounted there instead of on the host. Every other path is one inside of it, and none
+        leads out of it; O(devices) are found in the C(/sys) that it holds, as that of a dump, and O(runtimes) not given
+        are asked inside. No inventory is written, since an image has not booted. Needs root.
+    type: path
+    default: /
   inventory:
     description:
       - The file that lists the devices behind the specs for this boot. O(devices) are listed in it; an empty string
@@ -152,6 +159,14 @@ EXAMPLES = r"""
     runtimes:
       docker: 26.1.5
     on_unsupported: fail
+
+- name: Offer a device in an image that is mounted
+  fleet.cdi.spec:
+    root: /mnt/image
+    kind: example.com/scanner
+    content: "{{ scanner }}"
+    runtimes:
+      podman: 4.9.3
 
 - name: Take a spec back
   fleet.cdi.spec:
@@ -248,6 +263,7 @@ def main() -> None:
             "on_foreign_kind": {"type": "str", "choices": ["use", "fail", "replace"], "default": "use"},
             "runtimes": {"type": "dict", "default": {}},
             "directory": {"type": "path", "default": "/etc/cdi"},
+            "root": {"type": "path", "default": "/"},
             "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "force": {"type": "bool", "default": False},

@@ -9,6 +9,7 @@ import json
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import image
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.foreign import Foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
@@ -54,6 +55,7 @@ def converge(
     paths: Paths,
     force: bool = False,
     check: bool = False,
+    live: bool = True,
     granted: Optional[Callable[[str], bool]] = None,
 ) -> Outcome:
     """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
@@ -64,8 +66,8 @@ def converge(
     seen = Seen()
     warnings: list[str] = []
     if wanted.entries is not None:
-        enricher, warnings = udev.enricher("/")
-        seen = look(wanted, snapshot.take("/"), enricher, in_force(paths.state_dir))
+        enricher, warnings = udev.enricher("/") if live else (None, [])
+        seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
     around = known(paths.directory, paths.inventory, inventory.boot_id("/"))
     ledger = Granted(paths.state_dir, around.boot_id)
     terms = Terms(mark(around.boot_id), 0, granted or ledger)
@@ -93,6 +95,11 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         if not check:
             raise
         warnings.append(str(error))  # in check mode the other release may be about to be replaced
+    listing = options["inventory"]
+    live = options["root"] == "/"
+    if not live:
+        image.enter(options["root"])
+        listing = ""  # an image has not booted
     present = options["state"] == "present"
     wanted = Wanted(
         options["kind"],
@@ -103,8 +110,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["runtimes"],
         options["on_foreign_kind"],
     )
-    paths = Paths(options["directory"], options["inventory"], options["state_dir"])
-    outcome = converge(wanted, paths, options["force"], check)
+    paths = Paths(options["directory"], listing, options["state_dir"])
+    outcome = converge(wanted, paths, options["force"], check, live)
     spec = outcome.spec
     result = {
         "changed": bool(outcome.plan.changes or outcome.plan.kinds),

@@ -177,8 +177,9 @@ class SysDevice:
 class Snapshot:
     """The sysfs below one root. Made by `take`; used for one run, so that the whole run sees one state of the host."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, live: bool) -> None:
         self.root = root
+        self.live = live  # whether it is this running host's; nodes of any other are not opened
         self.reports: list[str] = []  # what is odd about what was looked at, each once
         self._devices: dict[str, SysDevice] = {}
         self._members: dict[str, tuple[SysDevice, ...]] = {}
@@ -239,7 +240,7 @@ class Snapshot:
         if is_ != should:
             numbers = "is {} {}:{}, but the kernel's device is {} {}:{}".format(*is_, *should)
             return Health("unhealthy", f"{node.path}: {numbers}")
-        return self._opened(node) if opens and not self.root.prefix else Health("healthy")
+        return self._opened(node) if opens and self.live else Health("healthy")
 
     @staticmethod
     def _opened(node: Node) -> Health:
@@ -273,9 +274,12 @@ class Snapshot:
             yield f"/sys/bus/{name}/devices", name
 
 
-def take(root: str = "/") -> Snapshot:
-    """The view of the host whose root directory is `root`. Raises CdiError if no sysfs is there."""
-    snapshot = Snapshot(Root(root))
+def take(root: str = "/", live: bool = True) -> Snapshot:
+    """The view of the host whose root directory is `root`; `live`: one at / is this running host's.
+
+    Raises CdiError if no sysfs is there.
+    """
+    snapshot = Snapshot(Root(root), live and root == "/")
     if not snapshot.subsystems:
         raise CdiError(
             f"root {root!r}: found no sys/class and no sys/bus below it; expected the root directory of a host, of a "

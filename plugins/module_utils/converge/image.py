@@ -1,0 +1,41 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Working on a mounted image as if it were this host. Private API of fleet.cdi.
+
+The image becomes the root directory of the process (chroot(2)), so that every path, and every symlink, means what it
+will mean when the image runs, the manifest's too, and none leads out of it.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# What is imported only where it is needed. Inside there is nothing to import it from.
+CODECS = ("ascii", "idna", "latin_1", "utf_8_sig")
+LATER = (*(f"encodings.{name}" for name in CODECS), "difflib", "select", "signal", "sqlite3", "subprocess", "time")
+OURS = ("allocation.ledger", "spec.yaml_subset")
+THEIRS = ("yaml", "selinux")  # where the host has them
+
+
+def enter(root: str) -> None:
+    """Make `root` the root directory of this process, for good. Raises CdiError."""
+    if not root.startswith("/") or not os.path.isdir(root):
+        raise CdiError(
+            f"root: found {root!r}; expected the absolute path of a directory, as one that an image is mounted on"
+        )
+    for name in (*LATER, *(f"ansible_collections.fleet.cdi.plugins.module_utils.{name}" for name in OURS)):
+        import_module(name)
+    for name in THEIRS:
+        try:
+            import_module(name)
+        except ImportError:
+            continue
+    try:
+        os.chroot(root)
+        os.chdir("/")
+    except OSError as error:
+        raise CdiError(f"root {root!r}: can't be entered ({error.strerror}); run as root (become: true)") from None
