@@ -31,7 +31,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
 from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, NetDevice
 
-# Class and start of the name of each sort of node.
+# Start of the name and class of each sort of node.
 ROLES = {"uverbs": "infiniband_verbs", "umad": "infiniband_mad", "issm": "infiniband_mad"}
 USUAL = ("uverbs", "umad")  # as in Mellanox/k8s-rdma-shared-dev-plugin, pkg/resources/rdma_device_spec.go
 CLASSES = ("0x0207",)  # InfiniBand controllers; RoCE cards are Ethernet controllers, which may well do without RDMA
@@ -63,18 +63,12 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
 
 
 def _nodes(device: SysDevice, role: str) -> Iterator[SysDevice]:
-    """Its nodes of one sort. They sit beside it, or, where it is not on hardware, name it in `ibdev`."""
-    snapshot, subsystem = device.snapshot, ROLES[role]
-    beside = f"{_parent(device)}/{subsystem}"
-    found = {one.path: one for one in snapshot.members(subsystem)}
-    found.update({one.path: one for name in snapshot.root.names(beside) for one in [_beside(device, beside, name)]})
-    for one in sorted(found.values(), key=lambda one: natural(one.sysname)):
+    """Its nodes of one sort. They sit on what it sits on (drivers/infiniband/core/uverbs_main.c, ib_uverbs_add_one)."""
+    directory, snapshot = f"{_parent(device)}/{ROLES[role]}", device.snapshot
+    for name in sorted(snapshot.root.names(directory), key=natural):
+        one = snapshot.device(f"{directory}/{name}", ROLES[role])
         if one.sysname.startswith(role) and one.attribute("ibdev") == device.sysname and one.node:
             yield one
-
-
-def _beside(device: SysDevice, directory: str, name: str) -> SysDevice:
-    return device.snapshot.device(f"{directory}/{name}", os.path.basename(directory))
 
 
 def _parent(device: SysDevice) -> str:
