@@ -40,6 +40,10 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
         from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import follow
 
         return follow.add(call, pool, asked, key), lambda: None
+    if call.settings.commands:
+        from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
+
+        steps.ready(call)
     picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
     with opened(call) as ledger, alone(call, key):
         for left in reversed(range(TRIES)):

@@ -19,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory impo
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config, shown
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import chain, pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import chain, check_callers, pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
 
 
@@ -108,11 +108,12 @@ def _check_versions(requested: str, own: Any, command: str, unreadable: Optional
 def _call(
     plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: Host
 ) -> Call:
-    """The call, once its configuration is found to be right. Raises ProtocolError 107."""
+    """The call, once its configuration is found to be right. Raises ProtocolError 107, 106 for a loop of calls."""
     config = messages.config(document)
     if config.plugin != plugin:
         raise ProtocolError(errors.CONTENT, f"config: 'plugin' is {config.plugin!r}, but it was given to {plugin!r}")
     chain(config)
+    check_callers(plugin, variables)
     return Call(plugin, version, command, variables, config, settings(config), host, inventory.boot_id(host.root))
 
 

@@ -17,18 +17,13 @@ from typing import Any, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import call, errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import DEEPEST
-
-CHAIN = "CDI_CHAIN"  # the plugins that led to this call, first to last, comma separated
 
 
-def check(plugin: str, variables: Mapping[str, str]) -> None:
-    """Raise ProtocolError 106 if the chain of calls that led to `plugin` has it already, or is too long."""
-    before = [name for name in variables.get(CHAIN, "").split(",") if name]
-    if plugin in before:
-        raise ProtocolError(errors.DELEGATION, f"{CHAIN} is {','.join(before)}, which comes back to {plugin}")
-    if len(before) >= DEEPEST:
-        raise ProtocolError(errors.DELEGATION, f"{CHAIN} names {len(before)} plugins; expected fewer than {DEEPEST}")
+def ready(folder: str, plugin: str) -> None:
+    """Raise ProtocolError 106 unless there is a program to run for `plugin`: before anything is picked for it."""
+    path = os.path.join(folder, plugin)
+    if not os.access(path, os.X_OK):
+        raise ProtocolError(errors.DELEGATION, f"{path}: there is no such plugin; install it, or name another delegate")
 
 
 def ask(
@@ -51,6 +46,8 @@ def ask(
     }
     path = os.path.join(folder, config.plugin)
     reply = call.plugin(path, variables, json.dumps(document).encode("ascii"), limit)
+    if reply.error and reply.error.code == errors.REQUEST_ID and variables["CDI_COMMAND"] == "DEL":
+        return None  # it has nothing to give back, as when it was never asked for anything
     if reply.error:
         raise ProtocolError(errors.DELEGATION, f"{config.plugin}: {reply.error}")
     if reply.status:

@@ -15,24 +15,30 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import delega
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import chain
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import CHAIN, callers, chain
+
+
+def ready(call: Call) -> None:
+    """Raise ProtocolError 106 if one of the plugins further down can't be run at all."""
+    for below in chain(call.config)[1:]:
+        delegate.ready(_folder(call), below.plugin)
 
 
 def forward(call: Call, ids: Sequence[str], paths: Sequence[str], fresh: bool) -> list[str]:
-    """Set up the devices with `ids`, if `fresh`, and let the next plugin work on them; the paths of all their nodes.
+    """Set up the devices with `ids`, if `fresh`, and let the next plugin work on them; the device nodes to reply.
 
+    Those are `paths`, or what the next plugin replies: it "deals with managing the actual device node" (CDI proposal
+    2017, "Fractions of a device allocated to container"), so that its configuration says which nodes there are.
     Raises ProtocolError 104, 106, 108. Then `back` has to follow: a part of it may have been done.
     """
     settings = call.settings
-    if settings.delegate:
-        delegate.check(call.plugin, call.variables)
     if settings.setup and fresh:
         setup.run(errors.SETUP, settings.setup, _variables(call, "ADD", ids, paths), settings.time_limit)
     if not settings.delegate:
         return [*paths]
     below = chain(call.config)[1]
     document = delegate.ask(_folder(call), below, picked(call, ids), _onwards(call, "ADD"), settings.time_limit)
-    return [*dict.fromkeys([*paths, *delegate.devices_in(below.plugin, document)])]
+    return [*dict.fromkeys(delegate.devices_in(below.plugin, document))]
 
 
 def back(call: Call, ids: Sequence[str], paths: Sequence[str]) -> None:
@@ -71,8 +77,7 @@ def _onwards(call: Call, command: str) -> dict[str, str]:
     """The variables of the next plugin's call: those of this one, and the chain so far."""
     passed = ("CDI_REQUEST", "CDI_REQUEST_ID", "CDI_REQUEST_NUMA_LOCALITY")
     variables = {name: call.variables[name] for name in passed if name in call.variables}
-    before = [name for name in call.variables.get(delegate.CHAIN, "").split(",") if name]
-    variables[delegate.CHAIN] = ",".join([*before, call.plugin])
+    variables[CHAIN] = ",".join([*callers(call.variables), call.plugin])
     return {**variables, "CDI_VERSION": call.version, "CDI_COMMAND": command}
 
 

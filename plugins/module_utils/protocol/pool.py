@@ -16,13 +16,15 @@ from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config, config
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config, config, shown
 
 # Plugin -> the discovery profile of its devices. `rule` takes any profile: its args are a whole devices entry.
 PROFILES = {"drm": "drm", "generic-tty": "tty", "rule": "rule", "sriov": "sriov"}
 
 # What in args is for the executable and says nothing about which devices there are.
 OWN = ("setup", "teardown", "time_limit", "delegate", "shared", "owner", "picked")
+
+CHAIN = "CDI_CHAIN"  # variable: the plugins that led to a call, first to last, comma separated
 
 # A chain longer than that is a mistake: the proposal's own case has two plugins.
 DEEPEST = 4
@@ -80,6 +82,23 @@ def chain(first: Config) -> tuple[Config, ...]:
         if len(found) > DEEPEST:
             raise ProtocolError(errors.CONTENT, f"config: more than {DEEPEST} plugins in one chain; expected fewer")
     return tuple(found)
+
+
+def callers(variables: Mapping[str, str]) -> list[str]:
+    """The plugins that led to a call with these variables, first to last."""
+    return [name for name in variables.get(CHAIN, "").split(",") if name]
+
+
+def check_callers(plugin: str, variables: Mapping[str, str]) -> None:
+    """Raise ProtocolError 106 if the chain of calls that led to `plugin` has it already, or is too long.
+
+    A configuration shows loops of our own plugins only; one of somebody else's may lead back by what it does.
+    """
+    before = callers(variables)
+    if plugin in before:
+        raise ProtocolError(errors.DELEGATION, f"{CHAIN} is {shown(','.join(before))}, which comes back to {plugin}")
+    if len(before) >= DEEPEST:
+        raise ProtocolError(errors.DELEGATION, f"{CHAIN} names {len(before)} plugins; expected fewer than {DEEPEST}")
 
 
 def _without_own(args: Mapping[str, Any]) -> dict[str, Any]:

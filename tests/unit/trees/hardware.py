@@ -35,3 +35,20 @@ def ttys(last: int) -> dict[str, Any]:
         tree["devices"][f"/sys/devices/virtual/tty/tty{number}"] = {"subsystem": "class/tty", "uevent": uevent}
         tree["nodes"][f"/dev/tty{number}"] = f"c 4:{number}"
     return tree
+
+
+def gpu_functions(count: int) -> dict[str, Any]:
+    """A tree of one GPU with `count` virtual functions (SR-IOV), each with DRM nodes of its own."""
+    tree: dict[str, Any] = {"devices": {}, "nodes": {"/dev/null": "c 1:3"}, "links": {}, "files": {BOOT: "boot-1\n"}}
+    for number in range(count + 1):
+        place = f"/sys/devices/pci0000:00/0000:01:00.{number}"
+        attributes = {"vendor": "0x1234", "device": "0x0001", "class": "0x030000", "numa_node": 0}
+        tree["devices"][place] = {"subsystem": "bus/pci", "attributes": attributes, "driver": "demo"}
+        if number:
+            tree["links"][f"{place}/physfn"] = "../0000:01:00.0"
+            tree["links"][f"/sys/devices/pci0000:00/0000:01:00.0/virtfn{number - 1}"] = f"../0000:01:00.{number}"
+        for name, minor in ((f"card{number}", number), (f"renderD{128 + number}", 128 + number)):
+            uevent = {"MAJOR": 226, "MINOR": minor, "DEVNAME": f"dri/{name}"}
+            tree["devices"][f"{place}/drm/{name}"] = {"subsystem": "class/drm", "uevent": uevent}
+            tree["nodes"][f"/dev/dri/{name}"] = f"c 226:{minor}"
+    return tree
