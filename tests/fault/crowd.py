@@ -65,7 +65,7 @@ class Client:
 class Crowd:
     """All callers of one subject."""
 
-    def __init__(self, subject: Subject, place: Place, clients: int, seed: int) -> None:
+    def __init__(self, subject: Subject, place: Place, clients: int, seed: int, long: bool) -> None:
         self.subject, self.place = subject, place
         self.chance = random.Random(seed)
         self.clients = [Client(number) for number in range(clients)]
@@ -76,6 +76,7 @@ class Crowd:
         self.hits = self.tried = 0
         self.disturbed: set[int] = set()
         self.found: list[str] = []
+        self.long = long  # still to come
 
     def start(self, client: int) -> None:
         """Fork one call."""
@@ -157,26 +158,22 @@ class Crowd:
         pid = self.chance.choice(holders)
         self.disturbed.add(pid)
         what = self.chance.random()
-        if what < 0.45:
+        if what < 0.45 and not self.long:
             os.kill(pid, signal.SIGKILL)
             return
         os.kill(pid, signal.SIGSTOP)
-        long = self.subject.limit + 2 * SLACK
-        first = not any(pause == "long" for pause in self.pauses)
-        self.pauses.append("long" if first else "short")
-        self.stopped[pid] = time.monotonic() + (long if first else self.chance.uniform(0.005, 0.1))
-        if what > 0.8:
+        pause = self.subject.limit + 2 * SLACK if self.long else self.chance.uniform(0.005, 0.1)
+        self.stopped[pid] = time.monotonic() + pause
+        long, self.long = self.long, False
+        if what > 0.8 and not long:
             for name in self.subject.locks:
                 with suppress(FileNotFoundError):
                     (self.place.state / name).unlink()
                 if what > 0.9:
                     (self.place.state / name).touch()
 
-    pauses: list[str]
-
     def run(self, calls: int) -> Tally:
         """Make that many calls, then wait for all and look at what is left."""
-        self.pauses = []
         made = 0
         while made < calls or self.running:
             for client in self.idle[: calls - made][:4]:
@@ -193,7 +190,7 @@ class Crowd:
             for run in [run for run in self.running.values() if run.pipe in ready]:
                 self.finish(run)
         self.settle()
-        return tally("L6 crowd", self.subject.name, self.tried, self.hits, self.found)
+        return tally(f"L6 crowd of {len(self.clients)}", self.subject.name, self.tried, self.hits, self.found)
 
     def settle(self) -> None:
         """Compare the history with itself and with the store, then give everything back."""
@@ -237,9 +234,9 @@ def overlaps(held: list[tuple[str, str, float, float]]) -> list[str]:
     return found
 
 
-def crowd(subject: Subject, clients: int, calls: int, seed: int, scratch: Path) -> Tally:
-    """One round in a directory of its own."""
+def crowd(subject: Subject, clients: int, calls: int, long: bool, seed: int, scratch: Path) -> Tally:
+    """One round in a directory of its own. `long`: once, a holder of the lock is stopped for longer than the limit."""
     place = Place(scratch / f"crowd-{clients}-{seed}")
     place.root.mkdir(parents=True)
     subject.prepare(place, trial.POOL)
-    return Crowd(subject, place, clients, seed).run(calls)
+    return Crowd(subject, place, clients, seed, long).run(calls)
