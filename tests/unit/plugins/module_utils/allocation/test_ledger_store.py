@@ -14,13 +14,16 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, schema, store, trouble
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import gate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
@@ -278,6 +281,25 @@ class TestFailures:
             add(ledger, number)
         (open(os.path.join(directory(ledger), "ledger.lock"), "wb")).close()
         assert held(ledger) == [1, 2, 3] and not ledger.reports
+
+    def test_a_lock_file_that_is_replaced_while_others_wait(self, volatile):
+        path, deadline = str(volatile / "lock"), time.monotonic() + 60
+        entered = threading.Event()
+
+        def wait():
+            with gate(path, deadline):
+                entered.set()
+
+        waiting = threading.Thread(target=wait)
+        with ExitStack() as newer:
+            with gate(path, deadline):
+                waiting.start()
+                time.sleep(0.05)
+                os.unlink(path)
+                newer.enter_context(gate(path, deadline))
+            assert not entered.wait(0.1)  # the file that it waited for is no longer the one that counts
+        assert entered.wait(60)
+        waiting.join()
 
     def test_no_more_files_can_be_opened(self, ledger):
         add(ledger, 1)
