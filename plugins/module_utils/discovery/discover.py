@@ -20,9 +20,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, nearest
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import file as topology_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply, from_file
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import between
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import pcie_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
@@ -81,7 +81,8 @@ def discover(
     warnings: list[str] = []
     claims: dict[str, str] = {}
     kinds: dict[str, Kind] = {}
-    links: dict[tuple[str, ...], Link] = {}  # by ends and type: what an operator's file says goes over the host's
+    drivers: list[Link] = []  # what drivers' libraries say
+    files: dict[str, Topology] = {}  # what operators' files say, by path
     for name, entry in sorted(entries.items()):
         where = f"devices entry {name!r}"
         found = PROFILES[entry["profile"]].find(entry, snapshot)
@@ -96,26 +97,39 @@ def discover(
             device = device._replace(health=health_of(device, disabled) or device.health)
             _claim(claims, device.qualified_names, f"{where} ({device.id})")
             own.append(device)
-        said: tuple[Link, ...] = ()
-        if own and "topology_file" in entry:
-            own, said, odd = apply(own, from_file(entry["topology_file"], snapshot.root))
+        path = entry.get("topology_file")
+        if own and path:
+            files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
+            own, odd = topology_file.apply(own, files[path])
             warnings += [f"{where}: {text}" for text in odd]
-        links.update({link[:3]: link for link in (*found.links, *said)})
         devices += own
+        drivers += found.links
         if found.groups:
             kind = _kind(name, entry, found)
             kinds[kind.name] = _both(kinds[kind.name], kind) if kind.name in kinds else kind
     for kind in kinds.values():
         _claim(claims, [f"{kind.name}={name}" for name in kind.aggregates], f"an aggregate name of kind {kind.name}")
-    known, odd_ones = kfd.links(snapshot)
-    for link in between(devices, known)[0]:
-        links.setdefault(link[:3], link)
+    links, odd_ones = _links(devices, drivers, files, snapshot)
     return Discovery(
         tuple(devices),
         (*warnings, *odd_ones, *snapshot.reports),
         tuple(kinds[name] for name in sorted(kinds)),
-        tuple(links[key] for key in sorted(links)),
+        links,
     )
+
+
+def _links(
+    devices: Sequence[Device], drivers: Iterable[Link], files: Mapping[str, Topology], snapshot: Snapshot
+) -> tuple[tuple[Link, ...], list[str]]:
+    """(the links between the devices, in order; warnings). What an operator's file says goes over what drivers say."""
+    of_kfd, odd = kfd.links(snapshot)
+    links = {link[:3]: link for link in (*between(devices, of_kfd)[0], *drivers)}
+    warnings = [*odd]
+    for path, topology in files.items():
+        said, more = topology_file.links(devices, path, topology)
+        links.update({link[:3]: link for link in said})
+        warnings += more
+    return tuple(links[key] for key in sorted(links)), warnings
 
 
 def _kind(name: str, entry: dict[str, Any], found: Found) -> Kind:

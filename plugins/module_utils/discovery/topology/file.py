@@ -41,24 +41,28 @@ def from_bytes(content: bytes, name: str) -> Topology:
     return READERS[root.tag](root, name)
 
 
-def apply(devices: Sequence[Device], topology: Topology) -> tuple[list[Device], tuple[Link, ...], list[str]]:
-    """(the devices, with what the topology says of them; its links between them; warnings).
+def apply(devices: Sequence[Device], topology: Topology) -> tuple[list[Device], list[str]]:
+    """(the devices, with what the topology says of where they are; warnings). Its links: `links`.
 
     A device is found in the topology by its PCI address; what sits on or is a part of that function is found, too. What
     the topology does not know of a device stays as the host says.
     """
     known = {device.pci_address: device for device in topology.devices}
-    wired = [_wired(device, known.get(device.pci_address)) for device in devices]
-    links, absent = between(devices, topology.links)
     warnings = list(topology.warnings)
     if devices and not any(device.pci_address in known for device in devices):
         warnings.append(
             f"the topology file describes none of the devices found ({listed(device.id for device in devices)}), but "
             f"{listed(known)}; it seems to be another host's, and is not used"
         )
-    elif absent:
-        warnings.append(f"the topology file has links of devices that were not found: {listed(absent)}; left out")
-    return wired, links, warnings
+    return [_wired(device, known.get(device.pci_address)) for device in devices], warnings
+
+
+def links(devices: Sequence[Device], path: str, topology: Topology) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+    """(the links of the topology file at `path` between these devices, all of a host's; warnings)."""
+    found, absent = between(devices, topology.links)
+    if not absent or not {device.id for device in topology.devices}.intersection(device.id for device in devices):
+        return found, ()  # of a file that knows none of the devices `apply` tells
+    return found, (f"topology file {path}: has links of devices that were not found: {listed(absent)}; left out",)
 
 
 def _wired(device: Device, said: Device | None) -> Device:

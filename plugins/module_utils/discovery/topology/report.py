@@ -47,7 +47,7 @@ def nics(snapshot: Snapshot, said: Iterable[Topology] = ()) -> Sequence[Device]:
             )
         )
     for topology in said:
-        found, _links, _warnings = apply(found, topology)
+        found, _warnings = apply(found, topology)
     return found
 
 

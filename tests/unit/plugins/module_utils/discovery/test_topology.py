@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapsho
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd, markup, report
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply, from_bytes, from_file
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import links as links_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, pcie_path
 from ansible_collections.fleet.cdi.plugins.module_utils.locality import RELATIONS, nearest, relation
@@ -217,7 +218,8 @@ def test_what_the_file_says_goes_over_what_the_host_says():
         device(["pci0000:3c"], 0, "0000:3c:00.0", id_="pci:0000:3c:00.0#1", part_of=("pci:0000:3c:00.0",)),
         device(["pci0000:41"], 0, "0000:41:00.0"),
     )
-    devices, links, warnings = apply([function, partition, other], SAID)
+    devices, warnings = apply([function, partition, other], SAID)
+    links, more = links_of(devices, "/etc/t.xml", SAID)
     assert [(one.numa_node, one.pcie_path[0]) for one in devices] == [
         (1, "0000:18:00.0"),
         (1, "0000:18:00.0"),
@@ -225,25 +227,25 @@ def test_what_the_file_says_goes_over_what_the_host_says():
     ]
     assert relation(*devices[:2]) == "PIX"
     assert plain(links) == [["0000:3b:00.0", "0000:3c:00.0", "NVL", 4, 100.0]]
-    assert warnings == []
+    assert (warnings, more) == ([], ())
 
 
 def test_what_the_file_does_not_say_stays():
     said = Topology((device((), None, "0000:3b:00.0"),), ())
-    (one,), _links, _warnings = apply([device(["pci0000:3a"], 3, "0000:3b:00.0")], said)
+    (one,), _warnings = apply([device(["pci0000:3a"], 3, "0000:3b:00.0")], said)
     assert (one.numa_node, one.pcie_path) == (3, ("pci0000:3a",))
 
 
 def test_devices_of_links_that_were_not_found():
-    _devices, links, (warning,) = apply([device(["pci0000:3b"], 0, "0000:3b:00.0")], SAID)
+    links, (warning,) = links_of([device(["pci0000:3b"], 0, "0000:3b:00.0")], "/etc/t.xml", SAID)
     assert links == ()
-    assert warning == "the topology file has links of devices that were not found: pci:0000:3c:00.0; left out"
+    assert warning == "topology file /etc/t.xml: has links of devices that were not found: pci:0000:3c:00.0; left out"
 
 
 def test_a_file_of_another_host():
-    devices, links, (warning,) = apply([device([], None, "0000:01:00.0")], SAID)
+    devices, (warning,) = apply([device([], None, "0000:01:00.0")], SAID)
     assert devices == [device([], None, "0000:01:00.0")]
-    assert links == ()
+    assert links_of(devices, "/etc/t.xml", SAID) == ((), ())
     assert warning == (
         "the topology file describes none of the devices found (pci:0000:01:00.0), but 0000:3b:00.0, 0000:3c:00.0; "
         "it seems to be another host's, and is not used"
@@ -252,7 +254,7 @@ def test_a_file_of_another_host():
 
 def test_a_thousand_unknown_devices_are_one_short_warning():
     links = tuple(Link("pci:0000:3b:00.0", f"pci:{index:04x}:00:00.0", "NVL", 1) for index in range(1, 1000))
-    _devices, _links, (warning,) = apply([device([], 0, "0000:3b:00.0")], SAID._replace(links=links))
+    _links, (warning,) = links_of([device([], 0, "0000:3b:00.0")], "/etc/t.xml", SAID._replace(links=links))
     assert warning.endswith("pci:0005:00:00.0 and 994 more; left out")
 
 
@@ -304,6 +306,26 @@ def test_a_file_that_an_entry_names_is_looked_for_below_the_root(tmp_path):
         discover({"g": {**entry, "topology_file": "/etc/other.xml"}}, snapshot.take(root))
     found = discover({"g": {**entry, "topology_file": "/etc/t.xml"}}, snapshot.take(root))
     assert [one.numa_node for one in found.devices] == [1, 1]
+    assert plain(found.links) == [["0000:3b:00.0", "0000:3c:00.0", "NVL", 4, 100.0]]
+    assert found.warnings == ()
+
+
+def test_links_between_the_devices_of_two_entries(tmp_path):
+    tree = card("0000:3b:00.0", "pci0000:3b", -1) | card("0000:3c:00.0", "pci0000:3c", -1)
+    root = render({"devices": tree, "files": {"/etc/t.xml": GOOD}}, tmp_path)
+    entries = {
+        bus: {
+            "profile": "rule",
+            "match": {"attributes": {"dev": f"*:{bus}"}},
+            "kind": f"k.x/{bus}g",
+            "topology_file": "/etc/t.xml",
+        }
+        for bus in ("a3b", "a3c")
+    }
+    for bus in ("3b", "3c"):
+        (tmp_path / f"sys/class/drm/card{bus}/dev").write_text(f"226:a{bus}\n")
+    found = discover(entries, snapshot.take(root))
+    assert [one.pci_address for one in found.devices] == ["0000:3b:00.0", "0000:3c:00.0"]
     assert plain(found.links) == [["0000:3b:00.0", "0000:3c:00.0", "NVL", 4, 100.0]]
     assert found.warnings == ()
 
