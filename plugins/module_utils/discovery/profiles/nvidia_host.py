@@ -122,8 +122,7 @@ def for_devices(host: Host, options: dict[str, Any]) -> ContainerEdits:
     """What every container with a GPU gets. Nodes that are missing are left out, as by the vendor."""
     nodes = tuple(node for path in CONTROL for node in [nvidia_proc.node(host.snapshot, path)] if node)
     driver = host.driver
-    mounts = [*driver.libraries, *driver.programs, *driver.configs]
-    mounts += [one for one in driver.graphics if "/libnvidia-allocator.so." not in one.host_path]
+    mounts = dict.fromkeys((*driver.libraries, *driver.programs, *driver.graphics, *driver.configs))
     hooks: tuple[Hook, ...] = ()
     if host.program:
         hooks = (
@@ -131,4 +130,4 @@ def for_devices(host: Host, options: dict[str, Any]) -> ContainerEdits:
             *nvidia_hooks.of_kind(host.program),
         )
     gids = {host.snapshot.gid(node) for node in nodes} - {0} if options.get("additional_gids", True) else set()
-    return ContainerEdits(_env(driver), nodes, tuple(dict.fromkeys(mounts)), hooks, tuple(sorted(gids)))
+    return ContainerEdits(_env(driver), nodes, tuple(mounts), hooks, tuple(sorted(gids)))

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import hypothesis
 import pytest
 import yaml
 from hypothesis import given
@@ -234,6 +235,27 @@ def test_a_real_virtual_machine_with_a_p100(dumps, tmp_path):
     assert (device.id, device.names, device.driver) == ("pci:0000:06:00.0", ("0",), "nvidia")
     assert (device.vendor_id, device.device_id, device.nodes) == ("0x10de", "0x15f8", ())
     assert device.health == ("unknown", "there is no /proc to ask the driver")
+
+
+@pytest.fixture(scope="module")
+def p100s(tmp_path_factory):
+    """The root directory of a machine with two GPUs and without a driver's user part."""
+    gpus = tuple(nvidia.Gpu(f"0000:0{bus}:00.0", bus) for bus in (1, 2))
+    tree = nvidia.machine(gpus)
+    tree["files"] = {path: text for path, text in tree["files"].items() if not path.startswith("/usr/lib")}
+    return Path(nvidia.build(tree, tmp_path_factory.mktemp("p100s")))
+
+
+LINES = st.tuples(st.sampled_from(["Device Minor", "GPU UUID", "GPU Excluded", "Model"]), st.text(max_size=8))
+
+
+@hypothesis.settings(max_examples=40)
+@given(st.one_of(st.binary(max_size=60), st.lists(LINES.map(": ".join)).map("\n".join).map(str.encode)))
+def test_whatever_the_driver_says_of_a_gpu_it_hides_no_other(p100s, content):
+    (p100s / "proc/driver/nvidia/gpus/0000:01:00.0/information").write_bytes(content)
+    result = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(str(p100s)))
+    assert [device.pci_address for device in sorted(result.devices)] == ["0000:01:00.0", "0000:02:00.0"]
+    assert {name for device in result.devices for name in device.names if name.isdecimal()} == {"0", "1"}
 
 
 # --- besides GPUs
