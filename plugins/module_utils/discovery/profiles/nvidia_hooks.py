@@ -71,11 +71,16 @@ class Program(NamedTuple):
 
 
 def program(files: Files, wanted: Collection[str] = tuple(STAGES)) -> Optional[Program]:
-    """The program on this host, None if it is not installed."""
+    """The program on this host that knows any of the wanted hooks; None if there is none.
+
+    The vendor's installer image puts a script in its place, beside the program itself, "nvidia-cdi-hook.real".
+    """
     for name, arguments in EXECUTABLES.items():
         for path in files.find(PROGRAMS, name):
             if files.mode(path) & 0o111:
-                return Program(path, arguments, frozenset(_named_in(files.below(path), wanted)))
+                known = [hook for place in (path, f"{path}.real") for hook in _named_in(files, place, wanted)]
+                if known:
+                    return Program(path, arguments, frozenset(known))
     return None
 
 
@@ -151,10 +156,10 @@ def _at(mount: Mount) -> str:
     return mount.container_path or mount.host_path
 
 
-def _named_in(path: str, names: Iterable[str]) -> list[str]:
+def _named_in(files: Files, path: str, names: Iterable[str]) -> list[str]:
     """Those of `names` that stand in a file."""
     with contextlib.suppress(OSError, ValueError):  # ValueError: the file is empty
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(files.below(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if stat.S_ISREG(os.fstat(handle).st_mode):
                 with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as content:

@@ -32,8 +32,8 @@ CONTROL = {
 NEEDED = {"/dev/nvidiactl": "nvidia-modprobe", "/dev/nvidia-uvm": "nvidia-modprobe -u -c 0"}
 VOID = "NVIDIA_VISIBLE_DEVICES=void"  # the vendor's older runtime is not to add anything of its own
 NO_HOOKS = (
-    "neither nvidia-cdi-hook nor nvidia-ctk is installed, so hooks are left out: a container has to run ldconfig "
-    "itself to find the driver's libraries, and links such as libcuda.so are not there. Install "
+    "no nvidia-cdi-hook or nvidia-ctk that knows the hooks is installed, so they are left out: a container has to run "
+    "ldconfig itself to find the driver's libraries, and links such as libcuda.so are not there. Install "
     "nvidia-container-toolkit-base, or set hooks: [] if that is meant so"
 )
 

@@ -113,6 +113,12 @@ def test_hooks_are_those_that_their_program_knows(tmp_path):
     assert result.devices[0].hooks == ()
 
 
+def test_a_script_in_place_of_the_program_for_hooks(tmp_path):
+    program = {nvidia.HOOK: "#!/bin/sh\nexec nvidia-cdi-hook.real\n", f"{nvidia.HOOK}.real": "update-ldcache"}
+    (hook,) = found({"gpus": "P100", "programs": program}, tmp_path).kinds[0].edits.hooks
+    assert (hook.path, hook.args[1]) == (nvidia.HOOK, "update-ldcache")
+
+
 def test_only_hooks_that_are_wanted(tmp_path):
     result = found({"gpus": "P100"}, tmp_path, hooks=["update-ldcache"])
     (hook,) = result.kinds[0].edits.hooks
