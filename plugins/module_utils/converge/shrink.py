@@ -9,7 +9,6 @@ retries; they go after a grace period or on request, never while granted. Pure f
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -118,12 +117,15 @@ def _named(
 ) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """(`found` with the names in `fixed` for the ids there, and without them for others, warnings)."""
     owner = {name: id_ for id_, names in fixed.items() for name in names}
-    count = Counter(device.id for device in found)
+    here = {(device.id, name) for device in found for name in device.names}
+    # Two entries may offer one device, each under names of its own; those that none has any more go to the first.
+    left = {id_: {name for name in names if (id_, name) not in here} for id_, names in fixed.items()}
     devices, warnings = [], []
     for device in found:
-        names = tuple(name for name in device.names if owner.get(name, device.id) == device.id)
-        if device.id in fixed and count[device.id] == 1:  # two entries may offer one device, each under its own names
-            names = tuple(fixed[device.id])
+        names = tuple(name for name in device.names if name not in owner)
+        if device.id in fixed:
+            own = {*device.names, *left.pop(device.id, ())}
+            names = tuple(name for name in fixed[device.id] if name in own)
         if not names:
             holder = owner[device.names[0]]
             since = f", gone since {lost[holder].since}" if holder in lost else ""

@@ -95,8 +95,10 @@ class Host:
         """Name -> path of its node; {} where there is no file."""
         if not self.spec_path.exists():
             return {}
-        devices = json.loads(self.spec_path.read_bytes())["devices"]
-        return {one["name"]: one["containerEdits"]["deviceNodes"][0]["path"] for one in devices}
+        return {one["name"]: one["containerEdits"]["deviceNodes"][0]["path"] for one in self.devices()}
+
+    def devices(self):
+        return json.loads(self.spec_path.read_bytes())["devices"]
 
     def listed(self):
         """Id -> (names, health) by the inventory."""
@@ -116,7 +118,7 @@ class Host:
         with files.locked_manifest(self.places.state_dir) as manifest:
             record = json.loads(json.dumps(manifest.kinds[KIND]))
             for gone in record["gone"].values():
-                gone["seconds"] -= seconds
+                gone.update(seconds=gone["seconds"] - seconds, since="long ago")
             manifest.remember({KIND: record})
 
 
@@ -184,7 +186,7 @@ class TestShrink:
         assert host.spec() == {**CARD1, **CARD2}
         assert host.listed()[id_of(2)] == (("1", "0000:00:02.0"), ("unhealthy", f"gone since {since}"))
         host.age(590)
-        assert host.refresh(grace=600).missing == done.missing  # since then, and not since now
+        assert [one.since for one in host.refresh(grace=600).missing] == ["long ago"]  # and not now
         host.age(10)
         assert [one.kept for one in host.refresh(grace=600).missing] == [False]
         assert host.spec() == CARD1 and set(host.listed()) == {id_of(1)}
@@ -219,6 +221,29 @@ class TestShrink:
         assert host.spec_path.read_bytes() == before
         host.refresh(grace=0)
         assert not host.spec_path.exists() and not os.path.exists(host.places.inventory)
+
+    def test_what_stands_for_all_devices_goes_with_the_last_of_them(self, host):
+        host.want(KIND, {"cards": {**ENTRIES["cards"], "all": True}})
+        host.insert(1, 2)
+        host.refresh()
+        host.remove(2)
+        host.refresh()
+        nodes = {one["name"]: one["containerEdits"]["deviceNodes"] for one in host.devices()}
+        assert nodes["all"] == [{"path": "/dev/card1"}] and nodes["1"] == [{"path": "/dev/card2"}]
+        host.remove(1)
+        host.refresh()
+        assert {one["name"] for one in host.devices()} == {"all", *CARD1, *CARD2}
+        host.refresh(grace=0)
+        assert not host.spec_path.exists()
+
+    def test_one_device_of_two_entries_keeps_the_names_of_each(self, host):
+        other = {**ENTRIES["cards"], "name_by": ["sysname"], "match": {"subsystem": "card", "node": "/dev/card2"}}
+        host.want(KIND, {**ENTRIES, "other": other})
+        host.insert(1, 2)
+        host.refresh()
+        host.remove(1)
+        host.refresh()
+        assert host.spec() == {**CARD1, **CARD2, "card2": "/dev/card2"}
 
     def test_the_names_of_others_do_not_move_while_one_is_gone(self, host):
         """Index 0 is gone: card 2 must not become 0, which a container may ask for meaning card 1."""
@@ -313,10 +338,11 @@ class TestShrink:
         host.insert(1, 2)
         host.refresh()
         host.remove(2)
-        (before,) = host.refresh().missing
+        host.refresh()
         host.age(590)
         host.boot("second")
-        assert host.refresh().missing == (before,)
+        (before,) = host.refresh().missing
+        assert (before.kept, before.since) == (True, "long ago")
         assert host.memory().gone[id_of(2)].boot_id == "second"
         assert host.listed()[id_of(2)][0] == ("1", "0000:00:02.0")
         host.age(590)
