@@ -1,8 +1,9 @@
-#!/usr/bin/python3
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""loop add|remove NUMBER...: loop devices of the kernel (loop(4), /dev/loop-control); what is done already is fine."""
+"""loop.py add|remove NUMBER...: loop devices of the kernel, by loop(4). What is done already is fine."""
+
+from __future__ import annotations
 
 import errno
 import fcntl
