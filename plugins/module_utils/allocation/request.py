@@ -33,11 +33,10 @@ class Request(NamedTuple):
     amounts: tuple[tuple[str, int], ...]  # (resource-spec, amount) as asked for, by name: what makes a request the same
 
 
-def parse(text: str, resource_type: str, offered: Container[str], shared: bool) -> Request:
+def parse(text: str, resource_type: str) -> Request:
     """The request in `text` for devices of `resource_type`.
 
-    `offered` are the sub-resources that there are, `shared` says whether shares of a device are given. Raises
-    ProtocolError 4 for another type, a sub-resource that is not offered, an amount that is none, one resource twice.
+    Raises ProtocolError 4 for another type, an amount that is none, one resource twice.
     """
     amounts: dict[str, int] = {}
     for item in text.split(","):
@@ -45,19 +44,26 @@ def parse(text: str, resource_type: str, offered: Container[str], shared: bool) 
         if not colon or not grammar.is_resource_spec(spec):
             raise _refused(f"CDI_REQUEST has {shown(item)}; expected <resource-spec>:<amount>,...")
         type_, _hyphen, subtype = spec.partition("-")
-        if type_ != resource_type or (subtype and subtype not in offered):
+        if type_ != resource_type:
             raise _refused(f"Unsupported resource-spec: {spec}")
         if spec in amounts:
             raise _refused(f"CDI_REQUEST names {spec} twice; expected each resource-spec once")
         amounts[spec] = _amount(spec, amount, is_memory(subtype))
     needs = tuple(sorted((spec.partition("-")[2], amount) for spec, amount in amounts.items() if "-" in spec))
-    devices = amounts.get(resource_type, 0)
-    if not devices and not shared:
+    return Request(amounts.get(resource_type, 0), needs, tuple(sorted(amounts.items())))
+
+
+def check(asked: Request, resource_type: str, offered: Container[str], shared: bool) -> None:
+    """Raise ProtocolError 4 for a sub-resource that is not `offered`, and for a share where none are given."""
+    for name, _amount in asked.needs:
+        if name not in offered:
+            raise _refused(f"Unsupported resource-spec: {resource_type}-{name}")
+    if not asked.devices and not shared:
+        spec = asked.amounts[0][0]
         raise _refused(
-            f"Unsupported resource-spec: {min(amounts)} without {resource_type} is a share of a device, and this "
-            "configuration gives whole devices (args.shared)"
+            f"Unsupported resource-spec: {spec} without {resource_type} is a share of a device, and this configuration "
+            "gives whole devices (args.shared)"
         )
-    return Request(devices, needs, tuple(sorted(amounts.items())))
 
 
 def is_memory(subtype: str) -> bool:

@@ -32,10 +32,11 @@ TRIES = 3  # sets of devices, where those chosen lose their nodes while they are
 
 def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     """The fields of the reply to an ADD, and how to take it back. Raises ProtocolError; nothing is granted then."""
-    pool = call.pool()
-    asked = _asked(call, pool)
+    asked = _asked(call)
     key = Key(call.config.type, call.plugin, request_id(call, errors.CONTENT))
     near = request.numa_nodes(call.variables.get("CDI_REQUEST_NUMA_LOCALITY", ""))
+    pool = call.pool()
+    request.check(asked, call.config.type, devices.offered(pool.devices), call.settings.shared)
     if call.settings.picked:
         from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import follow
 
@@ -73,11 +74,11 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     return fields, lambda: None if added.repeated else _take_back(call, key, pool, tokens)
 
 
-def _asked(call: Call, pool: Inventory) -> request.Request:
+def _asked(call: Call) -> request.Request:
     text = call.variables.get("CDI_REQUEST", "")
     if not text:
         raise ProtocolError(errors.RESOURCE_SPEC, "CDI_REQUEST is not set; expected <resource-spec>:<amount>,...")
-    return request.parse(text, call.config.type, devices.offered(pool.devices), call.settings.shared)
+    return request.parse(text, call.config.type)
 
 
 def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:
