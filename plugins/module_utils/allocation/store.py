@@ -221,6 +221,7 @@ def create(path: str, fill: Callable[[Tables], None], state: State) -> None:
         # Nothing that an older store left may be rolled back into this one: its journal goes first.
         reserve(f"{journal}.new", os.path.getsize(new) // PAGE)
         os.rename(f"{journal}.new", journal)
+        sync(os.path.dirname(path))  # a power cut may undo the first rename and not the second
         os.rename(new, path)
         sync(os.path.dirname(path))
     except OSError as error:
