@@ -61,8 +61,7 @@ def directory(ledger):
 def statement(ledger, text):
     """Run SQL past the ledger."""
     db = sqlite3.connect(ledger.path)
-    db.execute(text)
-    db.commit()
+    db.executescript(text)
     db.close()
 
 
@@ -474,9 +473,11 @@ class TestDamage:
     def test_every_byte_of_the_header(self, ledger, whole):
         """Page size, journal mode, reserved bytes, fractions, encoding, version: what SQLite acts upon by itself."""
         content = whole["ledger.db"]
-        for position in (*range(24), *range(40, 72)):
+        bits = [(position, 1) for position in (*range(24), *range(40, 72))]
+        bits += [(18, 3), (19, 3), (18, 4), (19, 4)]  # the mode of a write-ahead log, and one that can't be written
+        for position, flipped in bits:
             changed = bytearray(content)
-            changed[position] ^= 3 if position in (18, 19) else 1  # 2 is the mode of a write-ahead log
+            changed[position] ^= flipped
             damaged = self.put(ledger, whole, bytes(changed))
             assert self.judge(damaged, bytes(changed)) == 10
             assert sorted(name for name in os.listdir(directory(ledger)) if "damaged" not in name) == FILES
@@ -493,6 +494,7 @@ class TestDamage:
             "UPDATE kinds SET held = 9",
             "DELETE FROM locks WHERE resource LIKE 'pci%' AND grant_id = 3",
             "DELETE FROM grants WHERE id = 3",
+            "DELETE FROM grants WHERE id = 3; DELETE FROM locks WHERE grant_id = 3; UPDATE kinds SET held = held - 1",
             "UPDATE grants SET request_id = 'other' WHERE id = 3",
             "UPDATE grants SET record = substr(record, 9) WHERE id = 3",
             "INSERT INTO shares VALUES ('pci:1', 'memory', 1, 0, 1, 1)",
@@ -508,6 +510,25 @@ class TestDamage:
             content = file.read()
         self.judge(ledger, content)
         assert ledger.reports
+
+    def test_an_index_that_leads_nowhere(self, ledger, whole):
+        content = whole["ledger.db"]
+        assert content.count(b"request-3gpudrm") == 1  # as the index has it
+        ledger = self.put(ledger, whole, content.replace(b"request-3gpudrm", b"request-?gpudrm"))
+        assert ledger.delete(key(3)).holds == (hold(3),)
+        assert info(ledger).complete and ledger.reports
+
+    def test_of_two_records_of_a_grant_the_later_counts(self, ledger):
+        ledger.add(key(1), {"gpu": 1}, lambda _held: [hold(1)], "external", pending=True)
+        with open(ledger.path, "rb") as file:
+            before = file.read()
+        ledger.activate(key(1), ledger.find(key(1)).tokens)
+        at = before.find(b'["fleet.cdi/grant"') - 8
+        older = before[at : before.find(b"{}]", at) + 3]
+        with open(ledger.path, "r+b") as file:
+            file.write(bytes(100) + older)  # ahead of the later one, and the header is gone
+        assert [part.state for part in ledger.find(key(1)).parts] == ["active"]
+        assert info(ledger).complete and ledger.reports
 
     def test_noticed_in_the_middle_of_a_call(self, ledger, whole):
         """Damage that the checks at opening were spared: the call that meets it is done on the rebuilt store."""
