@@ -22,7 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import file as topology_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between, merged
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import pcie_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
@@ -123,13 +123,13 @@ def _links(
 ) -> tuple[tuple[Link, ...], list[str]]:
     """(the links between the devices, in order; warnings). What an operator's file says goes over what drivers say."""
     of_kfd, odd = kfd.links(snapshot)
-    links = {link[:3]: link for link in (*between(devices, of_kfd)[0], *drivers)}
+    groups: list[Iterable[Link]] = [between(devices, of_kfd)[0], drivers]
     warnings = [*odd]
     for path, topology in files.items():
         said, more = topology_file.links(devices, path, topology)
-        links.update({link[:3]: link for link in said})
+        groups.append(said)
         warnings += more
-    return tuple(links[key] for key in sorted(links)), warnings
+    return merged(*groups), warnings
 
 
 def _kind(name: str, entry: dict[str, Any], found: Found) -> Kind:

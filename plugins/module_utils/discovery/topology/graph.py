@@ -74,6 +74,12 @@ def through_switches(totals: Mapping[str, tuple[int, float]], type_: str = "NVL"
     return tuple(Link(a, b, type_, *min(totals[a], totals[b])) for index, a in enumerate(ids) for b in ids[index + 1 :])
 
 
+def merged(*groups: Iterable[Link]) -> tuple[Link, ...]:
+    """The links of all groups in order, one for two devices and a type: that of the last group that has it."""
+    found = {link[:3]: link for group in groups for link in group}
+    return tuple(found[key] for key in sorted(found))
+
+
 def between(devices: Iterable[Device], links: Iterable[Link]) -> tuple[tuple[Link, ...], set[str]]:
     """(the links that join two of the devices, the ids that links name and no device has).
 

@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph
     Topology,
     kind,
     listed,
+    merged,
     pair,
     through_switches,
 )
@@ -69,7 +70,7 @@ def read(root: Element, name: str) -> Topology:
             links += through_switches(_to_switches(ends, found.switches), type_)
             links += some
             warnings += [f"{name}: {text}" for text in odd]
-    return Topology(tuple(devices.values()), tuple(sorted(links)), tuple(warnings))
+    return Topology(tuple(devices.values()), merged(links), tuple(warnings))
 
 
 def _object(element: Element, place: Place, found: Found, name: str) -> None:

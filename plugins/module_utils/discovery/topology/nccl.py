@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph
     Topology,
     kind,
     listed,
+    merged,
     pair,
     through_switches,
 )
@@ -60,8 +61,8 @@ def read(root: Element, name: str) -> Topology:
     links, odd = pair(found.ends, found.devices)
     twice = [f"{listed(found.twice)}: there twice; the first holds"] if found.twice else []
     warnings = tuple(f"{name}: {text}" for text in (*twice, *odd))
-    both = {(link.a, link.b, link.type): link for link in (*through_switches(found.switched), *links)}
-    return Topology(tuple(found.devices.values()), tuple(both[key] for key in sorted(both)), warnings)
+    links = merged(through_switches(found.switched), links)
+    return Topology(tuple(found.devices.values()), links, warnings)
 
 
 def _pci(element: Element, numa_node: int | None, path: tuple[str, ...], found: Found) -> None:

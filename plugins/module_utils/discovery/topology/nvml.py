@@ -14,7 +14,12 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.bandwidth import NVLINK
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import End, pair, through_switches
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import (
+    End,
+    merged,
+    pair,
+    through_switches,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, identity
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 
@@ -71,7 +76,7 @@ def _links(nvml: Any) -> tuple[tuple[Link, ...], tuple[str, ...]]:
             elif _type(nvml, handle, link) == GPU:  # one that this host or virtual machine does not have
                 ends.append(End(id_, peer, "NVL", 1, each))
     direct, warnings = pair(ends, gpus)
-    return tuple(sorted((*direct, *through_switches(switched)))), tuple(f"NVML: {text}" for text in warnings)
+    return merged(through_switches(switched), direct), tuple(f"NVML: {text}" for text in warnings)
 
 
 def _active(nvml: Any, handle: Any) -> Iterator[int]:
