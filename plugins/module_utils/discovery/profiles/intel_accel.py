@@ -83,7 +83,8 @@ def find_npu(_options: dict[str, Any], snapshot: Snapshot) -> Found:
     rule = Rule(subsystem=("accel",), driver=("intel_vpu",), pci_vendor=(VENDOR,), group_by_parent=True)
     groups = select(rule, snapshot).groups
     used = [group.parent for group in groups if group.parent]
-    last = unusable(functions(snapshot, VENDOR, CLASSES), used, ("intel_vpu",), "its driver made no accel device of it")
+    npus = [function for function in functions(snapshot, VENDOR, CLASSES) if function.pci_ids[1] in NPUS]
+    last = unusable(npus, used, ("intel_vpu",), "its driver made no accel device of it")
     return Found(tuple(map(named, (*groups, *last))), f"this host has no NPU of PCI vendor {VENDOR}")
 
 
