@@ -135,7 +135,7 @@ def instant(text: str) -> str:
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module device_state for its `options`. Raises CdiError."""
-    guard.check(options["prefix"], options["release"])
+    warnings = guard.check(options["prefix"], options["release"], check)
     disable = options["state"] == "disabled"
     reason = (options["reason"] or "").strip()
     if disable and not reason:
@@ -143,7 +143,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     until = instant(options["until"]) if disable and options["until"] else ""
     wanted = Wanted(options["device"], " ".join(reason.split()) if disable else "", until)
     outcome = converge(wanted, Places(options["state_dir"], options["inventory"]), check)
-    warnings = [*outcome.report.warnings, *outcome.report.failed]
+    warnings += [*outcome.report.warnings, *outcome.report.failed]
     if disable and outcome.after is None:
         warnings.append(f"until: {until} is over, so {outcome.id} is in service")
     before, after = (as_document(one) if one else "" for one in (outcome.before, outcome.after))

@@ -27,7 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Cha
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Terms
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.records import as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
 
@@ -88,13 +88,7 @@ def converge(
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module spec for its `options`. Raises CdiError."""
-    warnings = []
-    try:
-        guard.check(options["prefix"], options["release"])
-    except CdiError as error:
-        if not check:
-            raise
-        warnings.append(str(error))  # in check mode the other release may be about to be replaced
+    warnings = guard.check(options["prefix"], options["release"], check)
     listing = options["inventory"]
     live = options["root"] == "/"
     if not live:

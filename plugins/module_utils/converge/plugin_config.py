@@ -48,7 +48,7 @@ def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, 
         )
     if not grammar.is_plugin(wanted.name):
         raise CdiError(f"name: found {wanted.name!r}; expected letters, digits, - and _, up to 64 of them")
-    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir)
+    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
     path = files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
 
     def make_plan(manifest: files.Manifest) -> Plan:
@@ -71,8 +71,11 @@ def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, 
     return Outcome(path, change, tuple(changed), (*report.warnings, *report.failed))
 
 
-def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str) -> bytes:
-    """The text of a configuration. Raises CdiError for one that its executable would refuse."""
+def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:
+    """The text of a configuration. Raises CdiError for one that its executable would refuse.
+
+    With `check` ours need not be there yet: a release that is only previewed would bring them.
+    """
     try:
         content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
         config = messages.config(messages.load(content))
@@ -80,7 +83,8 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str) -> byt
     except messages.ProtocolError as error:
         raise CdiError(f"configuration: {error.details}") from None
     for one in chain:
-        if not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):
+        previewed = check and one.plugin in pool.PROFILES
+        if not previewed and not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):
             there = ", ".join(sorted(pool.PROFILES))
             raise CdiError(
                 f"plugin: found {one.plugin!r}, which is no program in {bin_dir}; ours are {there}. Install the "
@@ -94,7 +98,7 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str) -> byt
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
-    guard.check(options["prefix"], options["release"])
+    warnings = guard.check(options["prefix"], options["release"], check)
     document = None
     if options["state"] == "present":
         document = {
@@ -113,7 +117,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         before, after = (_shown(one) for one in (outcome.change.before, outcome.change.after))
         header = {"before_header": outcome.path, "after_header": outcome.path}
         result["diff"] = [{**header, "before": before, "after": after}]
-    return result, list(outcome.warnings)
+    return result, [*warnings, *outcome.warnings]
 
 
 def _shown(content: Optional[bytes]) -> Any:

@@ -138,13 +138,7 @@ def forget(run: Run, booted: Optional[bool] = None) -> None:
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module refresh for its `options`. Raises CdiError."""
-    warnings = []
-    try:
-        guard.check(options["prefix"], options["release"])
-    except CdiError as error:
-        if not check:
-            raise
-        warnings.append(str(error))  # in check mode the other release may be about to be replaced
+    warnings = guard.check(options["prefix"], options["release"], check)
     if options["state"] == "absent":
         return uninstall(options["state_dir"], check), warnings
     settings = Settings(**{key: options[key] for key in Settings._fields})

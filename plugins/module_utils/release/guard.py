@@ -23,11 +23,18 @@ def active(prefix: str) -> Optional[str]:
     return target if RELEASE.fullmatch(target) else None
 
 
-def check(prefix: str, release: str) -> None:
-    """Raise CdiError if another release than `release` is active under `prefix`; none at all is fine."""
+def check(prefix: str, release: str, check_mode: bool = False) -> list[str]:
+    """Raise CdiError if another release than `release` is active under `prefix`; none at all is fine.
+
+    In check mode that is a warning, in the list that is returned: the other release may be about to be replaced.
+    """
     found = active(prefix)
-    if found not in (None, release):
-        raise CdiError(
-            f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this controller's is "
-            f"{release}. One host has one release: run fleet.cdi.release (the role does), or use the other controller."
-        )
+    if found in (None, release):
+        return []
+    text = (
+        f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this controller's is "
+        f"{release}. One host has one release: run fleet.cdi.release (the role does), or use the other controller."
+    )
+    if not check_mode:
+        raise CdiError(text)
+    return [text]

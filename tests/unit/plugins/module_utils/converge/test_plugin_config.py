@@ -53,6 +53,13 @@ def test_written_with_its_pool_once(host):
     assert len(other.changed) == 3, "the configuration, the new pool, and the old one that goes"
 
 
+def test_a_preview_needs_no_executable_of_ours(host):
+    (host.base / "bin/generic-tty").unlink()
+    assert host.converge(check=True).changed
+    with pytest.raises(CdiError, match="which is no program in"):
+        host.converge({**DOCUMENT, "plugin": "theirs"}, check=True)
+
+
 def test_absent_and_undo(host):
     host.converge()
     assert len(host.converge(None).changed) == 2

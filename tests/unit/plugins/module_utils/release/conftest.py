@@ -23,14 +23,13 @@ SMALL = (
     "__init__.py",
     "records.py",
     "cdi_plugin/__init__.py",
+    "cdi_plugin/light.py",
     "cdi_plugin/main.py",
     "cli/__init__.py",
     "cli/main.py",
     "cli/paths.py",
     "protocol/__init__.py",
-    "protocol/errors.py",
-    "protocol/grammar.py",
-    "protocol/messages.py",
+    "protocol/versions.py",
     "release/__init__.py",
 )
 

@@ -36,6 +36,14 @@ def test_another_release_is_refused_naming_both(target, version):
         assert word in str(error.value)
 
 
+def test_another_release_is_a_warning_in_check_mode(target):
+    release = target.release("0.0.9")
+    target.install(release)
+    (warning,) = guard.check(target.prefix, OURS, check_mode=True)
+    assert release.id in warning and OURS in warning
+    assert guard.check(target.prefix, release.id, check_mode=True) == []
+
+
 @pytest.mark.parametrize("link", ["elsewhere", "/etc", "../0.0.1-0123456789ab"])
 def test_foreign_link_is_no_release(target, link):
     target.lib.mkdir(parents=True)
