@@ -71,8 +71,8 @@ VULKAN = (
     *("vulkan/icd.d/nvidia_icd.json", "vulkan/icd.d/nvidia_layers.json", "vulkan/implicit_layer.d/nvidia_layers.json"),
     *(f"vulkan/icd.d/nvidia_icd.{name}.json" for name in ARCHITECTURES),
 )
+# The vendor names /tmp/nvidia-mps, too, but takes no directories, which it is.
 SOCKETS = ("nvidia-persistenced/socket", "nvidia-fabricmanager/socket")
-MPS = "/tmp/nvidia-mps"
 SOCKET_OPTIONS = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
 NUMBERED = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.([0-9]+\.[0-9.]+)\Z")
 
@@ -178,7 +178,6 @@ def installed(files: Files, version: str, release: str, library_paths: tuple[str
 def _programs(files: Files, version: str, release: str) -> tuple[Mount, ...]:
     """Sockets of the services, firmware and programs."""
     sockets = [path for name in SOCKETS for path in files.find(("/run", "/var/run"), name, 1)]
-    sockets += files.find(("/",), MPS.lstrip("/"), 1)
     custom = _first_line(files, "/sys/module/firmware_class/parameters/path")
     places = [
         *((custom,) if custom else ()),
