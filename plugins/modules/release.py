@@ -55,7 +55,7 @@ options:
     default: {}
   paths:
     description:
-      - Where C(fleet-cdi) finds things unless its own options say otherwise.
+      - Where C(fleet-cdi) finds things unless its own options say otherwise, and the executables of the 2017 proposal.
     type: dict
     default: {}
     suboptions:

@@ -54,7 +54,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
             try:
                 paths = _hand_over(call, chosen, pool, added.setup)
                 lost = devices.faults(chosen, pool, call.host.root)
-                if not lost and added.setup:
+                if added.setup:
                     ledger.activate(key, tokens)
             except Exception as error:
                 if added.setup or not added.repeated:
@@ -86,8 +86,8 @@ def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:
     held = {hold.device: hold for hold in holds}
     found = [device for device in pool.devices if device.id in held]
     for device in found:
-        unique = held[device.id].unique
-        if unique != (device.uuid or device.serial):
+        unique, now = held[device.id].unique, device.uuid or device.serial
+        if unique and now and unique != now:  # a driver may have begun or ceased to tell it
             raise ProtocolError(
                 errors.UNFULFILLED, f"{device.id}: is not the card that was granted ({unique}) any more"
             )

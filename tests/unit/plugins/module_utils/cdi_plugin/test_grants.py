@@ -230,6 +230,17 @@ def test_unplugged_between_choice_and_reply(hosts):
     assert machine.add(config(), "gpu:2", "c") == GPU0 + GPU1  # the first try has left nothing behind
 
 
+def test_what_was_lost_once_is_not_tried_again(hosts):
+    """Here teardown brings the node back that setup took away."""
+    machine = hosts(gpus((4096, 8192)))
+    node = f"{machine.root}/dev/dri/card0"
+    back = ["/bin/sh", "-c", f"test -e {node} || mknod {node} c 226 0"]
+    conf = machine.configure(config(setup=["/usr/bin/rm", "-f", node], teardown=back))
+    assert machine.add(conf, "gpu:1", "a") == GPU1
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
+    assert os.path.exists(node)
+
+
 def test_a_grant_whose_device_went_is_not_repeated(two):
     machine, conf = two
     machine.add(conf, "gpu:1", "a")
@@ -243,6 +254,24 @@ def test_a_grant_whose_device_went_is_not_repeated(two):
     )
     assert machine.ask("DEL", conf, "", "a") == (0, None)
     assert machine.add(conf, "gpu:1", "a") == GPU1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"), [("A", "B", False), ("A", "A", True), ("", "B", True), ("A", "", True)]
+)
+def test_another_card_in_the_same_slot_is_not_what_was_granted(two, before, after, same):
+    machine, conf = two
+    attribute = Path(machine.root, "sys/devices/pci0000:00/0000:01:00.0/unique_id")
+    attribute.write_text(before)
+    machine.refresh()
+    machine.add(conf, "gpu:1", "a")
+    attribute.write_text(after)
+    machine.refresh()
+    if same:
+        assert machine.add(conf, "gpu:1", "a") == GPU0
+        return
+    code, details = machine.refused(conf, "gpu:1", "a")
+    assert (code, details) == (100, "pci:0000:01:00.0: is not the card that was granted (A) any more")
 
 
 def test_an_inventory_of_another_boot_is_refused(two):
