@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,10 +44,29 @@ class Cut(NamedTuple):
     during: bool  # within a call, not after its reply
     operations: list[Operation]
     legal: tuple[Held, ...]
+    base: Files
+    rebuilt: bool = False  # the store of `base` is damaged
 
 
-def cuts(subject: Subject, scratch: Path) -> list[Cut]:
-    """Run the series once; a cut after each operation and each reply. Raises RuntimeError where a call fails."""
+def more(number: int, seed: int) -> list[Call]:
+    """Further calls after SERIES, which leaves c and e with all but one device."""
+    chance = random.Random(seed)
+    held = ["c", "e"]
+    found = []
+    for count in range(number):
+        if len(held) > 2 or chance.random() < 0.3:
+            found.append(Call("DEL", held.pop(0 if len(held) > 2 else chance.randrange(len(held)))))
+        if len(held) < 2:
+            held.append(f"more{count}")
+            found.append(Call("ADD", held[-1], 1))
+    return found[:number]
+
+
+def cuts(subject: Subject, replies: int, seed: int, scratch: Path) -> list[Cut]:
+    """Run the series: a cut after each operation and each reply; then more calls, until there are `replies`.
+
+    Raises RuntimeError where a call fails.
+    """
     place = Place(scratch / "series")
     place.root.mkdir(parents=True)
     subject.prepare(place, trial.POOL)
@@ -54,7 +74,8 @@ def cuts(subject: Subject, scratch: Path) -> list[Cut]:
     before: Held = {}
     operations: list[Operation] = []
     found = []
-    for call in SERIES if subject.collects else [call for call in SERIES if call.command != "GC"]:
+    series = [call for call in SERIES if subject.collects or call.command != "GC"]
+    for number, call in enumerate([*series, *more(replies - len(series), seed)]):
         reply, traced = record(subject, place, call)
         unknown = refused(traced)
         if trial.code(reply) != 0 or unknown:
@@ -62,19 +83,42 @@ def cuts(subject: Subject, scratch: Path) -> list[Cut]:
         start, operations = len(operations), recorder.process(traced)
         after = trial.held(subject.read(place.state))
         name = f"{call.command} {call.request_id}".strip()
-        for length in range(start + 1, len(operations)):
+        for length in range(start + 1, len(operations)) if number < len(series) else ():
             when = f"{name}, after operation {length - start} of {len(operations) - start}"
-            found.append(Cut(when, True, operations[:length], (before, after)))
-        found.append(Cut(f"after the reply to {name}", False, operations, (after,)))
+            found.append(Cut(when, True, operations[:length], (before, after), {}))
+        found.append(Cut(f"after the reply to {name}", False, operations, (after,), {}))
         before = after
     return found
+
+
+def rebuilding(subject: Subject, scratch: Path) -> list[Cut]:
+    """A damaged store is rebuilt within a call: cuts after each operation of it, and after its reply."""
+    place = Place(scratch / "whole")
+    place.root.mkdir(parents=True)
+    subject.prepare(place, trial.POOL)
+    for request_id in ("a", "b"):
+        inside(subject, place, Call("ADD", request_id))
+    place = trial.damaged(place, scratch)
+    base = {path.name: path.read_bytes() for path in sorted(place.state.iterdir())}
+    before = trial.held(subject.read(place.state))
+    _reply, traced = record(subject, place, Call("ADD", "c"))
+    operations = Recorder(place.state, base).process(traced)
+    after = trial.held(subject.read(place.state))
+    if len(after) != 3 or refused(traced):
+        raise RuntimeError(f"{subject.name}: a damaged store with {before} became {after}; {refused(traced)}")
+    when = f"while the store is rebuilt, after operation {{}} of {len(operations)}"
+    found = [
+        Cut(when.format(length), True, operations[:length], (before, after), base, True)
+        for length in range(1, len(operations))
+    ]
+    return [*found, Cut("after the reply to an ADD that rebuilt the store", False, operations, (after,), base, True)]
 
 
 def differing(all_cuts: list[Cut], most: int, seed: int) -> Iterator[tuple[Cut, Files]]:
     """Every state with what is legal there, once."""
     seen = set()
     for number, cut in enumerate(all_cuts):
-        for files in states({}, cut.operations, most, seed * 100_003 + number):
+        for files in states(cut.base, cut.operations, most, seed * 100_003 + number):
             digest = hashlib.sha256(repr((sorted(files.items()), cut.legal)).encode()).digest()
             if digest not in seen:
                 seen.add(digest)
@@ -83,6 +127,8 @@ def differing(all_cuts: list[Cut], most: int, seed: int) -> Iterator[tuple[Cut, 
 
 def opened(subject: Subject, place: Place, cut: Cut) -> list[Finding]:
     """What the reader finds, then what the subject makes of it: no grant lost, nothing that can't be had back."""
+    if cut.rebuilt:  # what is left of a damaged store is for the subject to say
+        inside(subject, place, Call("DEL", "nobody"))
     store = subject.read(place.state)
     found = trial.stored(store, list(cut.legal))
     if found:
@@ -99,12 +145,15 @@ def opened(subject: Subject, place: Place, cut: Cut) -> list[Finding]:
     reply = inside(subject, place, Call("ADD", "rest", trial.POOL))
     if reply.devices is None:
         found.append(Finding("I3", f"what is free can't be granted: {reply.stdout!r}"))
-    return found + trial.tidy(subject.read(place.state))
+    return found + trial.tidy(subject.read(place.state), cut.rebuilt)
 
 
-def power(subject: Subject, most: int, seed: int, scratch: Path) -> list[Tally]:
-    """Both levels. `most`: states tried at one moment beyond the ones that are always tried."""
-    plan = list(differing(cuts(subject, scratch), most, seed))
+def power(subject: Subject, most: int, replies: int, seed: int, scratch: Path) -> list[Tally]:
+    """Both levels. `most`: states tried at one moment beyond the two that always are; `replies`: cuts of L4."""
+    moments = cuts(subject, replies, seed, scratch)
+    if subject.collects:
+        moments += rebuilding(subject, scratch)
+    plan = list(differing(moments, most, seed))
 
     def one(numbered: tuple[int, tuple[Cut, Files]]) -> tuple[bool, list[str]]:
         number, (cut, files) = numbered

@@ -122,10 +122,17 @@ class Recorder:
 
     _renameat = _renameat2 = _rename
 
+    def _link(self, row: Traced) -> None:
+        old, new = (self._name(os.path.join(self.state, os.fsdecode(text))) for text in self._strings(row)[-2:])
+        self.names[new] = self.names[old]
+        self.operations.append(Names((Name(new, self.names[old]),)))
+
+    _linkat = _link
+
 
 def refused(traced: list[Traced]) -> list[str]:
     """Calls that change files and that the recorder doesn't know: a model without them would be wrong."""
-    known = ("writev", "pwritev", "fallocate", "truncate", "link", "linkat", "symlink", "symlinkat", "mmap")
+    known = ("writev", "pwritev", "fallocate", "truncate", "symlink", "symlinkat", "mmap")
     shared = [row for row in traced if row.name in known and not row.result.startswith("-")]
     return [
         f"{row.name} on {row.path}"
