@@ -67,6 +67,18 @@ VERBS = {
         {"--check": "say what would be done, and do nothing", **JSON},
         {"wanted": Operand("DEVICE=COUNT", "+", "a PCI address or a network interface, and how many it is to have")},
     ),
+    "grants": Verb(
+        "show who holds which devices, and free, release or give them; exit code 1 if something is wrong with a grant",
+        {
+            "--force": "gc: take an empty list to mean that nothing is valid",
+            "--complete": "gc: the list has the requests of all callers, so a damaged store may grant again",
+            **JSON,
+        },
+        {
+            "action": Operand("list|gc|release|accept-loss|give", None, "what to do"),
+            "what": Operand("WHAT", "*", "gc: a FILE of valid requests; release: a DEVICE; give: a KIND and OWNERS"),
+        },
+    ),
     "inject": Verb(
         "print an OCI runtime spec with the edits of devices, all or none; exit code 2 if one can't be had",
         {"--json": "if a device can't be had, also print why as one JSON document"},

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an operator does with grants, besides ADD and DEL: look, check, collect, release. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected, Configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import Info, Problem
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call, Host
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import settings
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import DIRECTORY, find
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+Valid = Optional[Collection[tuple[Optional[Configuration], str]]]
+
+
+class Seen(NamedTuple):
+    """What is granted, and what is wrong with it."""
+
+    info: Info
+    grants: tuple[Grant, ...]
+    problems: tuple[tuple[Key, Problem], ...]
+    reports: tuple[str, ...]  # what the ledger repaired when it was opened
+
+
+class Operator:
+    """The ledger of a host, and the configurations that its grants were made by."""
+
+    def __init__(self, host: Host, config_dir: str = DIRECTORY) -> None:
+        self.host = host
+        self.boot_id = inventory.boot_id(host.root)
+        self.ledger = Ledger(host.state_dir, self.boot_id)
+        self.configurations = find(config_dir).configurations
+
+    def look(self) -> Seen:
+        """Everything, compared with what the inventory and the pools have. Raises CdiError."""
+        info = report.info(self.ledger)
+        grants = tuple(self.ledger.grants())
+        present = self._present()
+        problems = []
+        for grant in grants:
+            problems += [(grant.key, problem) for problem in report.check(self.ledger, grant.key, present).problems]
+        return Seen(info, grants, tuple(problems), tuple(self.ledger.reports))
+
+    def collect(self, valid: Valid, age: float, force: bool, complete: bool) -> Collected:
+        """Free what is not in `valid`, a list made `age` seconds ago; tear down what is freed. Raises CdiError."""
+        return collect.gc(
+            self.ledger, valid, self.ledger.now() - age, force=force, complete=complete, teardown=self._tear_down
+        )
+
+    def release(self, device: str) -> Optional[Hold]:
+        """Let a device that is withheld be granted again; None if it was not. Raises CdiError."""
+        return self.ledger.release(device)
+
+    def accept_loss(self) -> bool:
+        """Let grants be made again after some may have been lost; whether that was forbidden. Raises CdiError."""
+        return self.ledger.accept_loss()
+
+    def give(self, kind: str, owners: Collection[str]) -> None:
+        """Give a kind to one owner, to several who share it, or to nobody in particular. Raises CdiError."""
+        self.ledger.set_owners(kind, owners)
+
+    def _present(self) -> dict[str, str]:
+        """Id of each device that this boot knows -> its unique id."""
+        paths = [
+            pool_path(self.host.inventory, one.config.type, one.config.plugin, one.config.args)
+            for one in self.configurations
+        ]
+        present: dict[str, str] = {}
+        for path in (self.host.inventory, *paths):
+            try:
+                devices = inventory.read(path, self.boot_id).devices
+            except CdiError:  # nothing is known by it
+                continue
+            present.update((device.id, device.uuid or device.serial) for device in devices)
+        return present
+
+    def _tear_down(self, grant: Grant) -> None:
+        """Run the teardown of the configuration that made a grant; of one that is gone nothing is known."""
+        for one in self.configurations:
+            if (one.config.type, one.config.plugin) != grant.key[:2]:
+                continue
+            wants = settings(one.config)
+            if wants.commands:
+                variables = {"CDI_REQUEST_ID": grant.key.request_id}
+                version, plugin = one.config.version, one.config.plugin
+                call = Call(plugin, version, "del", variables, one.config, wants, self.host, self.boot_id)
+                steps.back(call, [hold.device for hold in grant.holds], [])
+
+
+def listed(text: str) -> list[tuple[Optional[Configuration], str]]:
+    """The valid requests in `text`, one in each line: a request-id, or <resource-type>/<plugin> and a request-id.
+
+    Raises CdiError for a line that is neither.
+    """
+    found: list[tuple[Optional[Configuration], str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        type_, slash, plugin = words[0].partition("/")
+        if len(words) == 2 and slash and type_ and plugin:
+            found.append(((type_, plugin), words[1]))
+        elif len(words) == 1 and not slash:
+            found.append((None, words[0]))
+        else:
+            raise CdiError(
+                f"line {number}: found {line!r}; expected a request-id, or <resource-type>/<plugin> and a request-id"
+            )
+    return found
+
+
+def age_of(modified: float) -> float:
+    """How many seconds ago a list was made, by the time at which its file was modified."""
+    return max(0.0, time.time() - modified)

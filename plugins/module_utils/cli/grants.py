@@ -1,0 +1,137 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi grants: who holds which devices, and what an operator can do about it. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Callable
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Host
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator, age_of, listed
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+
+HEADER = ("REQUEST", "BY", "OWNER", "STATE", "DEVICES")
+
+
+def run(arguments: Any, paths: Paths) -> int:
+    """Do what `action` says with `what`. Raises CdiError."""
+    action = ACTIONS.get(arguments.action)
+    if action is None:
+        raise CdiError(f"grants: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
+    operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory))
+    if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
+        say(json.dumps({"grants": []}) if arguments.json else "Nothing was ever granted on this host.")
+        return 0
+    status = action(operator, arguments)
+    for text in operator.ledger.reports:
+        sys.stderr.write(f"fleet-cdi: warning: {text}\n")
+    return status
+
+
+def _list(operator: Operator, arguments: Any) -> int:
+    """All grants; 1 if something is wrong with one, or with the store."""
+    seen = operator.look()
+    bad = bool(seen.problems) or not seen.info.complete
+    if arguments.json:
+        info = {key: value for key, value in seen.info._asdict().items() if key != "devices"}
+        document = {
+            "grants": as_document(seen.grants),
+            "problems": [{**key._asdict(), **problem._asdict()} for key, problem in seen.problems],
+            "store": {**as_document(info), "devices": [[*name, count] for name, count in seen.info.devices.items()]},
+        }
+        say(json.dumps(document, indent=2, sort_keys=True))
+        return int(bad)
+    rows = [
+        (
+            [grant.key.request_id],
+            [f"{grant.key.resource_type}/{grant.key.plugin}"],
+            [part.owner],
+            [part.state],
+            [hold.device + "".join(f" {name}:{much}" for name, much in hold.amounts.items()) for hold in part.holds],
+        )
+        for grant in seen.grants
+        for part in grant.parts
+    ]
+    say(table(HEADER, rows) if rows else "Nothing is granted.")
+    for _key, problem in seen.problems:
+        say(f"{problem.code}: {problem.text}")
+    if not seen.info.complete:
+        say("damaged: the store was rebuilt and grants may be lost: none are made until gc or accept-loss")
+    return int(bad)
+
+
+def _gc(operator: Operator, arguments: Any) -> int:
+    """Free what no request of the list in the file `what` holds; 1 if something could not be freed."""
+    path = _one(arguments, "a file that lists the valid requests, - for standard input")
+    age = age_of(os.stat(path).st_mtime) if path != "-" and os.path.isfile(path) else 0.0
+    try:
+        valid = listed(operand.read(path).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise CdiError(f"{operand.called(path)}: is no UTF-8 (byte {error.start}); nothing was freed") from None
+    except CdiError as error:
+        raise CdiError(f"{operand.called(path)}: {error}; nothing was freed") from None
+    done = operator.collect(valid, age, arguments.force, arguments.complete)
+    if done.refused:
+        raise CdiError(f"{operand.called(path)}: {done.refused} (--force)")
+    if arguments.json:
+        say(json.dumps(as_document(done), indent=2, sort_keys=True))
+    else:
+        for grant in done.freed:
+            say(f"freed: request {grant.key.request_id}: {', '.join(hold.device for hold in grant.holds)}")
+        for key in done.young:
+            say(f"kept: request {key.request_id} is younger than the list")
+        for request_id in done.lost:
+            say(f"lost: request {request_id} of the list holds nothing here")
+        if not done.freed:
+            say("Nothing to free.")
+    for text in done.errors:
+        sys.stderr.write(f"fleet-cdi: {text}\n")
+    return 1 if done.errors else 0
+
+
+def _release(operator: Operator, arguments: Any) -> int:
+    """Let a device that is withheld be granted again."""
+    device = _one(arguments, "the id of a device that is withheld")
+    if operator.release(device) is None:
+        raise CdiError(f"release: {device} is not withheld; `fleet-cdi grants list` shows what is")
+    say(f"released: {device} may be granted again")
+    return 0
+
+
+def _accept_loss(operator: Operator, _arguments: Any) -> int:
+    """Let grants be made again after a damage."""
+    forbidden = operator.accept_loss()
+    say("New grants are made again." if forbidden else "Nothing to accept: no grant is known to be lost.")
+    return 0
+
+
+def _give(operator: Operator, arguments: Any) -> int:
+    """Give a kind to owners."""
+    if not arguments.what:
+        raise CdiError("give: found nothing; expected a kind and its owners: kubernetes, claims, external")
+    kind, owners = arguments.what[0], arguments.what[1:]
+    operator.give(kind, owners)
+    say(f"{kind} is for {' and '.join(owners)}" if owners else f"{kind} is for whoever holds devices of it")
+    return 0
+
+
+def _one(arguments: Any, what: str) -> str:
+    if len(arguments.what) != 1:
+        raise CdiError(f"{arguments.action}: found {len(arguments.what)} operands; expected {what}")
+    return str(arguments.what[0])
+
+
+ACTIONS: dict[str, Callable[[Operator, Any], int]] = {
+    "list": _list,
+    "gc": _gc,
+    "release": _release,
+    "accept-loss": _accept_loss,
+    "give": _give,
+}

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi grants, over grants that the executables' own code made."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
+
+
+@pytest.fixture
+def host(tmp_path, capsys, monkeypatch):
+    """A host with four consoles to grant, and the command line on it: (exit code, stdout, stderr)."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    tree = ttys(16)
+    tree["files"][BOOT] = inventory.boot_id() + "\n"  # the command line has no root but /
+    made = Host(tmp_path, tree)
+    made.conf = made.configure(config("generic-tty", "tty"))
+    operator = operate.Operator
+    monkeypatch.setattr(grants, "Operator", lambda where: operator(where, str(tmp_path / "etc")))
+    defaults = {
+        "state_dir": str(made.state),
+        "inventory": made.inventory,
+        "spec_dirs": [str(tmp_path / "cdi")],
+        "prefix": made.host.prefix,
+    }
+
+    def fleet_cdi(*arguments):
+        status = main(["grants", *map(str, arguments)], "test", defaults)
+        return (status, *capsys.readouterr())
+
+    made.fleet_cdi = fleet_cdi
+    return made
+
+
+def held(host):
+    return [grant["key"]["request_id"] for grant in json.loads(host.fleet_cdi("list", "--json")[1])["grants"]]
+
+
+def test_nothing_was_ever_granted(host):
+    assert host.fleet_cdi("list") == (0, "Nothing was ever granted on this host.\n", "")
+    assert not host.state.exists()
+
+
+def test_who_holds_what(host):
+    host.add(host.conf, "tty:2", "a")
+    status, out, _err = host.fleet_cdi("list")
+    assert status == 0
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["a", "tty/generic-tty", "claims", "active", "tty:tty13"],
+        ["tty:tty14"],
+    ]
+    document = json.loads(host.fleet_cdi("list", "--json")[1])
+    assert document["store"]["devices"] == [["fleet.cdi/tty", "claims", "active", 2]]
+
+
+def test_a_device_that_is_gone_is_a_finding(host):
+    host.add(host.conf, "tty:1", "a")
+    host.configure({**host.conf, "args": {"num_system_reserved": 13}})
+    for path in (host.directory / "run/cdi-inventory.d").iterdir():
+        if '"tty:tty13"' in path.read_text():
+            path.unlink()
+    status, out, _err = host.fleet_cdi("list")
+    assert status == 1
+    assert "missing: tty:tty13: is not in the inventory" in out
+
+
+class TestGc:
+    def test_frees_what_is_not_valid_and_spares_the_young(self, host, tmp_path):
+        for name in ("a", "b"):
+            host.add(host.conf, "tty:1", name)
+        path = tmp_path / "valid"
+        path.write_text("# those of today\ntty/generic-tty b\n")
+        os.utime(path, (0, 0))
+        assert "kept: request a is younger than the list" in host.fleet_cdi("gc", path)[1]
+        os.utime(path, (2**32, 2**32))
+        assert host.fleet_cdi("gc", path)[:2] == (0, "freed: request a: tty:tty13\n")
+        assert held(host) == ["b"]
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "an empty list of valid requests"),
+            (b"\xff", "is no UTF-8"),
+            (b"a b c\n", "line 1: found 'a b c'"),
+            (b"x\ntty/generic-tty\n", "line 2"),
+            (None, "can't be read"),
+        ],
+    )
+    def test_a_list_that_is_none_frees_nothing(self, host, tmp_path, content, words):
+        host.add(host.conf, "tty:1", "a")
+        if content is not None:
+            (tmp_path / "valid").write_bytes(content)
+        status, out, err = host.fleet_cdi("gc", tmp_path / "valid")
+        assert (status, out) == (2, "")
+        assert words in err
+        assert held(host) == ["a"]
+
+    def test_force_means_it(self, host, tmp_path):
+        host.add(host.conf, "tty:1", "a")
+        (tmp_path / "valid").write_text("")
+        os.utime(tmp_path / "valid", (2**32, 2**32))
+        assert host.fleet_cdi("gc", tmp_path / "valid", "--force")[0] == 0
+        assert held(host) == []
+
+    def test_a_teardown_that_fails_withholds_the_device_until_it_is_released(self, host, tmp_path):
+        conf = host.configure({**host.conf, "args": {"teardown": ["/bin/false"]}})
+        host.add(conf, "tty:1", "a")
+        (tmp_path / "valid").write_text("other\n")
+        os.utime(tmp_path / "valid", (2**32, 2**32))
+        status, _out, err = host.fleet_cdi("gc", tmp_path / "valid")
+        assert status == 1
+        assert "/bin/false: failed" in err
+        assert "withheld" in host.fleet_cdi("list")[1]
+        assert host.fleet_cdi("release", "tty:tty13")[0] == 0
+        assert held(host) == []
+        assert host.fleet_cdi("release", "tty:tty13")[0] == 2
+
+
+def test_a_kind_is_given_to_an_owner(host):
+    assert host.fleet_cdi("give", "fleet.cdi/tty", "kubernetes") == (0, "fleet.cdi/tty is for kubernetes\n", "")
+    code, details = host.refused(host.conf, "tty:1", "a")
+    assert (code, "belongs to kubernetes" in details) == (103, True)
+    host.fleet_cdi("give", "fleet.cdi/tty", "kubernetes", "claims")
+    host.add(host.conf, "tty:1", "a")
+    host.fleet_cdi("give", "fleet.cdi/tty")
+    assert host.fleet_cdi("give", "fleet.cdi/tty", "me")[0] == 2
+
+
+def test_there_is_nothing_to_accept_in_a_whole_store(host):
+    host.add(host.conf, "tty:1", "a")
+    assert "Nothing to accept" in host.fleet_cdi("accept-loss")[1]
+
+
+@pytest.mark.parametrize("arguments", [("lst",), ("gc",), ("give",), ("release", "a", "b")])
+def test_what_can_not_be_meant_is_one_line(host, arguments):
+    host.add(host.conf, "tty:1", "a")
+    status, out, err = host.fleet_cdi(*arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
