@@ -39,13 +39,14 @@ class Sort(NamedTuple):
     role: str
 
 
+XRT = "xrt_mgmt"
 SORTS = (
     Sort("platform", "dfl-port.*", "*", "port"),
     Sort("platform", "dfl-fme.*", "*", "management"),
     Sort("fpga", "intel-fpga-port.*", "*", "port"),
     Sort("fpga", "intel-fpga-fme.*", "*", "management"),
     Sort("drm", "renderD*", "xocl*", "render"),
-    Sort("xrt_mgmt", "xclmgmt*", "*", "management"),
+    Sort(XRT, "xclmgmt*", "*", "management"),
 )
 ROLES = ("port", "render", "management")
 USUAL = ROLES[:2]
@@ -61,8 +62,9 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     slots = {_slot(function): function for function in sorted(cards, key=address, reverse=True)}
     members: dict[SysDevice, list[tuple[SysDevice, str]]] = {function: [] for function in sorted(cards, key=address)}
     for function, device, role in nodes:
-        card = function if function in cards else slots.get(_slot(function))  # Xilinx manages by another function
-        if card and role in wanted:
+        # Xilinx's cards are managed by another function in the slot; there a virtual function is no card of its own.
+        card = slots.get(_slot(function)) if device.subsystem == XRT and function not in cards else function
+        if card and card in members and role in wanted:
             members[card].append((device, role))
     groups = [_group(function, found) for function, found in members.items() if found]
     last = unusable(functions(snapshot, XILINX, CLASSES), cards, ("xocl",), "its driver made no render node of it")
