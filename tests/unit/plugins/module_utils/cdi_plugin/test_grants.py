@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import json
 import os
 import shutil
@@ -17,7 +19,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands, stdin
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands, give_back, stdin
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys
 
@@ -317,6 +319,18 @@ def test_a_state_directory_that_is_none(two):
     assert machine.refused(conf, "gpu:1", "a")[0] == 102
     status, reply = machine.ask("DEL", conf, "", "a")
     assert (status, reply["code"]) == (0, 102)
+
+
+def test_a_store_that_somebody_keeps_is_waited_for_and_then_told(two, monkeypatch):
+    machine, conf = two
+    machine.add(conf, "gpu:1", "a")
+    monkeypatch.setattr(give_back, "Ledger", functools.partial(Ledger, wait=0.05))
+    with open(machine.state / "ledger.lock", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert machine.refused(conf, "gpu:1", "b")[0] == 108
+        status, reply = machine.ask("DEL", conf, "", "a")
+        assert (status, reply["code"]) == (0, 108)
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
 
 
 VARIABLES = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "a"}

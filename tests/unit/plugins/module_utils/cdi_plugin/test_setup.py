@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus
 GPU0 = ["/dev/dri/card0", "/dev/dri/renderD128"]
 GPU1 = ["/dev/dri/card1", "/dev/dri/renderD129"]
 BOTH = GPU0 + GPU1
+DELETE = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "DEL", "CDI_REQUEST_ID": "a"}
 
 
 @pytest.fixture
@@ -184,12 +185,8 @@ def test_teardown_runs_without_an_inventory(machine):
     assert machine.log.read_text() == "pci:0000:01:00.0,\n"
 
 
-def test_killed_during_setup_then_deleted(machine, python):
-    """What is pending is nobody's until DEL has torn it down."""
-    slow = machine.program("slow", f"echo $$ > {machine.log}; exec sleep 30")
-    conf = machine.configure(config(setup=slow, teardown=machine.program("undo", f"echo undone > {machine.log}")))
-    machine.install(python)
-    variables = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "a"}
+def kill_in(machine, variables, conf):
+    """Call the executable, and kill it and its command once that has written its number to the log."""
     with subprocess.Popen(
         [str(machine.directory / "opt/bin/drm")], env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as caller:
@@ -199,15 +196,34 @@ def test_killed_during_setup_then_deleted(machine, python):
             time.sleep(0.02)
         caller.kill()
     os.kill(int(machine.log.read_text()), signal.SIGKILL)
+
+
+def test_killed_during_teardown_then_deleted(machine, python):
+    """Nobody takes what is half torn down for granted, or free."""
+    slow = machine.program("slow", f"test -e {machine.log} || {{ echo $$ > {machine.log}; exec sleep 30; }}")
+    conf = machine.configure(config(teardown=slow))
+    machine.install(python)
+    machine.add(conf, "gpu:1", "a")
+    kill_in(machine, DELETE, conf)
+    assert state(machine) == [("withheld", ["its teardown is running, or was interrupted"])]
+    assert machine.refused(conf, "gpu:1", "a")[0] == 109
+    assert machine.add(conf, "gpu:1", "b") == GPU1
+    assert machine.ask("DEL", conf, "", "a") == (0, None)
+    assert machine.add(conf, "gpu:1", "a") == GPU0
+
+
+def test_killed_during_setup_then_deleted(machine, python):
+    """What is pending is nobody's until DEL has torn it down."""
+    slow = machine.program("slow", f"echo $$ > {machine.log}; exec sleep 30")
+    conf = machine.configure(config(setup=slow, teardown=machine.program("undo", f"echo undone > {machine.log}")))
+    machine.install(python)
+    kill_in(machine, {**DELETE, "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1"}, conf)
     assert state(machine) == [("pending", [])]
     assert machine.add(config(), "gpu:1", "b") == GPU1
     assert machine.refused(conf, "gpu:1", "a")[0] == 109
     assert machine.ask("DEL", conf, "", "a") == (0, None)
     assert machine.log.read_text() == "undone\n"
     assert machine.add(config(), "gpu:1", "c") == GPU0
-
-
-DELETE = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "DEL", "CDI_REQUEST_ID": "a"}
 
 
 def test_two_deletes_of_one_request_take_turns(machine, python):
