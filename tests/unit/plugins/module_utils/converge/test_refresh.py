@@ -371,6 +371,12 @@ class TestWaiting:
         assert set(host.listed()) == {id_of(1), id_of(2)}
         assert 9 <= sum(host.clock.slept) <= 20
 
+    def test_check_mode_waits_for_nothing(self, host):
+        host.insert(1)
+        host.refresh()
+        host.remove(1)
+        assert host.refresh(timeout=60, check=True).missing and host.clock.slept == []
+
     def test_the_wait_is_bounded_and_says_what_is_missing(self, host):
         host.insert(1)
         host.refresh()
@@ -395,6 +401,20 @@ class TestWaiting:
         host.insert(1)
         host.refresh(timeout=60)
         assert host.clock.slept == []
+
+
+class TestRuntimes:
+    def test_they_are_asked_only_where_the_spec_changes(self, host, monkeypatch):
+        asked = []
+        named = kind.detect.named
+        monkeypatch.setattr(kind.detect, "named", lambda runtimes: asked.append(1) or named(runtimes))
+        host.insert(1)
+        host.refresh()
+        assert asked  # in the preview and under the lock
+        asked.clear()
+        host.boot("second")
+        host.refresh()
+        assert asked == []
 
 
 class TestTrouble:

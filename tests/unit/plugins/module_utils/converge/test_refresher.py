@@ -208,6 +208,13 @@ class TestTexts:
         text = self.text(SERVICE, directory="/srv/a%b/cdi", state_dir="/var/lib/cdi", inventory="/run/cdi.json")
         assert '\nReadWritePaths=-"/run" -"/srv/a%%b" -"/var/lib"\n' in text
 
+    def test_the_rules_make_the_file_that_the_path_unit_waits_for_and_the_service_removes(self):
+        rules = units.texts(SETTINGS)[units.RULES].decode().splitlines()
+        assert f'RUN+="/usr/bin/touch {units.WANTED}"' in rules
+        assert f"PathExists={units.WANTED}" in self.text(PATH).splitlines()
+        lines = [line for line in self.text(SERVICE).splitlines() if line.startswith("ExecStart")]
+        assert lines[-2] == f"ExecStartPre=/usr/bin/rm -f {units.WANTED}"  # last: after udev has settled
+
     @pytest.mark.counterpart("udev")
     def test_systemd_and_udev_take_them(self, tmp_path):
         """The real parsers; systemd-analyze and udevadm verify come with these packages."""
