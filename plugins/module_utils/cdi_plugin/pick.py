@@ -39,25 +39,33 @@ class Picker:
         needs = dict(asked.needs)
         amounts = {} if asked.devices else needs
         locks = held.locks({name for device in self.pool.devices for name in _resources(device)})
+        free = [device for device in self.pool.devices if self._is_free(device, amounts, locks)]
+        wanted = Request(asked.devices or 1, self.near, (), needs)
         while True:
-            free = [
-                device
-                for device in self.pool.devices
-                if device.id not in self.lost
-                and (locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks))
-            ]
-            chosen = self._choose(free, locks, Request(asked.devices or 1, self.near, (), needs))
-            found = self.faults(chosen) or _overlapping(chosen)
-            if not found:
+            chosen = self._choose(free, locks, wanted)
+            lost = self.faults(chosen)
+            clash = "" if lost else _overlapping(chosen)
+            if not lost and not clash:
                 return [hold_of(device, amounts) for device in chosen]
-            self.lost.update(found)
+            self.lost.update(lost)
+            finer = _finest(free, needs) if clash else free
+            if len(finer) < len(free):
+                free = finer
+            else:
+                free = [device for device in free if device.id not in lost and device.id != clash]
+
+    def _is_free(self, device: Device, amounts: Mapping[str, int], locks: Mapping[str, Lock]) -> bool:
+        """Whether the device, or `amounts` of it, can be held beside `locks`, for all we know."""
+        if device.id in self.lost or not amounts.keys() <= device.capacity.keys():
+            return False
+        return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
 
     def _choose(self, free: Sequence[Device], locks: Mapping[str, Lock], wanted: Request) -> list[Device]:
-        """The best of `free`. Raises ProtocolError 100."""
+        """The best of `free`, in their order. Raises ProtocolError 100."""
         held = {device.id: locks[device.id].used for device in free if device.id in locks}
         classes, pairs = fold(free, self.pool.links, held)
         try:
-            ids = choose(classes, pairs, wanted).ids
+            ids = set(choose(classes, pairs, wanted).ids)
         except Infeasible as error:
             lost = "".join(f"; {why}" for why in sorted(self.lost.values()))
             raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
@@ -69,13 +77,20 @@ def _resources(device: Device) -> tuple[str, ...]:
     return (device.id, *device.part_of, *device.consists_of)
 
 
-def _overlapping(chosen: Sequence[Device]) -> dict[str, str]:
-    """The first device that can't be held beside those before it, as an instance of a GPU beside the GPU: id -> why."""
+def _overlapping(chosen: Sequence[Device]) -> str:
+    """The first device that can't be held beside those before it, as a part of a GPU beside the GPU; "" if none."""
     locks: dict[str, Lock] = {}
     for device in chosen:
         hold = hold_of(device)
-        why = why_not(hold, locks)
-        if why:
-            return {device.id: f"{device.id}: {why}"}
+        if why_not(hold, locks):
+            return device.id
         locks.update((resource, Lock(mode)) for resource, mode in hold.locks().items())
-    return {}
+    return ""
+
+
+def _finest(free: Sequence[Device], needs: Mapping[str, int]) -> list[Device]:
+    """Those with what is needed, and of a device and its parts only the parts: so are most of them side by side."""
+    fit = [one for one in free if all(one.capacity.get(name, 0) >= amount for name, amount in needs.items())]
+    wholes = {name for one in fit for name in one.part_of}
+    ids = {one.id for one in fit}
+    return [one for one in fit if one.id not in wholes and ids.isdisjoint(one.consists_of)]

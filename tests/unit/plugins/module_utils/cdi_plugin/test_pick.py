@@ -1,0 +1,139 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which devices of a pool can be picked beside what is held: legal always, and found wherever there is a way."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import parse
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+
+
+def device(name, part_of=(), consists_of=(), memory=4, numa=None):
+    return Device(
+        name,
+        "p",
+        "k.x/gpu",
+        (name,),
+        (),
+        part_of=part_of,
+        consists_of=consists_of,
+        capacity={"memory": memory},
+        numa_node=numa,
+    )
+
+
+def locked(holds):
+    """The locks of holds that can be held together."""
+    locks = {}
+    for hold in holds:
+        for resource, mode in hold.locks().items():
+            locks[resource] = Lock(mode, dict(hold.amounts) if resource == hold.device else {})
+    return locks
+
+
+def pick(devices, request, held=(), lost=(), near=()):
+    """The ids of what is picked."""
+    asked = parse(request, "gpu")
+    locks = locked(held)
+
+    def faults(chosen):
+        return {one.id: f"{one.id} is gone" for one in chosen if one.id in lost}
+
+    picker = Picker(Inventory(tuple(devices)), asked, near, faults)
+    holds = picker.pick(
+        Held(lambda names: {name: locks[name] for name in names if name in locks}, dict(asked.amounts), None)
+    )
+    return [hold.device for hold in holds]
+
+
+def test_a_device_and_its_parts_are_never_picked_together():
+    pool = [device("gpu"), device("mig1", ("gpu",)), device("mig2", ("gpu",))]
+    assert pick(pool, "gpu:2") == ["mig1", "mig2"]
+    assert pick(pool, "gpu:1") == ["gpu"]
+    with pytest.raises(ProtocolError, match="error 100.: asked for 3 devices; 2 are free"):
+        pick(pool, "gpu:3")
+
+
+def test_a_group_and_what_it_consists_of_are_never_picked_together():
+    pool = [device("group", consists_of=("f1", "f2")), device("f1"), device("f2"), device("g")]
+    assert pick(pool, "gpu:3") == ["f1", "f2", "g"]
+
+
+def test_groups_that_share_a_part_are_never_picked_together():
+    pool = [
+        device("a", consists_of=("f1", "f2")),
+        device("b", consists_of=("f2", "f3")),
+        device("c", consists_of=("f3",)),
+    ]
+    assert pick(pool, "gpu:2") == ["a", "c"]
+
+
+def test_every_lost_device_is_passed_over():
+    pool = [device(f"gpu{number}") for number in range(9)]
+    assert pick(pool, "gpu:1", lost=[f"gpu{number}" for number in range(8)]) == ["gpu8"]
+    with pytest.raises(ProtocolError, match="asked for 2 devices; 1 are free; gpu0 is gone; gpu1 is gone;"):
+        pick(pool, "gpu:2", lost=[f"gpu{number}" for number in range(8)])
+
+
+def test_a_share_of_what_has_no_such_capacity():
+    """It is held by somebody; what of it could be shared is not known."""
+    bare = device("a")._replace(capacity={})
+    assert pick([bare, device("b")], "gpu-memory:1", held=[hold_of(bare)]) == ["b"]
+
+
+@st.composite
+def hosts(draw):
+    """A pool of devices with parts, some of them held or lost."""
+    pool = []
+    for number in range(draw(st.integers(1, 3))):
+        name = f"gpu{number}"
+        if draw(st.booleans()):
+            pool.append(device(name, memory=draw(st.integers(1, 4))))
+        for part in range(draw(st.integers(0, 3))):
+            pool.append(device(f"{name}.{part}", (name,), memory=draw(st.integers(1, 3))))
+    held = []
+    for one in draw(st.lists(st.sampled_from(pool), unique_by=lambda one: one.id)) if pool else ():
+        amounts = draw(st.sampled_from([{}, {"memory": 1}]))
+        if not why_not(hold_of(one, amounts), locked(held)):
+            held.append(hold_of(one, amounts))
+    lost = draw(st.sets(st.sampled_from([one.id for one in pool]), max_size=2)) if pool else set()
+    return pool, held, lost
+
+
+def legal(chosen, held, lost, needs, amounts):
+    locks = locked(held)
+    for one in chosen:
+        if one.id in lost or why_not(hold_of(one, amounts), locks):
+            return False
+        used = locks[one.id].used.get("memory", 0) if one.id in locks else 0
+        if one.capacity["memory"] - used < needs:
+            return False
+        locks.update(locked([hold_of(one, amounts)]))
+    return True
+
+
+@given(hosts(), st.integers(0, 4), st.integers(1, 4))
+def test_picked_wherever_there_is_a_way_and_never_otherwise(host, count, needs):
+    """Against all subsets of the pool; `count` 0 is a share."""
+    pool, held, lost = host
+    amounts = {} if count else {"memory": needs}
+    ways = [ids for ids in combinations(pool, count or 1) if legal(ids, held, lost, needs, amounts)]
+    request = f"gpu:{count},gpu-memory:{needs}" if count else f"gpu-memory:{needs}"
+    try:
+        found = pick(pool, request, held, lost)
+    except ProtocolError as error:
+        assert (error.code, ways) == (100, [])
+    else:
+        assert found in [[one.id for one in way] for way in ways]
