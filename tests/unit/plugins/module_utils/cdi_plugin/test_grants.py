@@ -180,6 +180,13 @@ def test_shares_fill_a_device_before_the_next(shares):
     assert machine.add(conf, "gpu-memory:96", "e") == GPU0
 
 
+def test_a_minimum_of_a_whole_device_is_no_share(shares):
+    machine, conf = shares
+    assert machine.add(conf, "gpu:1,gpu-memory:1000", "a") == GPU0
+    assert machine.add(conf, "gpu-memory:1000", "b") == GPU1
+    assert machine.refused(conf, "gpu-memory:8000", "c")[0] == 100
+
+
 def test_a_share_larger_than_any_device_is_refused(shares):
     machine, conf = shares
     assert machine.refused(conf, "gpu-memory:8193", "a")[0] == 100

@@ -55,6 +55,7 @@ def pick(devices, request, held=(), lost=(), near=()):
     holds = picker.pick(
         Held(lambda names: {name: locks[name] for name in names if name in locks}, dict(asked.amounts), None)
     )
+    assert {tuple(hold.amounts.items()) for hold in holds} == {() if asked.devices else asked.needs}
     return [hold.device for hold in holds]
 
 
