@@ -157,7 +157,8 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
 
 
 def _wanted(kind: str, memory: Memory) -> Wanted:
-    return Wanted(kind=kind, **memory.wanted)
+    """What was asked for; a release after the one that wrote it down may know less of it."""
+    return Wanted(kind=kind, **{key: value for key, value in memory.wanted.items() if key in Wanted._fields})
 
 
 def _optional(wanted: Wanted) -> Wanted:

@@ -23,7 +23,7 @@ WANTED = "/run/cdi-refresh.wanted"
 BEFORE = ("docker.service", "containerd.service", "crio.service", "kubelet.service", "podman-restart.service")
 
 SETTLE = 30  # seconds that udev gets for the events it has
-MARGIN = 30  # seconds, besides all waiting, after which systemd ends a refresh
+MARGIN = 30  # seconds, besides its waiting, after which systemd ends a command of the service
 
 HEAD = """\
 # Written by fleet.cdi.refresh; run it with other options instead of changing this file.
@@ -142,7 +142,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
         "timeout": settings.timeout,
         "grace": settings.grace,
         "nodes": " --make-nodes" if settings.make_nodes else "",
-        "limit": SETTLE + settings.timeout + MARGIN,
+        "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd counts anew for each command
         "mknod": " CAP_MKNOD" if settings.make_nodes else "",
         "writable": " ".join("-" + _word(path) for path in sorted(writable)),
         "interval": settings.interval,

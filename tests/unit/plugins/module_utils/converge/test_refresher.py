@@ -194,7 +194,7 @@ class TestTexts:
         assert (
             "\nBefore=docker.service containerd.service crio.service kubelet.service podman-restart.service\n" in text
         )
-        assert "\nTimeoutStartSec=120\n" in text and "RequiredBy" not in text
+        assert "\nTimeoutStartSec=90\n" in text and "RequiredBy" not in text
         assert '\nExecStart="/opt/cdi/bin/fleet-cdi" refresh --timeout=60 --grace=600\n' in text
 
     def test_what_settings_add(self):
