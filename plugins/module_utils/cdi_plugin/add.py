@@ -11,12 +11,13 @@ from typing import Any
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import request
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused, Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.give_back import (
     alone,
     complain,
+    explained,
     give_back,
     opened,
     request_id,
@@ -115,8 +116,9 @@ def _undo(call: Call, ledger: Ledger, key: Key, pool: Inventory, tokens: Collect
     try:
         give_back(call, ledger, key, pool, tokens)
     except (ProtocolError, Unusable) as error:
-        code = reason.code if isinstance(reason, ProtocolError) else errors.INTERNAL
-        raise ProtocolError(code, f"{reason}; then it could not be undone: {error}") from None
+        first = explained(reason) if isinstance(reason, (Refused, Unusable)) else reason
+        code = first.code if isinstance(first, ProtocolError) else errors.INTERNAL
+        raise ProtocolError(code, f"{first}; then it could not be undone: {error}") from None
 
 
 def _take_back(call: Call, key: Key, pool: Inventory, tokens: Collection[str]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
@@ -78,13 +78,18 @@ def opened(call: Call) -> Iterator[Ledger]:
     try:
         yield ledger
     except (Refused, Unusable) as error:
-        code = CODES.get(error.name, errors.UNFULFILLED)
-        if getattr(error, "cause", "") == "busy":
-            code = errors.TIME
-        raise ProtocolError(code, str(error)) from None
+        raise explained(error) from None
     finally:
         for report in ledger.reports:
             complain(f"{call.plugin}: {report}")
+
+
+def explained(error: Union[Refused, Unusable]) -> ProtocolError:
+    """What the ledger raised, as a caller is told it."""
+    code = CODES.get(error.name, errors.UNFULFILLED)
+    if isinstance(error, Unusable) and error.cause == "busy":
+        code = errors.TIME
+    return ProtocolError(code, str(error))
 
 
 def alone(call: Call, key: Key) -> Any:

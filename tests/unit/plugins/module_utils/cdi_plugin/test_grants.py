@@ -340,6 +340,15 @@ def test_a_store_that_somebody_keeps_is_waited_for_and_then_told(two, monkeypatc
     assert machine.ask("DEL", conf, "", "a") == (0, None)
 
 
+def test_a_store_that_fails_between_setup_and_reply(hosts):
+    """Setup takes the store away: it can neither be made active nor undone, and the reply says both."""
+    machine = hosts(gpus((4096, 8192)))
+    away = ["/bin/sh", "-c", f"mv {machine.state} {machine.state}.away; echo > {machine.state}"]
+    conf = machine.configure(config(setup=away))
+    code, details = machine.refused(conf, "gpu:1", "a")
+    assert (code, details.count("is no directory")) == (102, 2), details
+
+
 VARIABLES = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "a"}
 
 
