@@ -1,0 +1,96 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi refresh: what it prints and its exit codes, with /dev/null of this machine as the device."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory
+
+KIND = "test.fleet.cdi/memory"
+ENTRY = {"profile": "rule", "kind": KIND, "match": {"subsystem": "mem", "node": "/dev/null"}, "name_by": ["sysname"]}
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/sys/class/mem/null"), reason="this machine's /sys has no mem/null")
+
+
+@pytest.fixture
+def host(tmp_path, capsys):
+    """host(*arguments) -> (exit code, stdout, stderr); `host.want(node)` is what module spec would have remembered."""
+
+    class Host:
+        spec = tmp_path / "etc/test.fleet.cdi-memory.json"
+        inventory = tmp_path / "inventory.json"
+
+        def __call__(self, *arguments):
+            defaults = {"state_dir": str(tmp_path / "state"), "inventory": str(self.inventory), "spec_dirs": []}
+            status = main(["refresh", *arguments], "test", {**defaults, "prefix": ""})
+            out, err = capsys.readouterr()
+            return status, out, "".join(line for line in err.splitlines(True) if "warning: udev" not in line)
+
+        def want(self, offered=None):
+            fields = Wanted(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"})._asdict()
+            wanted = {key: value for key, value in fields.items() if key not in ("kind", "content")}
+            record = Memory(wanted, str(tmp_path / "etc"), str(self.inventory), offered or {}).document()
+            with files.locked_manifest(str(tmp_path / "state")) as manifest:
+                manifest.remember({KIND: record})
+
+    return Host()
+
+
+def test_a_host_that_was_told_nothing(host):
+    assert host() == (0, "Nothing to change.\n", "")
+
+
+def test_what_changed_and_then_nothing(host):
+    host.want()
+    changed = [str(host.spec), str(host.inventory)]
+    assert host("--check") == (0, "".join(f"would be changed: {path}\n" for path in changed), "")
+    assert not host.spec.exists()
+    assert host() == (0, "".join(f"changed: {path}\n" for path in changed), "")
+    assert host() == (0, "Nothing to change.\n", "")
+
+
+def test_what_is_missing_is_a_finding_until_it_is_dropped(host):
+    host.want({"mem:gone": ("gone",)})
+    status, _out, err = host()
+    assert status == 1
+    assert err.startswith(f"fleet-cdi: missing: {KIND}=gone (mem:gone), gone since 20")
+    assert host("--drop")[::2] == (0, f"fleet-cdi: dropped: {KIND}=gone (mem:gone) is gone and not offered any more\n")
+    assert host() == (0, "Nothing to change.\n", "")
+
+
+def test_the_grace_period_is_an_option(host):
+    host.want({"mem:gone": ("gone",)})
+    assert host("--grace", "0")[0] == 0
+
+
+def test_json(host):
+    host.want({"mem:gone": ("gone",)})
+    status, out, err = host("--json")
+    document = json.loads(out)
+    assert (status, err) == (1, "")
+    ((missing),) = document.pop("missing")
+    assert missing.pop("since").endswith(" UTC")
+    assert missing == {"kind": KIND, "id": "mem:gone", "names": ["gone"], "kept": True}
+    assert document.keys() == {"changed", "failed", "warnings", "check"}
+    assert document["changed"] == [str(host.spec), str(host.inventory)] and document["failed"] == []
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
+def test_a_time_that_is_none(host, text):
+    assert host("--timeout=" + text) == (2, "", f"fleet-cdi: --timeout: found '{text}'; expected seconds, 0 or more\n")
+
+
+def test_what_can_not_be_done_is_exit_code_2(host, tmp_path):
+    host.want()
+    (tmp_path / "state/manifest.json").write_text("{")
+    status, out, err = host()
+    assert (status, out) == (2, "") and "manifest.json: is damaged" in err
