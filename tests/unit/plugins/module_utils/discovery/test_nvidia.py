@@ -176,7 +176,7 @@ class Nvml:
             "nvmlDeviceGetUUID": lambda handle: f"MIG-{handle}" if isinstance(handle, tuple) else nvidia.A100[0].uuid,
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(5 if handle != 0 else 40) << 30),
             "nvmlDeviceGetMigMode": lambda _gpu: [int(self.mode), 0],
-            "nvmlDeviceGetMaxMigDeviceCount": lambda _gpu: 7,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda _gpu: 7 if self.mode else self._refuse(),
             "nvmlDeviceGetGpuInstanceId": lambda handle: handle[0],
             "nvmlDeviceGetComputeInstanceId": lambda handle: handle[1],
             "nvmlDeviceGetGpuInstanceById": lambda _gpu, number: number,
@@ -327,6 +327,12 @@ def test_a_switch_without_its_node_is_ill(tmp_path):
     result = others("nvidia_nvswitch", {"switches": True, "remove": ["/dev/nvidia-nvswitch1"]}, tmp_path)
     assert [device.health.state for device in result.devices] == ["healthy", "unhealthy", "healthy", "healthy"]
     assert result.devices[1].health.reason == "/dev/nvidia-nvswitch1: No such file or directory"
+
+
+def test_a_bridge_without_the_drivers_is_no_switch(tmp_path):
+    result = others("nvidia_nvswitch", {"switches": True, "remove": ["/sys/devices/pci0000:05/*/driver*"]}, tmp_path)
+    expected = [(str(index), address) for index, address in enumerate(nvidia.SWITCHES[1:])]
+    assert [device.names for device in result.devices] == expected
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, "nvidia"])
