@@ -71,7 +71,7 @@ EXAMPLES = r"""
     device: fleet.cdi/net=ens1f0
     state: disabled
     reason: cabling
-    until: 2026-11-30
+    until: "2026-11-30"
 
 - name: Put it back
   fleet.cdi.device_state:
