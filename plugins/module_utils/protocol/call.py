@@ -90,14 +90,41 @@ def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limi
             raise ProtocolError(errors.TIME, f"{command[0]}: took more than {limit:g} s, and was ended") from None
         finally:
             if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _end(process.pid)
             # What was not read is of no interest, but closing must not wait for those who may still write.
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe:
                     with suppress(OSError):
                         pipe.close()
     return Done(process.returncode, stdout, stderr)
+
+
+def _end(pid: int) -> None:
+    """End a process and all that it started: a plugin's own commands have sessions of their own, so no one group.
+
+    They are stopped before they are ended, so that none of them starts another or loses its parent meanwhile.
+    """
+    stopped: set[int] = set()
+    found = {pid}
+    while found - stopped:
+        for one in found - stopped:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGSTOP)
+        stopped |= found
+        found |= _children(stopped)
+    for one in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
+def _children(pids: set[int]) -> set[int]:
+    """The children of these processes (proc(5), /proc/pid/stat: the parent is the second field after the name)."""
+    found = set()
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[1]) in pids:
+                found.add(int(name))
+    return found
 
 
 def _converse(process: subprocess.Popen[bytes], stdin: bytes, deadline: float) -> tuple[bytes, bytes]:

@@ -117,9 +117,9 @@ def test_a_failed_setup_undoes_the_whole_request(machine):
 
 def test_a_setup_that_hangs_is_ended_with_all_it_started(machine):
     hangs = machine.program("hangs", f"sleep 100 & echo $! > {machine.log}; wait")
-    conf = machine.configure(config(setup=hangs, time_limit=0.3))
+    conf = machine.configure(config(setup=hangs, time_limit=1.0))
     start = time.monotonic()
-    assert machine.refused(conf, "gpu:1", "a") == (104, f"{hangs[0]}: took more than 0.3 s, and was ended")
+    assert machine.refused(conf, "gpu:1", "a") == (104, f"{hangs[0]}: took more than 1 s, and was ended")
     assert time.monotonic() - start < 50
     child = int(machine.log.read_text())
     for _try in range(100):
