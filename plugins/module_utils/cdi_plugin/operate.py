@@ -13,6 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collec
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected, Configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import Info, Problem
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call, Host
@@ -66,6 +67,10 @@ class Operator:
     def accept_loss(self) -> bool:
         """Let grants be made again after some may have been lost; whether that was forbidden. Raises CdiError."""
         return self.ledger.accept_loss()
+
+    def migrate(self) -> tuple[int, int]:
+        """Bring the store to the schema of this release: (its version before, now). Raises CdiError."""
+        return migrate(self.ledger)
 
     def give(self, kind: str, owners: Collection[str]) -> None:
         """Give a kind to one owner, to several who share it, or to nobody in particular. Raises CdiError."""

@@ -112,6 +112,13 @@ def _accept_loss(operator: Operator, _arguments: Any) -> int:
     return 0
 
 
+def _migrate(operator: Operator, _arguments: Any) -> int:
+    """Bring the store to the schema of this release; module release does it when it activates one."""
+    before, now = operator.migrate()
+    say(f"The store was migrated from schema {before} to {now}." if before != now else "Nothing to migrate.")
+    return 0
+
+
 def _give(operator: Operator, arguments: Any) -> int:
     """Give a kind to owners."""
     if not arguments.what:
@@ -134,4 +141,5 @@ ACTIONS: dict[str, Callable[[Operator, Any], int]] = {
     "release": _release,
     "accept-loss": _accept_loss,
     "give": _give,
+    "migrate": _migrate,
 }

@@ -75,7 +75,7 @@ VERBS = {
             **JSON,
         },
         {
-            "action": Operand("list|gc|release|accept-loss|give", None, "what to do"),
+            "action": Operand("list|gc|release|accept-loss|give|migrate", None, "what to do"),
             "what": Operand("WHAT", "*", "gc: a FILE of valid requests; release: a DEVICE; give: a KIND and OWNERS"),
         },
     ),

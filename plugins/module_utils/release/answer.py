@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import Any
 
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host, install, launcher
 
 
@@ -31,6 +33,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
             )
     if outcome.needs_archive:
         return {"needs_archive": True}, []  # to the action plugin, which calls again
+    if outcome.changed and options["state"] == "present" and not check:
+        _migrate(os.path.join(options["prefix"], "bin", "fleet-cdi"))
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
     result["diff"] = {"before": outcome.before, "after": outcome.after}
     return result, []
@@ -41,6 +45,19 @@ def _archive(path: Any) -> Any:
         return None
     with open(path, "rb") as file:
         return file.read()
+
+
+def _migrate(command: str) -> None:
+    """Have the release that was just activated bring the store of grants to its schema. Raises CdiError.
+
+    The room of the ledger is none that this one may use; besides, it is the new release's code that knows how.
+    """
+    status, _out, error = _run([command, "grants", "migrate"])
+    if status != 0:
+        raise CdiError(
+            f"{command} grants migrate: {' '.join(error.split()) or f'exit status {status}'}. The release is active; "
+            "grants are refused until the store can be used. state: previous goes back to the release before."
+        )
 
 
 def _run(command: list[str]) -> tuple[int, str, str]:

@@ -143,6 +143,16 @@ def test_there_is_nothing_to_accept_in_a_whole_store(host):
     assert "Nothing to accept" in host.fleet_cdi("accept-loss")[1]
 
 
+def test_a_store_of_this_release_needs_no_migration(host):
+    assert host.fleet_cdi("migrate") == (0, "Nothing to migrate.\n", "")
+    assert not host.state.exists()
+    host.add(host.conf, "tty:1", "a")
+    assert host.fleet_cdi("migrate") == (0, "Nothing to migrate.\n", "")
+    (host.state / "ledger.db").write_bytes(b"x" * 100)
+    assert host.fleet_cdi("migrate")[0] in (0, 2)
+    assert list(host.state.glob("ledger.db.damaged-*")), "it was put aside, not lost"
+
+
 @pytest.mark.parametrize("arguments", [("lst",), ("gc",), ("give",), ("release", "a", "b")])
 def test_what_can_not_be_meant_is_one_line(host, arguments):
     host.add(host.conf, "tty:1", "a")
