@@ -221,7 +221,7 @@ def _names(
             f"devices entry {name!r}, option 'name_by': {device.id} would have no name, since it has no {missing}; "
             "add 'index' to name_by, or exclude the device"
         )
-    if missing:
+    if missing and "name_by" in entry:  # a profile's default is what there may be, not what somebody asked for
         warnings.append(f"devices entry {name!r}: {device.id} has no {missing}; it is offered without such a name")
     return tuple(dict.fromkeys(value for value in names.values() if value))
 
