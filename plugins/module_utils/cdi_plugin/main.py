@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 def main(plugin: str, defaults: dict[str, object]) -> None:
     """Answer the call in the environment and on stdin. The launcher gives its own name and what was baked into it."""
+    gc.disable()  # this process has ended before there is anything to collect
     _open_standard_handles()
     variables = dict(os.environ)
     command = variables.get("CDI_COMMAND", "").lower()
