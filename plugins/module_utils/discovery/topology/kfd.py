@@ -62,10 +62,10 @@ def links(snapshot: Snapshot) -> tuple[tuple[Link, ...], tuple[str, ...]]:
                 continue  # a CPU: MI300A and Frontier's nodes have xGMI to it
             peer = identity(nodes[number].function) if number in nodes else f"KFD node {number}"
             end = _end(identity(node.function), peer, node, properties)
-            # Partitions of two GPUs see the same links, each pair of them once more.
+            # Partitions of two GPUs see the same links, each pair of them once more: the most that one of them sees.
             ends[end[:2]] = max(end, ends.get(end[:2], end), key=lambda one: one.parallel)
     known = {identity(node.function) for node in nodes.values()}
-    found, warnings = pair((end for end in ends.values() if end.device != end.peer), known)
+    found, warnings = pair(ends.values(), known)
     return found, tuple(f"{NODES}: {text}" for text in warnings)
 
 
