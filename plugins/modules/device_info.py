@@ -60,6 +60,11 @@ options:
         asked then.
     type: path
     default: /
+  state_dir:
+    description:
+      - Where M(fleet.cdi.device_state) keeps which devices of this host are out of service.
+    type: path
+    default: /var/lib/cdi
   gather:
     description:
       - What to return beyond the ordinary. V(properties) are all of udev's for the first node of each device.
@@ -270,6 +275,7 @@ def main() -> None:
         argument_spec={
             "devices": {"type": "dict"},
             "root": {"type": "path", "default": "/"},
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "gather": {"type": "list", "elements": "str", "choices": ["links", "properties"], "default": []},
             **on_host.ARGUMENTS,
         },

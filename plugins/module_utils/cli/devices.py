@@ -24,7 +24,7 @@ USUAL = {"/etc/cdi", "/var/run/cdi", "/run/cdi"}
 
 def run(arguments: Any, paths: Paths) -> int:
     """Print the inventory of this boot, or with --scan what is found now. Raises CdiError."""
-    devices = _scan() if arguments.scan else inventory.read(paths.inventory, inventory.boot_id()).devices
+    devices = _scan(paths.state_dir) if arguments.scan else inventory.read(paths.inventory, inventory.boot_id()).devices
     if arguments.json:
         documents = [{**as_document(device), "qualified_names": device.qualified_names} for device in devices]
         say(json.dumps({"devices": documents}, indent=2, sort_keys=True))
@@ -49,12 +49,11 @@ def command(device: Device, spec_dirs: Sequence[str]) -> str:
     return f"podman {options}run --rm --device {name} docker.io/library/busybox ls -l {seen}  # {alike}"
 
 
-def _scan() -> tuple[Device, ...]:
-    from ansible_collections.fleet.cdi.plugins.module_utils.discovery import discover, options, snapshot, udev
+def _scan(state_dir: str) -> tuple[Device, ...]:
+    from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, discover, options, snapshot, udev
 
-    entries = {name: {"profile": name} for name, profile in options.PROFILES.items() if not profile.required}
     enricher, warnings = udev.enricher("/")
-    found = discover.discover(entries, snapshot.take("/"), enricher)
+    found = discover.discover(options.everything(), snapshot.take("/"), enricher, disabled.in_force(state_dir))
     for warning in (*warnings, *found.warnings):
         sys.stderr.write(f"fleet-cdi: warning: {warning}\n")
     return found.devices

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options as entries
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import report
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file
@@ -21,7 +22,9 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     enricher, warnings = udev.enricher(root)
     wanted = entries.everything() if options["devices"] is None else options["devices"]
     view = snapshot.take(root)
-    found = discover(wanted, view, enricher)
+    # Of an image its own record counts, and that is none of this host's business.
+    disabled = in_force(options["state_dir"]) if root == "/" else {}
+    found = discover(wanted, view, enricher, disabled)
     result: dict[str, Any] = {"devices": [_shown(device, options["gather"]) for device in found.devices]}
     if "links" in options["gather"]:
         files = dict.fromkeys(entry["topology_file"] for entry in wanted.values() if "topology_file" in entry)
