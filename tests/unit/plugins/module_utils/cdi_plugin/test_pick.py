@@ -68,8 +68,14 @@ def test_a_device_and_its_parts_are_never_picked_together():
 
 
 def test_a_group_and_what_it_consists_of_are_never_picked_together():
-    pool = [device("group", consists_of=("f1", "f2")), device("f1"), device("f2"), device("g")]
+    pool = [device("a", consists_of=("f1", "f2")), device("f1"), device("f2"), device("g")]
+    assert pick(pool, "gpu:2") == ["a", "g"]
     assert pick(pool, "gpu:3") == ["f1", "f2", "g"]
+
+
+def test_parts_are_picked_where_there_are_too_few_wholes():
+    pool = [device("a"), device("a.1", ("a",)), device("a.2", ("a",)), device("b"), device("b.1", ("b",))]
+    assert pick(pool, "gpu:3") == ["a.1", "a.2", "b.1"]
 
 
 def test_groups_that_share_a_part_are_never_picked_together():
