@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import poo
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 
-PYTHON = "/usr/bin/python3"
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable  # the one that hosts have
 HERE = Path(__file__).resolve().parent
 
 
