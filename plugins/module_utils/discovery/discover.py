@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import physical_function
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import (
     PROFILES,
     check,
@@ -181,6 +182,7 @@ def _describe(
         serial=serial,
         uuid=nearest(head, UUID) or "",
         numa_node=head.numa_node,
+        part_of=physical_function(head),
         pcie_path=pcie_path(head),
         symlinks=tuple(sorted({link for one in known for link in one.symlinks})),
         properties=known[0].properties,
