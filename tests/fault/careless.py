@@ -16,11 +16,15 @@ import fcntl
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 LOCK = "lock"
 LAST = "last-used"
+SETUP = (
+    0.004  # seconds that a plugin works on the devices before it hands them out: with the lock, between look and leap
+)
 
 
 @contextmanager
@@ -52,6 +56,7 @@ def add(state: str, pool: list[str], request_id: str, count: int) -> list[str]:
         free = [device for device in pool if device not in taken][:count]
         if len(free) < count:
             raise LookupError(f"{len(free)} free")
+        time.sleep(SETUP)
         for device in free:
             with open(os.path.join(state, device), "w", encoding="utf-8") as file:
                 file.write(request_id)

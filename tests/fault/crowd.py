@@ -73,7 +73,7 @@ class Crowd:
         self.running: dict[int, Running] = {}
         self.stopped: dict[int, float] = {}  # pid -> when to go on
         self.held: list[tuple[str, str, float, float]] = []  # device, request-id, from, to
-        self.hits = self.tried = 0
+        self.hits = 0
         self.disturbed: set[int] = set()
         self.found: list[str] = []
         self.long = long  # still to come
@@ -150,7 +150,6 @@ class Crowd:
 
     def disturb(self) -> None:
         """Kill or stop somebody who holds a lock; now and then take the lock's file away meanwhile."""
-        self.tried += 1
         holders = self.holders()
         if not holders:
             return
@@ -190,7 +189,7 @@ class Crowd:
             for run in [run for run in self.running.values() if run.pipe in ready]:
                 self.finish(run)
         self.settle()
-        return tally(f"L6 crowd of {len(self.clients)}", self.subject.name, self.tried, self.hits, self.found)
+        return tally(f"L6 crowd of {len(self.clients)}", self.subject.name, round(calls * RATE), self.hits, self.found)
 
     def settle(self) -> None:
         """Compare the history with itself and with the store, then give everything back."""

@@ -49,7 +49,7 @@ class Counts(NamedTuple):
     crowds: tuple[tuple[int, int], ...]  # callers, calls
 
 
-CI = Counts("CI", False, 1, 4, 24, 12, 2, 32, ((2, 60), (8, 160), (64, 240)))
+CI = Counts("CI", False, 1, 6, 24, 12, 2, 32, ((2, 60), (8, 160), (64, 240)))
 FULL = Counts("full", True, 7, 1, 1000, 1000, 60, 500, ((2, 1000), (8, 5000), (16, 10_000), (64, 84_000)))
 MODEL = Tally("L0 model", "ledger", 0, 0, skipped="is part of make unit: 10,000 steps; make nightly: 1,000,000")
 LONG = 8  # the crowd in which a holder of the lock stops for longer than anybody may wait
@@ -70,8 +70,10 @@ def system_calls(subject: Subject, counts: Counts, seed: int, directory: Path) -
     """L1 and L2."""
     cases = trial.cases(subject, directory / "cases")
     stride = 1 if subject is subjects.CARELESS else counts.stride * (2 if subject.slow and counts.stride > 1 else 1)
-    if subject is subjects.EXECUTABLE:  # the rest is the ledger's driver
+    if subject.slow:  # the rest is the ledger's driver
         cases = [case for case in cases if case.name in EXECUTED]
+    if subject is subjects.SETUP and counts is not FULL:
+        cases = [case for case in cases if case.call.command == "DEL" or case.before]
     fatal = cases
     if subject is subjects.LEDGER and not counts.kill_everywhere:
         fatal = [case for case in cases if case.name not in EXECUTED]
@@ -95,7 +97,8 @@ def power_cuts(subject: Subject, counts: Counts, seed: int, directory: Path) -> 
     if subject is subjects.EXECUTABLE and counts is not FULL:
         why = "with FLEET_CDI_FAULT=full; it writes by the ledger's code"
         return [Tally("L4 power cut", subject.name, 0, 0, skipped=why)]
-    return crash.power(subject, counts.states, counts.replies, seed, directory)
+    with life.told():  # the executables say on stderr what they rebuild
+        return crash.power(subject, counts.states, counts.replies, seed, directory)
 
 
 def crowds(subject: Subject, counts: Counts, seed: int, directory: Path) -> list[Tally]:
@@ -114,7 +117,7 @@ Level = Callable[[Subject, Counts, int, Path], list[Tally]]
 
 # Level -> what it runs, and for whom.
 LEVELS: dict[str, tuple[Level, tuple[Subject, ...]]] = {
-    "L1": (system_calls, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE)),
+    "L1": (system_calls, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE, subjects.SETUP)),
     "L3": (full_disks, (subjects.CARELESS, subjects.LEDGER)),
     "L5": (power_cuts, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE)),
     "L6": (crowds, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE)),
@@ -165,7 +168,7 @@ def run(names: list[str], counts: Counts, seed: int) -> list[Tally]:
                     found = level(subject, counts, seed, directory)
             print(f"{name} {subject.name}: {time.monotonic() - start:.0f} s, {cpu() - used:.0f} s of CPU", flush=True)
             tallies += found
-    order = [subjects.CARELESS.name, subjects.LEDGER.name, subjects.EXECUTABLE.name]
+    order = [subject.name for subject in (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE, subjects.SETUP)]
     return sorted(tallies, key=lambda row: (row.level.split()[0], len(row.level), row.level, order.index(row.subject)))
 
 

@@ -100,7 +100,7 @@ def _rows(base: sqlite3.Connection, strays: tuple[str, ...]) -> Store:
     return Store(found, strays, doubles=tuple(double))
 
 
-FILES = re.compile(r"ledger\.(db|db-wal|db-shm|db-journal|lock)")
+FILES = re.compile(r"ledger\.(db|db-wal|db-shm|db-journal|lock)|commands\.lock")
 
 
 def _strays(state: Path) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ CALLS = """
     fchmodat chown lchown fchown fchownat getdents64 utimensat close"""
 TRACE = ",".join(f"?{name}" for name in CALLS.split())
 
-LINE = re.compile(r"^\d+ +(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>-?\d+|\?|0x[0-9a-f]+)(?P<rest>.*)$")
+LINE = re.compile(r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>-?\d+|\?|0x[0-9a-f]+)(?P<rest>.*)$")
 QUOTED = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(?:\.\.\.)?')
 DECORATED = re.compile(r"(-?\d+|AT_FDCWD)<((?:\\x[0-9a-f]{2}|[^<>\\])*)>")
 
@@ -73,14 +73,16 @@ def touched(line: re.Match[str], state: str) -> str:
 
 
 def parse(text: str, state: str) -> list[Traced]:
-    """The calls on `state` among those of strace's output, in order."""
+    """The calls on `state` among those of strace's output, in order; those of the subject, not of its children."""
     found = []
-    for line in text.splitlines():
+    lines = text.splitlines()
+    subject = lines[0].split(" ", 1)[0] if lines else ""
+    for line in lines:
         match = LINE.match(line)
-        if match and (path := touched(match, state)):
+        if match and match["pid"] == subject and (path := touched(match, state)):
             found.append(Traced(match["name"], path, match["arguments"], match["result"], match["rest"]))
-        if "<unfinished" in line:
-            raise RuntimeError(f"strace: a subject with several threads: {line[:200]}")
+        if line.startswith(subject) and "<unfinished" in line and state.encode().hex() in line.replace("\\x", ""):
+            raise RuntimeError(f"strace: calls of several processes at one time: {line[:200]}")
     return found
 
 

@@ -84,6 +84,7 @@ LEDGER = Subject(
 
 
 PLUGIN = "rule"
+TRUE = "/bin/true"
 CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": {}}
 
 
@@ -130,4 +131,10 @@ EXECUTABLE = Subject(
     slow=True,
     limit=WAIT,
     locks=("ledger.lock",),
+)
+
+# The same with commands to run: its grants go through `pending` and `withheld`, its calls take turns.
+SETUP = EXECUTABLE._replace(
+    name="with setup",
+    config=lambda _place: json.dumps({**CONFIG, "args": {"setup": [TRUE], "teardown": [TRUE]}}),
 )
