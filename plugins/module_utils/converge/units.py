@@ -39,6 +39,8 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 {first}\
+# Devices that come one after the other lead to one refresh in two seconds; a boot does not wait for that.
+ExecStartPre=-/bin/sh -c "systemctl --quiet is-active multi-user.target && sleep 2"
 ExecStartPre=-/usr/bin/udevadm settle --timeout={settle}
 ExecStartPre=/usr/bin/rm -f {wanted}
 ExecStart={command} refresh --timeout={timeout} --grace={grace}{nodes}
