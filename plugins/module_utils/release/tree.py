@@ -94,14 +94,15 @@ def _is_release(directory: str) -> bool:
 
 
 def describe(prefix: str, found: Found) -> dict[str, Any]:
-    directory = at(prefix, found.active) if found.active else ""
+    directory = at(prefix, found.active or "none")
+    launchers = launchers_of(directory) if found.active else {}
     return {
         "release": found.active,
         "previous": found.previous,
         "damaged": bool(found.active) and identity(directory) != found.active,
         "commands": list(found.commands),
-        "launchers": {name: text.splitlines() for name, text in launchers_of(directory).items()},
-        "byte_code": byte_code(directory),
+        "launchers": {name: text.splitlines() for name, text in launchers.items()},
+        "byte_code": byte_code(directory) if found.active else [],
         "leftovers": [name for name in found.leftovers if name not in (found.active, found.previous)],
     }
 

@@ -25,6 +25,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build, gu
 # --- the way it is meant to go
 
 
+def test_a_bare_host_is_nothing_wherever_the_process_runs(target, monkeypatch):
+    monkeypatch.chdir("/")  # where there is a directory bin, which is none of ours
+    before = target.install(target.release(), check=True).before
+    assert (before["launchers"], before["byte_code"], before["damaged"]) == ({}, [], False)
+
+
 def test_fresh_installation(target):
     release = target.release()
     outcome = target.install(release)
