@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import refresher
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -23,22 +25,38 @@ class Undone(NamedTuple):
 def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     """Remove what we wrote and put back what was there before, per file, and forget what was wanted.
 
-    A file that somebody changed since is kept, with its record, and reported; `force` takes it back too. Raises
-    CdiError for a manifest that can't be read.
+    A file that somebody changed since is kept, with its record, and reported; so is the store of grants while anybody
+    holds a device. `force` takes both. Raises CdiError for a manifest that can't be read.
     """
     manifest = files.manifest(state_dir)
     if check or not (manifest.files or manifest.kinds):
-        return _take_back(manifest, check, force)
+        return _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
     with files.locked_manifest(state_dir) as manifest:
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
         units = refresher.installed(manifest)
         if units:
             refresher.stop(refresher.run)
-        done = _take_back(manifest, check, force)
+        done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
         if units:
             refresher.forget(refresher.run)
         return done
+
+
+def _with_ledger(done: Undone, state_dir: str, check: bool, force: bool) -> Undone:
+    """The same, with the store of grants: it goes too, unless somebody holds something."""
+    path = os.path.join(os.path.abspath(state_dir), "ledger.db")
+    if not os.path.lexists(path):
+        return done
+    # Here, as few hosts have a store, and SQLite takes long to be imported.
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+
+    try:
+        gone = dispose(Ledger(state_dir, inventory.boot_id()), check, force)
+    except CdiError as error:
+        return done._replace(kept=(*done.kept, (path, str(error))))
+    return done._replace(removed=(*done.removed, path)) if gone else done
 
 
 def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:

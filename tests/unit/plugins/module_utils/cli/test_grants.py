@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
@@ -141,6 +142,34 @@ def test_a_kind_is_given_to_an_owner(host):
 def test_there_is_nothing_to_accept_in_a_whole_store(host):
     host.add(host.conf, "tty:1", "a")
     assert "Nothing to accept" in host.fleet_cdi("accept-loss")[1]
+
+
+class TestUndo:
+    def test_the_store_stays_while_anybody_holds_a_device(self, host):
+        host.add(host.conf, "tty:1", "a")
+        for options in ({"check": True}, {}):
+            ((path, why),) = undo(str(host.state), **options).kept
+            assert path == str(host.state / "ledger.db")
+            assert "devices are granted to 1 request(s)" in why
+        assert held(host) == ["a"]
+        assert undo(str(host.state), check=True, force=True).removed == (path,)
+        assert undo(str(host.state), force=True).removed == (path,)
+        assert not host.state.exists()
+
+    def test_it_goes_when_nobody_does(self, host):
+        conf = host.configure({**host.conf, "args": {"teardown": ["/bin/true"]}})
+        host.add(conf, "tty:1", "a")
+        host.ask("DEL", conf, request_id="a")
+        assert undo(str(host.state)).removed == (str(host.state / "ledger.db"),)
+        assert not host.state.exists()
+        assert undo(str(host.state)).removed == ()
+
+    def test_a_store_that_nobody_can_read_stays(self, host):
+        host.add(host.conf, "tty:1", "a")
+        path = host.state / "ledger.db"
+        path.unlink()
+        path.symlink_to("/dev/null")
+        assert [one for one, _why in undo(str(host.state)).kept] == [str(path)]
 
 
 def test_a_store_of_this_release_needs_no_migration(host):

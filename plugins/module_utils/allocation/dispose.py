@@ -1,0 +1,53 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking the store away once nobody holds anything, where fleet.cdi leaves a host. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import gate
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import connected
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
+
+WAIT = 5.0  # seconds for others who use the store
+BESIDE = ("ledger.db-journal", "ledger.lock", "commands.lock")
+
+
+def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
+    """Remove the store; whether there was one. With `check` it only says so.
+
+    Stores that were put aside as damaged stay. Raises Refused while anything is granted, unless `force`, and Unusable
+    where that can't be told.
+    """
+    if not os.path.lexists(ledger.path):
+        return False
+    _refuse(ledger, len(ledger.grants()), force)
+    if check:
+        return True
+    directory = os.path.dirname(ledger.path)
+    deadline = time.monotonic() + WAIT
+    with gate(os.path.join(directory, "ledger.lock"), deadline):
+        with connected(ledger.path, deadline) as db:
+            db.execute("BEGIN IMMEDIATE")  # again: now nobody else grants
+            _refuse(ledger, len(Tables(db).grants()), force)
+        os.unlink(ledger.path)
+        for name in BESIDE:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(directory, name))
+    with suppress(OSError):  # others have files there
+        os.rmdir(directory)
+    return True
+
+
+def _refuse(ledger: Ledger, count: int, force: bool) -> None:
+    if count and not force:
+        raise Refused(
+            f"{ledger.path}: devices are granted to {count} request(s); give them back first (DEL, or "
+            "`fleet-cdi grants gc`), or use force to forget them"
+        )
