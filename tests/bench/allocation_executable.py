@@ -188,7 +188,9 @@ def main() -> None:
     config: dict[str, Any] = {"cdiVersion": "0.0.1", "name": "b", "type": "gpu", "plugin": "drm", "args": {}}
     with tempfile.TemporaryDirectory() as directory:
         empty, full = (Machine(Path(directory, name), gpus((16384,) * 8), config) for name in ("empty", "full"))
-        starts = [(seconds(lambda: empty.call("VERSION")), seconds(lambda: interpreter("pass"))) for _ in range(count)]
+        starts = [
+            (seconds(lambda: empty.call("VERSION")), seconds(lambda: interpreter("pass"))) for _time in range(count)
+        ]
         show("VERSION", *map(list, zip(*starts)))
         store(full, STORED)
         one_after_the_other(empty, full, COMMIT.format(path=f"{directory}/baseline.db"), count)

@@ -10,7 +10,7 @@ Private API of fleet.cdi.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Class, stable
 from ansible_collections.fleet.cdi.plugins.module_utils.locality import relation
@@ -33,13 +33,16 @@ class Machine(NamedTuple):
     pairs: tuple[tuple[int, ...], ...]
 
 
-def fold(devices: Iterable[Device], links: Iterable[Link] = (), held: Mapping[str, Mapping[str, int]] = {}) -> Machine:
+def fold(
+    devices: Iterable[Device], links: Iterable[Link] = (), held: Optional[Mapping[str, Mapping[str, int]]] = None
+) -> Machine:
     """The machine that these devices make, those that can be had now; none of them is a part of another.
 
     `held`: what others hold of the capacity of a device: id -> {"memory": MiB}. Devices are interchangeable that are in
     the same place, are parts of the same devices, have the same left and have no links of their own. The links of a
     device are those of its parts, too.
     """
+    held = held or {}
     scores = _scores(links)
     linked = {end for ends in scores for end in ends}
     members: dict[tuple[Any, ...], list[str]] = {}

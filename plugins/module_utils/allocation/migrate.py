@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema, verify
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
@@ -17,9 +18,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import
 
 
 def migrate(
-    ledger: Ledger, steps: Mapping[int, Sequence[str]] = schema.STEPS, target: int = schema.USER_VERSION
+    ledger: Ledger, steps: Optional[Mapping[int, Sequence[str]]] = None, target: int = schema.USER_VERSION
 ) -> tuple[int, int]:
-    """Take the store from its version to `target` by `steps`, in one transaction; returns its version before and now.
+    """Take the store from its version to `target` by `steps` (those of schema.py), in one transaction: (before, now).
 
     A version is the `user_version` of schema.py. A store that has it, a newer one that this release can work with and
     one that does not exist are left as they are. Raises Unusable; the store is then as before.
@@ -28,7 +29,7 @@ def migrate(
     def operation(tables: Tables) -> tuple[int, int]:
         before = tables.state.version
         for version in range(schema.versions(before)[0], schema.versions(target)[0]):
-            for statement in steps[version]:
+            for statement in (schema.STEPS if steps is None else steps)[version]:
                 tables.db.execute(statement)
         if before < target:
             tables.set_version(target)

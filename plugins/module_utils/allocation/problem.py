@@ -85,7 +85,7 @@ def improve(problem: Problem, taken: list[int], rounds: int) -> list[int]:
                 room = len(to_values) - 1 - taken[target]
                 if target == source or not room:
                     continue
-                for number in {1, min(have, room)}:
+                for number in sorted({1, min(have, room)}):
                     change = from_values[have - number] - from_values[have] - number * gains[source]
                     change += to_values[taken[target] + number] - to_values[taken[target]] + number * gains[target]
                     change -= number * number * pairs[source][target]

@@ -27,6 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import K
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Enricher, discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
@@ -51,7 +52,7 @@ class Wanted(NamedTuple):
 class Seen(NamedTuple):
     """What discovery found for one kind."""
 
-    found: inventory.Inventory = inventory.Inventory(())
+    found: Inventory = Inventory(())
     warnings: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids of devices that an operator took out of service
 
@@ -62,7 +63,7 @@ class Known(NamedTuple):
     directory: str
     registry: registry.Registry
     inventory: str  # "" if none is wanted
-    listed: inventory.Inventory
+    listed: Inventory
     boot_id: str
 
 
@@ -70,7 +71,7 @@ class Part(NamedTuple):
     """What is to be done for one kind."""
 
     plan: Plan
-    found: inventory.Inventory  # its part of the inventory
+    found: Inventory  # its part of the inventory
     spec: Optional[dict[str, Any]]
     runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there was none to fit
     kept: Kept
@@ -90,7 +91,7 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
                 "Set its kind, or give it a spec of its own."
             )
     withdrawn = {device.id for device in devices if health_of(device, disabled)} | disabled.keys()
-    return Seen(inventory.Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)))
+    return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)))
 
 
 def known(directory: str, listing: str, boot_id: str) -> Known:
@@ -99,9 +100,9 @@ def known(directory: str, listing: str, boot_id: str) -> Known:
     usual = tuple(os.path.realpath(path) for path in registry.DIRECTORIES)
     listing = files.canonical(listing) if listing else ""
     try:
-        there = inventory.read(listing, boot_id) if listing else inventory.Inventory(())
+        there = inventory.read(listing, boot_id) if listing else Inventory(())
     except CdiError:  # missing, damaged or of another boot
-        there = inventory.Inventory(())
+        there = Inventory(())
     return Known(directory, registry.load(usual if directory in usual else (directory,)), listing, there, boot_id)
 
 
@@ -151,7 +152,7 @@ def plan_kind(
 
 
 def plan_listing(
-    around: Known, parts: Mapping[str, inventory.Inventory], manifest: files.Manifest, by: str
+    around: Known, parts: Mapping[str, Inventory], manifest: files.Manifest, by: str
 ) -> tuple[Change, ...]:
     """What makes `parts` (kind -> what there is of it) the inventory's; other kinds stay. Raises CdiError."""
     if not around.inventory:
@@ -159,7 +160,7 @@ def plan_listing(
     devices = tuple(device for device in around.listed.devices if device.kind not in parts)
     ids = {device.id for device in devices}
     every = [
-        inventory.Inventory(
+        Inventory(
             devices,
             tuple(kind for kind in around.listed.kinds if kind.name not in parts),
             tuple(link for link in around.listed.links if link.a in ids and link.b in ids),
@@ -167,7 +168,7 @@ def plan_listing(
         *parts.values(),
     ]
     # Sorted by kind, so that it doesn't matter in which order the kinds are converged.
-    whole = inventory.Inventory(
+    whole = Inventory(
         tuple(sorted((device for one in every for device in one.devices), key=lambda device: device.kind)),
         tuple(sorted(kind for one in every for kind in one.kinds)),
         tuple(sorted({link for one in every for link in one.links})),

@@ -53,7 +53,6 @@ class Udev(NamedTuple):
 
 
 UNKNOWN_TO_UDEV = Udev({}, ())
-NOTHING: Mapping[str, Disabled] = {}
 Enricher = Callable[[str], Udev]  # takes a sysfs path as the host sees it
 
 
@@ -70,7 +69,7 @@ def discover(
     entries: dict[str, dict[str, Any]],
     snapshot: Snapshot,
     enricher: Optional[Enricher] = None,
-    disabled: Mapping[str, Disabled] = NOTHING,
+    disabled: Optional[Mapping[str, Disabled]] = None,
 ) -> Discovery:
     """The devices of all `entries` (name of the entry -> its options); those in `disabled` (by id) are unhealthy.
 
@@ -95,7 +94,7 @@ def discover(
         own: list[Device] = []
         for index, group in enumerate(found.groups):
             device = _describe(name, entry, index, group, enricher, warnings)
-            device = device._replace(health=health_of(device, disabled) or device.health)
+            device = device._replace(health=health_of(device, disabled or {}) or device.health)
             _claim(claims, device.qualified_names, f"{where} ({device.id})")
             own.append(device)
         path = entry.get("topology_file")

@@ -21,7 +21,8 @@ CASES = yaml.safe_load(Path(__file__).with_name("cases.yml").read_text(encoding=
 GOOD = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "r1"}
 CONFIG = {"cdiVersion": "0.0.1", "name": "GPUs", "type": "gpu", "plugin": "drm", "args": {}}
 # What a table can't well spell out. LONG is as long as one variable of an environment can be on Linux.
-SPECIAL = {"LONG": "x" * 130_000, "HUGE": " " * (1 << 20) + "{}", "DEEP": "[" * 100_000}
+# BYTE is one that is no UTF-8, as os.environ has it.
+SPECIAL = {"BYTE": "\udcff", "LONG": "x" * 130_000, "HUGE": " " * (1 << 20) + "{}", "DEEP": "[" * 100_000}
 
 
 def merged(good, differing):
@@ -45,7 +46,8 @@ def test_case(machine, tmp_path, case):
     variables = merged(GOOD, case.get("env", {}))
     for word, meaning in SPECIAL.items():
         variables = {name: value.replace(word, meaning) for name, value in variables.items()}
-    stdin = SPECIAL.get(case.get("stdin"), case.get("stdin", json.dumps(config))).encode("utf-8", "surrogateescape")
+    text = SPECIAL.get(case.get("stdin"), case.get("stdin", json.dumps(config))).replace("BYTE", SPECIAL["BYTE"])
+    stdin = text.encode("utf-8", "surrogateescape")
     status, out, _undo = commands.answer(case.get("plugin", "drm"), variables, place, lambda: stdin)
     reply = json.loads(out)
     assert out.isascii()

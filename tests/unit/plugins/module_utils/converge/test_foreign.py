@@ -41,14 +41,14 @@ def host(tmp_path):
             path.write_text(json.dumps(content))
             return str(path)
 
-        def converge(self, choice, wanted=OURS):
+        def converge(self, choice):
             known = registry.load(self.directories)
 
             def make_plan(manifest):
                 found = foreign.providers(KIND, known, manifest)
                 if not found:
-                    return plan_spec(KIND, wanted, self.directories[0], known, manifest, files.read)
-                return foreign.plan(KIND, wanted, choice, found, self.directories[0], known, manifest)
+                    return plan_spec(KIND, OURS, self.directories[0], known, manifest, files.read)
+                return foreign.plan(KIND, OURS, choice, found, self.directories[0], known, manifest)
 
             return apply(make_plan, self.state_dir, check=False)
 

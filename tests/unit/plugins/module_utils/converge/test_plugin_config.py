@@ -26,8 +26,9 @@ def host(tmp_path):
         base = tmp_path
         places = Places(str(tmp_path / "state"), str(tmp_path / "run/inventory.json"), str(tmp_path / "etc"))
 
-        def converge(self, document=DOCUMENT, name="generic", type_="tty", **options):
-            return converge(Wanted(type_, name, document, "me"), self.places, str(tmp_path / "bin"), **options)
+        def converge(self, *document, name="generic", type_="tty", **options):
+            wanted = Wanted(type_, name, *(document or (DOCUMENT,)), "me")
+            return converge(wanted, self.places, str(tmp_path / "bin"), **options)
 
         def files(self):
             found = [path for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "state" not in path.parents]

@@ -51,9 +51,9 @@ def plain(links):
 
 @cases("relations")
 def test_relation(case):
-    a, b = (device(*case[side], id_=side) for side in "ab")
-    assert relation(a, b) == relation(b, a) == case["is"]
-    assert relation(a, a) == "PIX"
+    one, other = (device(*case[side], id_=side) for side in "ab")
+    assert relation(one, other) == relation(other, one) == case["is"]
+    assert relation(one, one) == "PIX"
 
 
 PORTS = st.lists(st.sampled_from(["pci0000:00", "pci0001:00", "r", "u", "d"]), max_size=6)

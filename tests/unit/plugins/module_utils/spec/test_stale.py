@@ -58,7 +58,7 @@ def test_every_rule_has_a_case():
     from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import NEXT
 
     hit = {reason[0] for case in TABLE["cases"] for reason in case.get("reasons", ())}
-    ours = {"invalid", "conflict", "shadowed", "too-new", "no-cdi", "unknown-runtime"}
+    ours = {"invalid", "conflict", "shadowed", "too-new", "no-cdi", "unknown-runtime", "unhealthy", "disabled"}
     assert hit | {"device-gone", "device-new"} == NEXT.keys() - ours
 
 
