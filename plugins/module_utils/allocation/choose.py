@@ -149,7 +149,7 @@ def _packed(
     for any difference, so that it never reaches into the next.
     """
     ranked = sorted((len(one), one, index) for index, members in left.items() for one in members)
-    heaviest = max(max(map(max, pairs)), -min(map(min, pairs)))
+    heaviest = max(*map(max, pairs), -min(map(min, pairs)))
     sizes = [len(one.members) if one.whole else 0 for one in classes]
     lost = [sum(map(mul, sizes, row)) - row[index] if sizes[index] else 0 for index, row in enumerate(pairs)]
     score_range = heaviest * request.number**2
