@@ -94,8 +94,8 @@ def calls(directory: str, count: int) -> None:
     keys = [Key("tty", "generic-tty", f"{number:064x}") for number in range(TIMES)]
     for number, key in enumerate(keys):
         times["ADD"].append(taken(lambda: add(ledger, key, number)))  # noqa: B023 - called at once
-        times["commit"].append(taken(lambda: commit(base, number)))  # noqa: B023
-        times["DEL"].append(taken(lambda: ledger.delete(key)))  # noqa: B023
+        times["commit"].append(taken(lambda: commit(base, number)))  # noqa: B023 - called at once
+        times["DEL"].append(taken(lambda: ledger.delete(key)))  # noqa: B023 - called at once
     for verb in ("ADD", "DEL"):
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             value, baseline = percentile(times[verb], share), percentile(times["commit"], share)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import shown
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 MOST_LINKS = 40  # symlinks in one path, as the kernel has it (path_resolution(7))
 
@@ -34,14 +33,6 @@ def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: 
         how = f"exit status {done.status}" if done.status > 0 else f"signal {-done.status}"
         said = shown(" ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())[-200:])
         raise ProtocolError(code, f"{command[0]}: failed ({how}); it said {said}")
-
-
-def variables(devices: Iterable[Device], paths: Iterable[str]) -> dict[str, str]:
-    """What a command is told of the devices that it is for, besides the variables of the call."""
-    return {
-        "CDI_DEVICES": ",".join(device.id for device in devices),
-        "CDI_DEVICE_NODES": ",".join(paths),
-    }
 
 
 def untrusted(path: str) -> str:
