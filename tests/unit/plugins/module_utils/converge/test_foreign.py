@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 
 import pytest
 
@@ -129,3 +131,54 @@ def test_tools_are_known_by_what_they_leave(host, kind, name, tool):
     manifest = files.manifest(host.state_dir)
     (found,) = foreign.providers(kind, registry.load(host.directories), manifest)
     assert (found.tool, found.names) == (tool, (f"{kind}=0",))
+
+
+# As AMD's and Intel's generators are known to write (amd-ctk 1.3: 0.6.0, numbers, `all`; intel-cdi-specs-generator 0.4:
+# YAML, paths and type). Written after their sources, not by them: NVIDIA's own output is in test_foreign_nvidia.py.
+KFD = {"path": "/dev/kfd", "hostPath": "/dev/kfd", "type": "c", "major": 510, "minor": 0, "fileMode": 438}
+AMD = json.dumps(
+    {
+        "cdiVersion": "0.6.0",
+        "kind": "amd.com/gpu",
+        "devices": [{"name": name, "containerEdits": {"deviceNodes": [KFD]}} for name in ("0", "all")],
+    }
+)
+INTEL = """cdiVersion: 0.6.0
+kind: intel.com/gpu
+devices:
+- name: 0000-03-00-0-0x56c0
+  containerEdits:
+    deviceNodes:
+    - path: /dev/dri/card0
+      hostPath: /dev/dri/card0
+      type: c
+    mounts:
+    - hostPath: /dev/dri/by-path/pci-0000:03:00.0-card
+      containerPath: /dev/dri/by-path/pci-0000:03:00.0-card
+      options: [bind, rw]
+      type: none
+"""
+
+
+@pytest.mark.parametrize("directory", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "name", "text"), [("amd.com/gpu", "amd.json", AMD), ("intel.com/gpu", "intel.com-gpu.yaml", INTEL)]
+)
+def test_what_other_vendors_leave_is_used_refused_or_replaced(host, directory, kind, name, text):
+    path = os.path.join(host.directories[directory], name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    ours = {**spec("0"), "kind": kind}
+    known = registry.load(host.directories)
+    assert known.errors == {}
+    manifest = files.manifest(host.state_dir)
+    found = foreign.providers(kind, known, manifest)
+    place = (host.directories[0], known, manifest)
+    assert foreign.plan(kind, ours, foreign.USE, found, *place).changes == ()
+    with pytest.raises(CdiError, match=re.escape(path)):
+        foreign.plan(kind, ours, foreign.FAIL, found, *place)
+    changes = foreign.plan(kind, ours, foreign.REPLACE, found, *place).changes
+    assert [(change.path, change.after is None) for change in changes] == [
+        (path, True),
+        (os.path.join(host.directories[0], kind.replace("/", "-") + ".json"), False),
+    ]
