@@ -27,7 +27,7 @@ LINK := build/pythonpath/ansible_collections/fleet/cdi
 COPY := build/collections/ansible_collections/fleet/cdi
 
 .DEFAULT_GOAL := help
-.PHONY: help test setup lint sanity unit floor integration conformance fault molecule bench nightly format clean copy
+.PHONY: help test setup lint sanity unit floor integration contract conformance fault molecule e2e bench nightly format clean copy
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -73,6 +73,10 @@ floor: $(FLOOR) $(LINK)
 integration: $(VENV) $(LINK) copy
 	$(COUNTERPARTS) integration
 	@$(RUN) python tests/harness/integration.py $(COPY)
+
+contract: $(VENV) $(LINK)
+	$(COUNTERPARTS) contract
+	@$(RUN) python -m pytest -q tests/contract
 
 conformance: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)

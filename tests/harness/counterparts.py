@@ -34,6 +34,7 @@ TABLE = (
     Counterpart(
         "python3-pyudev", "/usr/bin/python3 -c 'import pyudev'", ("integration",), "pyudev as distributions ship it"
     ),
+    Counterpart("python3-grpcio", "/usr/bin/python3 -c 'import grpc'", ("contract",), "gRPC as distributions ship it"),
     Counterpart("umockdev", "command -v umockdev-run", ("unit", "integration"), "the real libudev on dumps"),
     Counterpart("hwloc-nox", "command -v lstopo-no-graphics", ("unit", "integration"), "hwloc's view of dumps"),
     Counterpart("podman", "command -v podman", ("integration", "molecule"), "containers that see their device"),

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
-
-TYPES = {"c": stat.S_ISCHR, "b": stat.S_ISBLK}
 
 
 def read(path: str, boot_id: str) -> Inventory:
@@ -61,17 +58,3 @@ def faults(devices: Sequence[Device], pool: Inventory, root: str) -> dict[str, s
 def numa_nodes(devices: Iterable[Device]) -> list[int]:
     """The NUMA nodes that are close to `devices`, as far as the host says."""
     return sorted({device.numa_node for device in devices if device.numa_node is not None})
-
-
-def fault(node: Node, root: str) -> str:
-    """What is wrong with a device node below `root`, as it is now; "" if it is the one that discovery saw."""
-    try:
-        found = os.lstat(root.rstrip("/") + node.path)
-    except OSError as error:
-        return f"{node.path}: {error.strerror}"
-    if not TYPES[node.type](found.st_mode):
-        return f"{node.path}: is no device node of type {node.type} any more"
-    numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
-    if numbers != (node.major, node.minor):
-        return f"{node.path}: has the numbers {numbers[0]}:{numbers[1]}, not {node.major}:{node.minor} any more"
-    return ""
