@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import parse
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.systemd import Run, run
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
     PATH,
     RULES,
@@ -37,24 +38,11 @@ BY = "refresh"  # who asked for the files, for the manifest
 MODULE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
-# Runs a command; returns its exit status and output, 127 and why where it can't be started.
-Run = Callable[[list[str]], tuple[int, str]]
-
-
 class State(NamedTuple):
     """What systemd says of the units."""
 
     enabled: tuple[str, ...]
     active: tuple[str, ...]  # of WATCHERS; all of them where systemd does not run (an image), as there is none to start
-
-
-def run(command: list[str]) -> tuple[int, str]:
-    """Run `command` for real."""
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    except OSError as error:
-        return 127, f"{command[0]}: {error.strerror}"
-    return done.returncode, done.stdout + done.stderr
 
 
 def install(
@@ -64,7 +52,7 @@ def install(
 
     `booted` says whether systemd runs here; None finds out. Raises CdiError.
     """
-    live = _booted() if booted is None else booted
+    live = systemd.booted() if booted is None else booted
     _check(settings)
     wanted = texts(settings)
     before = _state(run, live)
@@ -72,7 +60,11 @@ def install(
     def make_plan(manifest: files.Manifest) -> Plan:
         return Plan(
             UNIT_DIR,
-            tuple(_change(path, content, manifest) for path, content in wanted.items() if _differs(path, content)),
+            tuple(
+                systemd.change(path, content, manifest, BY)
+                for path, content in wanted.items()
+                if systemd.differs(path, content)
+            ),
             (),
         )
 
@@ -82,16 +74,16 @@ def install(
     if changed and not check:
         touched = {os.path.basename(change.path) for change in plan.changes}
         if live:
-            _do(run, ["systemctl", "daemon-reload"])
+            systemd.do(run, ["systemctl", "daemon-reload"])
         if os.path.basename(RULES) in touched:
             run(["udevadm", "control", "--reload"])  # udevd looks for itself, too, and may not run
-        _do(run, ["systemctl", "enable", *UNITS])
+        systemd.do(run, ["systemctl", "enable", *UNITS])
         stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
         if live and stale:
-            _do(run, ["systemctl", "restart", *stale])
+            systemd.do(run, ["systemctl", "restart", *stale])
         if live:
-            _do(run, ["systemctl", "start", "--no-block", SERVICE])
-    return {"changed": changed, "diff": [*map(_shown, plan.changes), *_shown_state(before, after)]}
+            systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
+    return {"changed": changed, "diff": [*map(systemd.shown, plan.changes), *_shown_state(before, after)]}
 
 
 def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
@@ -99,7 +91,7 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
     paths = installed(files.manifest(state_dir))
     if not paths:
         return {"changed": False, "diff": []}
-    live = _booted() if booted is None else booted
+    live = systemd.booted() if booted is None else booted
     before = _state(run, live)
     changes = []
     for path in paths:
@@ -111,7 +103,7 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
             for path in paths:
                 manifest.take_back(path)
         forget(run, live)
-    return {"changed": True, "diff": [*map(_shown, changes), *_shown_state(before, State((), ()))]}
+    return {"changed": True, "diff": [*map(systemd.shown, changes), *_shown_state(before, State((), ()))]}
 
 
 def installed(manifest: files.Manifest) -> tuple[str, ...]:
@@ -121,14 +113,14 @@ def installed(manifest: files.Manifest) -> tuple[str, ...]:
 
 def stop(run: Run, booted: Optional[bool] = None) -> None:
     """Stop and disable the units, before their files go."""
-    live = _booted() if booted is None else booted
+    live = systemd.booted() if booted is None else booted
     if shutil.which("systemctl"):
         run(["systemctl", "disable", *(["--now"] if live else []), *WATCHERS, SERVICE])
 
 
 def forget(run: Run, booted: Optional[bool] = None) -> None:
     """Have systemd and udev forget the units, after their files went."""
-    live = _booted() if booted is None else booted
+    live = systemd.booted() if booted is None else booted
     if live and shutil.which("systemctl"):
         run(["systemctl", "daemon-reload"])
         run(["systemctl", "reset-failed", *UNITS])  # that of one that did not fail fails
@@ -165,47 +157,8 @@ def _check(settings: Settings) -> None:
             )
 
 
-def _booted() -> bool:
-    """sd_booted(3)."""
-    return os.path.isdir("/run/systemd/system")
-
-
 def _state(run: Run, live: bool) -> State:
-    _status, said = run(["systemctl", "is-enabled", *UNITS])
-    lines = [line for line in said.splitlines() if line in _ENABLED]
-    enabled = tuple(unit for unit, line in zip(UNITS, lines) if line == "enabled") if len(lines) == len(UNITS) else ()
-    if not live:
-        return State(enabled, WATCHERS)
-    _status, said = run(["systemctl", "is-active", *WATCHERS])
-    return State(enabled, tuple(unit for unit, line in zip(WATCHERS, said.splitlines()) if line == "active"))
-
-
-# What systemctl(1) prints for is-enabled; messages on stderr are other lines.
-_ENABLED = {"enabled", "enabled-runtime", "linked", "linked-runtime", "alias", "masked", "masked-runtime", "static"}
-_ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found"}
-
-
-def _differs(path: str, content: bytes) -> bool:
-    live = files.read(path)
-    return live is None or live.content != content
-
-
-def _change(path: str, content: bytes, manifest: files.Manifest) -> Change:
-    live = files.read(path)
-    if live is not None and path not in manifest.files:
-        raise CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. Move it away.")
-    return Change(path, "", live.content if live else None, content, BY)
-
-
-def _do(run: Run, command: list[str]) -> None:
-    status, said = run(command)
-    if status != 0:
-        raise CdiError(f"`{' '.join(command)}` failed (exit status {status}): {' '.join(said.split())}")
-
-
-def _shown(change: Change) -> dict[str, str]:
-    before, after = ((content or b"").decode(errors="replace") for content in (change.before, change.after))
-    return {"before_header": change.path, "after_header": change.path, "before": before, "after": after}
+    return State(systemd.enabled(run, UNITS), systemd.active(run, WATCHERS) if live else WATCHERS)
 
 
 def _shown_state(before: State, after: State) -> list[dict[str, Any]]:

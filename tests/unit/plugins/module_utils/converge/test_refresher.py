@@ -150,7 +150,7 @@ def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
     install(host)
     systemd, state_dir = host
     monkeypatch.setattr(refresher, "run", systemd)
-    monkeypatch.setattr(refresher, "_booted", lambda: True)
+    monkeypatch.setattr(refresher.systemd, "booted", lambda: True)
     assert len(undo(state_dir, check=True).removed) == 4 and systemd.enabled
     undo(state_dir)
     assert everything(tmp_path) == {} and not systemd.enabled and not systemd.active

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What we ask and tell systemd about units of ours, and their files. Private API of fleet.cdi.
+
+systemctl(1), sd_booted(3). The files are in the manifest, so undo takes them back.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Callable
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# Runs a command; returns its exit status and output, 127 and why where it can't be started.
+Run = Callable[[list[str]], tuple[int, str]]
+
+# What is-enabled prints; messages on stderr are other lines.
+_ENABLED = {"enabled", "enabled-runtime", "linked", "linked-runtime", "alias", "masked", "masked-runtime", "static"}
+_ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found"}
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """Run `command` for real."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return 127, f"{command[0]}: {error.strerror}"
+    return done.returncode, done.stdout + done.stderr
+
+
+def do(run: Run, command: list[str]) -> None:
+    """Run `command`. Raises CdiError, with all that it said, if it fails."""
+    status, said = run(command)
+    if status != 0:
+        raise CdiError(f"`{' '.join(command)}` failed (exit status {status}): {' '.join(said.split())}")
+
+
+def booted() -> bool:
+    """sd_booted(3)."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def enabled(run: Run, units: Sequence[str]) -> tuple[str, ...]:
+    """Those of `units` that start at boot; none of them where systemd does not know them all."""
+    _status, said = run(["systemctl", "is-enabled", *units])
+    lines = [line for line in said.splitlines() if line in _ENABLED]
+    return tuple(unit for unit, line in zip(units, lines) if line == "enabled") if len(lines) == len(units) else ()
+
+
+def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
+    """Those of `units` that run."""
+    _status, said = run(["systemctl", "is-active", *units])
+    return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
+
+
+def differs(path: str, content: bytes) -> bool:
+    """Whether the file at `path` is not this. Raises CdiError."""
+    live = files.read(path)
+    return live is None or live.content != content
+
+
+def change(path: str, content: bytes, manifest: files.Manifest, by: str) -> Change:
+    """What makes `content` the file at `path`. Raises CdiError for a file that is none of ours."""
+    live = files.read(path)
+    if live is not None and path not in manifest.files:
+        raise CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. Move it away.")
+    return Change(path, "", live.content if live else None, content, by)
+
+
+def shown(one: Change) -> dict[str, str]:
+    """A change as a module's diff shows it."""
+    before, after = ((content or b"").decode(errors="replace") for content in (one.before, one.after))
+    return {"before_header": one.path, "after_header": one.path, "before": before, "after": after}
