@@ -96,9 +96,9 @@ def alone(call: Call, key: Key) -> Any:
     """Keeps other calls for this request out while its commands run; not needed where there are none."""
     if not call.settings.commands:
         return nullcontext()
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import turns
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
 
-    return turns.turn(call.host.state_dir, key, call.settings.time_limit)
+    return turns.turn(call.host.state_dir, [key], call.settings.time_limit)
 
 
 def request_id(call: Call, code: int) -> str:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected, Configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import Info, Problem
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps, turns
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call, Host
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import settings
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -101,7 +101,7 @@ class Operator:
                 variables = {"CDI_REQUEST_ID": grant.key.request_id}
                 version, plugin = one.config.version, one.config.plugin
                 call = Call(plugin, version, "del", variables, one.config, wants, self.host, self.boot_id)
-                with turns.turn(self.host.state_dir, grant.key, wants.time_limit):  # a DEL may be at it, too
+                with turns.turn(self.host.state_dir, [grant.key], wants.time_limit):  # a DEL may be at it, too
                     steps.back(call, [hold.device for hold in grant.holds], [])
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import delegate, setup
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import setup
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import delegate
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -82,13 +84,5 @@ def _onwards(call: Call, command: str) -> dict[str, str]:
 
 
 def _variables(call: Call, command: str, ids: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
-    """The environment of a command (docs/executables.md, "Setup and teardown")."""
-    return {
-        "CDI_VERSION": call.version,
-        "CDI_COMMAND": command,
-        "CDI_REQUEST_ID": call.variables.get("CDI_REQUEST_ID", ""),
-        "CDI_TYPE": call.config.type,
-        "CDI_PLUGIN": call.plugin,
-        "CDI_DEVICES": ",".join(ids),
-        "CDI_DEVICE_NODES": ",".join(paths),
-    }
+    key = Key(call.config.type, call.plugin, call.variables.get("CDI_REQUEST_ID", ""))
+    return setup.variables(call.version, command, key, ids, paths)

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands `args.setup` and `args.teardown`: run by root, so nobody else may be able to change them.
+"""The setup and teardown commands: run by root, so nobody else may be able to change them.
 
 CDI proposal 2017, "ADD" ("any potentially necessary setup") and "DEL" ("any potentially necessary tear down steps").
-Imported only where a configuration has such a command. Private API of fleet.cdi.
+Imported only where a configuration, of an executable or of the device plugin, has such a command. Private API of
+fleet.cdi.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import shown
@@ -33,6 +35,22 @@ def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: 
         how = f"exit status {done.status}" if done.status > 0 else f"signal {-done.status}"
         said = shown(" ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())[-200:])
         raise ProtocolError(code, f"{command[0]}: failed ({how}); it said {said}")
+
+
+def variables(version: str, command: str, key: Key, ids: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
+    """The environment of a command (docs/executables.md, "Setup and teardown") for devices with `ids`.
+
+    `version` is that of the protocol, `command` ADD for setup or DEL for teardown, `paths` the device nodes.
+    """
+    return {
+        "CDI_VERSION": version,
+        "CDI_COMMAND": command,
+        "CDI_REQUEST_ID": key.request_id,
+        "CDI_TYPE": key.resource_type,
+        "CDI_PLUGIN": key.plugin,
+        "CDI_DEVICES": ",".join(ids),
+        "CDI_DEVICE_NODES": ",".join(paths),
+    }
 
 
 def untrusted(path: str) -> str:
