@@ -1,0 +1,286 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The device plugin's configuration: what it says, and the check of all of it before anything registers.
+
+One JSON document; docs/device-plugin.md explains the options. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import fields
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import fault_class
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import (
+    DEVICE,
+    DEVICE_RULE,
+    split_kind,
+    split_qualified_name,
+)
+
+PATH = "/etc/fleet-cdi/device-plugin.json"  # not in /etc/cdi, where runtimes would take it for a spec
+VERSION = 1  # of the document
+LARGEST = 1 << 20  # bytes of the document
+
+KUBELET = "/var/lib/kubelet"
+PROFILE = "{profile}"  # in a resource's name: one resource for each partition profile that there is
+
+
+class Match(NamedTuple):
+    """Which units a resource offers. An empty condition holds for all; of several patterns one has to match."""
+
+    names: tuple[str, ...] = ()  # patterns of CDI device names, without the kind
+    ids: tuple[str, ...] = ()  # patterns of Device.id: "pci:0000:3b:*"
+    driver: tuple[str, ...] = ()
+    vendor_id: tuple[str, ...] = ()
+    device_id: tuple[str, ...] = ()
+    pci_address: tuple[str, ...] = ()
+    numa_node: tuple[int, ...] = ()
+    profile: tuple[str, ...] = ()  # of partitions: "1g.5gb"; what is no partition has none and never matches
+    partition: Optional[bool] = None  # True: partitions alone, False: whole devices alone
+    properties: Mapping[str, tuple[str, ...]] = {}  # udev's: name -> patterns
+
+
+class Group(NamedTuple):
+    """One unit that hands out several CDI names together, or none of them."""
+
+    name: str  # the unit's id
+    members: tuple[str, ...]  # qualified names without which there is no such unit
+    optional: tuple[str, ...] = ()  # those that come along if they are there
+
+
+class Health(NamedTuple):
+    """When a unit counts as unhealthy."""
+
+    ignore: tuple[str, ...] = ()  # fault classes (look.CLASSES), or "class: pattern of the reason"
+    hold_down: float = 10.0  # seconds that a unit stays Unhealthy after its fault is over
+    linger: float = 60.0  # seconds that a unit which is gone stays listed, as Unhealthy
+
+
+class ResourceSettings(NamedTuple):
+    """One extended resource. `delivery` is "" where the document's own holds."""
+
+    name: str
+    kinds: tuple[str, ...] = ()  # () in the document: the kind of the resource's own name
+    match: Match = Match()
+    exclude: Optional[Match] = None  # what meets all of it is left out
+    name_by: tuple[str, ...] = ()  # sorts of names, the one to take first; the others follow in the usual order
+    replicas: int = 1
+    replicas_by: Mapping[str, int] = {}  # pattern of a unit's names -> replicas; the first that matches counts
+    sharing: str = "spread"
+    groups: tuple[Group, ...] = ()
+    delivery: str = ""
+    setup: tuple[str, ...] = ()  # command; () for none
+    teardown: tuple[str, ...] = ()
+    time_limit: float = 30.0  # seconds, for each command
+    pre_start: bool = False
+    health: Health = Health()
+
+
+class Settings(NamedTuple):
+    """The whole document. No `resources`: each kind whose name makes a legal resource name is offered under it."""
+
+    resources: Mapping[str, ResourceSettings] = {}
+    delivery: str = "auto"
+    registration: str = "auto"
+    takeover: bool = False
+    metrics: str = ""  # "host:port", "" for none
+    grace: float = 30.0  # seconds; a hold that podresources left out goes back after them
+    plugin_dir: str = f"{KUBELET}/device-plugins"
+    registry_dir: str = f"{KUBELET}/plugins_registry"
+    pod_resources: str = f"{KUBELET}/pod-resources/kubelet.sock"
+    spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+    inventory: str = "/run/cdi-inventory.json"
+    state_dir: str = "/var/lib/cdi"
+    run_dir: str = "/run/cdi-device-plugin"
+    root: str = "/"
+
+
+DELIVERY = ("auto", "cdi", "annotations", "expanded")
+SHARING = ("spread", "pack")
+REGISTRATION = ("auto", "register", "watcher")
+SORTS = ("uuid", "pci", "serial", "other", "index")  # of names, in the order in which one becomes a unit's id
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})\Z")
+_HEX = re.compile(r"(0[xX])?[0-9a-fA-F]{4}\Z")
+
+_pattern = fields.text("a text, in which *, ? and [...] match as in file names")
+_patterns = fields.one_or_many(_pattern, "a pattern, or a list of patterns")
+
+
+def _pci_id(value: Any) -> str:
+    """0x and four lower-case digits, as sysfs has it."""
+    found = fields.text('a PCI id in quotes, as in "0x10de"', _HEX.match)(value)
+    return "0x" + str(found).lower()[-4:]
+
+
+def _is_address(value: str) -> bool:
+    found = _ADDRESS.match(value)
+    return bool(found) and 0 < int(found[2] if found else 0) < 65536
+
+
+def _kind(value: Any) -> str:
+    """A kind of CDI."""
+    try:
+        split_kind(fields.text("a kind, vendor/class")(value))
+    except CdiError as error:
+        raise fields.Wrong(fields.shown(value), f"a kind, vendor/class ({error})") from None
+    return str(value)
+
+
+def _qualified(value: Any) -> str:
+    """A qualified name of CDI."""
+    try:
+        split_qualified_name(fields.text("a qualified name, vendor/class=name")(value))
+    except CdiError as error:
+        raise fields.Wrong(fields.shown(value), f"a qualified name, vendor/class=name ({error})") from None
+    return str(value)
+
+
+_match = fields.record(
+    Match,
+    {
+        "names": _patterns,
+        "ids": _patterns,
+        "driver": _patterns,
+        "vendor_id": fields.one_or_many(_pci_id, "a PCI id, or a list of them"),
+        "device_id": fields.one_or_many(_pci_id, "a PCI id, or a list of them"),
+        "pci_address": _patterns,
+        "numa_node": fields.one_or_many(fields.whole(0, 1023), "a NUMA node, or a list of them"),
+        "profile": _patterns,
+        "partition": fields.boolean,
+        "properties": fields.mapping(
+            fields.text("the name of a property"), lambda _name, value: _patterns(value), "an object of patterns"
+        ),
+    },
+)
+_names = fields.many(_qualified, "a list of qualified names")
+_group = fields.record(
+    lambda **found: found,
+    {"members": fields.many(_qualified, "a list of one or more qualified names", 1), "optional": _names},
+    ("members",),
+)
+_health = fields.record(
+    Health,
+    {
+        "ignore": fields.many(fault_class, "a list of fault classes"),
+        "hold_down": fields.seconds(0, 3600),
+        "linger": fields.seconds(1, 86400),
+    },
+)
+_resource = fields.record(
+    lambda **found: found,
+    {
+        "kinds": fields.many(_kind, "a list of one or more kinds", 1),
+        "match": _match,
+        "exclude": _match,
+        "name_by": fields.many(fields.one_of(*SORTS), "a list of sorts of names", 1),
+        "replicas": fields.whole(1, 1024),
+        "replicas_by": fields.mapping(
+            _pattern, lambda _name, value: fields.whole(1, 1024)(value), "an object: pattern of names -> replicas"
+        ),
+        "sharing": fields.one_of(*SHARING),
+        "groups": fields.mapping(
+            fields.text(
+                f"the id of a group: {DEVICE_RULE}, no '::'", lambda name: DEVICE.match(name) and "::" not in name
+            ),
+            lambda name, value: Group(name, **_group(value)),
+            "an object: id -> members",
+        ),
+        "delivery": fields.one_of(*DELIVERY),
+        "setup": fields.command,
+        "teardown": fields.command,
+        "time_limit": fields.seconds(0.1, 300),
+        "pre_start": fields.boolean,
+        "health": _health,
+    },
+)
+
+
+def _of_resource(name: str, value: Any) -> ResourceSettings:
+    found = _resource(value)
+    kinds = found.pop("kinds", None) or _own_kind(name)
+    groups = tuple(found.pop("groups", {}).values())
+    return ResourceSettings(name, tuple(kinds), groups=groups, **found)
+
+
+def _own_kind(name: str) -> tuple[str, ...]:
+    try:
+        return (_kind(name),)
+    except fields.Wrong:
+        raise fields.Wrong("missing", f"the kinds of its devices, as {name} is no kind itself", ".kinds") from None
+
+
+def _resource_name(value: str) -> str:
+    sample = value.replace(PROFILE, "x", 1)
+    why = why_no_resource(sample)
+    if why or PROFILE in value.partition("/")[0]:
+        raise fields.Wrong("no resource name", why or f"{PROFILE} after the slash")
+    return value
+
+
+_settings = fields.record(
+    lambda version, **found: Settings(**found),
+    {
+        "version": fields.whole(VERSION, VERSION),
+        "resources": fields.mapping(_resource_name, _of_resource, "an object: resource name -> its settings"),
+        "delivery": fields.one_of(*DELIVERY),
+        "registration": fields.one_of(*REGISTRATION),
+        "takeover": fields.boolean,
+        "metrics": fields.optional(fields.text("host:port, as in 127.0.0.1:9400", _is_address)),
+        "grace": fields.seconds(1, 86400),
+        "plugin_dir": fields.path,
+        "registry_dir": fields.path,
+        "pod_resources": fields.path,
+        "spec_dirs": fields.many(fields.path, "a list of one or more directories", 1),
+        "inventory": fields.path,
+        "state_dir": fields.path,
+        "run_dir": fields.path,
+        "root": fields.path,
+    },
+    ("version",),
+)
+
+
+def read(path: str = PATH) -> Settings:
+    """The configuration at `path`. Raises CdiError."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise CdiError(
+            f"{path}: can't be read ({error.strerror}); expected the device plugin's configuration, "
+            'of which the least is {"version": 1}'
+        ) from None
+    if len(content) > LARGEST:
+        raise CdiError(f"{path}: has more than {LARGEST} bytes; expected the device plugin's configuration")
+    try:
+        document = json.loads(content, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise CdiError(f"{path}: is no JSON that can be used ({error}); correct it") from None
+    return parse(document, path)
+
+
+def parse(document: Any, where: str) -> Settings:
+    """The configuration that a document says; `where` names it in errors. Raises CdiError for anything wrong in it."""
+    try:
+        found: Settings = _settings(document)
+    except fields.Wrong as error:
+        raise CdiError(f"{where}: {error}") from None
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError for a key that it has twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _value in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {json.dumps(twice)} twice")
+    return found
