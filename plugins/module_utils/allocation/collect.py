@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_ours
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -40,7 +41,8 @@ def gc(
 
     `valid` names requests with their configuration, or with None in any; None instead of the list is one that could not
     be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is when the list was
-    made, in seconds of `ledger.now()`. Only grants of `configuration` and of `owner` are looked at, where given.
+    made, in seconds of `ledger.now()`. Only grants of `configuration` and of `owner` are looked at, where given. What
+    the kubelet's device plugin holds is never freed: it alone knows which containers there are.
     `complete` says that the list has the requests of all callers: if none of them is lost, a store that was rebuilt
     takes new grants again.
 
@@ -55,7 +57,10 @@ def gc(
     known: set[tuple[Optional[Configuration], str]] = {(grant.key[:2], grant.key.request_id) for grant in held}
     known |= {(None, request_id) for _configuration, request_id in known}
     lost = sorted({request_id for name, request_id in listed if (name, request_id) not in known})
-    stale = [g for g in held if (g.key[:2], g.key.request_id) not in listed and (None, g.key.request_id) not in listed]
+    others = [grant for grant in held if not is_ours(grant.key)]
+    stale = [
+        g for g in others if (g.key[:2], g.key.request_id) not in listed and (None, g.key.request_id) not in listed
+    ]
     young = [grant for grant in stale if _young(grant, ledger.boot_id, as_of)]
     freed, errors = [], []
     for grant in (grant for grant in stale if grant not in young):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from binascii import crc32
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
@@ -20,6 +20,7 @@ OWNERS = ("kubernetes", "claims", "external")
 PENDING = "pending"  # recorded; the setup of its devices is not finished
 ACTIVE = "active"
 WITHHELD = "withheld"  # given back, but the teardown of its devices is not finished or failed: nobody gets them
+INTERRUPTED = "its teardown is running, or was interrupted"  # why it is withheld from the beginning of a teardown on
 
 # How a resource is locked. Two locks on one resource go together only if they are the same sort, and not WHOLE.
 WHOLE = "whole"  # somebody has all of it
@@ -126,6 +127,16 @@ def why_not(hold: Hold, locks: Mapping[str, Lock]) -> str:
             if amount + used.get(name, 0) > hold.capacity[name]:
                 return f"{resource} has {hold.capacity[name] - used.get(name, 0)} {name} left, {amount} asked"
     return ""
+
+
+def why_not_owned(kind: str, owner: str, given: Sequence[str], using: Iterable[str]) -> str:
+    """Why no device of `kind` is for `owner`, if it was `given` to some and others are `using` it; "" if they are."""
+    if given:
+        return "" if owner in given else f"{kind}: belongs to {' and '.join(given)}; found a request of {owner}"
+    others = sorted(set(using) - {owner})
+    if not others:
+        return ""
+    return f"{kind}: {' and '.join(others)} holds devices of it, so it is not for {owner}. To share it, give it to both"
 
 
 class Unreadable(ValueError):

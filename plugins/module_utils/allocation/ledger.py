@@ -26,6 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
     Part,
     Stored,
     grant_of,
+    why_not_owned,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import Store
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
@@ -281,15 +282,9 @@ def _check_owners(tables: Tables, holds: Sequence[Hold], owner: str) -> None:
     if not holds:
         raise Taken("no device was picked; expected at least one")
     for kind in sorted({hold.kind for hold in holds}):
-        given = tables.state.owners.get(kind, ())
-        using = sorted(name for name in tables.holders(kind) if name != owner)
-        if given and owner not in given:
-            raise Owned(f"{kind}: belongs to {' and '.join(given)}; found a request of {owner}")
-        if not given and using:
-            raise Owned(
-                f"{kind}: {' and '.join(using)} holds devices of it, so it is not for {owner}. "
-                "To share it, give it to both"
-            )
+        why = why_not_owned(kind, owner, tables.state.owners.get(kind, ()), tables.holders(kind))
+        if why:
+            raise Owned(why)
 
 
 def _free(tables: Tables, stored: Stored, keep: Mapping[str, str]) -> Part:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Optional, Union
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused, Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
@@ -31,8 +31,6 @@ CODES = {
     "incomplete": errors.STORE,
     "unusable": errors.STORE,
 }
-
-INTERRUPTED = "its teardown is running, or was interrupted"
 
 
 def give_back(

@@ -10,11 +10,14 @@ import os
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
@@ -75,6 +78,26 @@ def test_a_device_that_is_gone_is_a_finding(host):
     status, out, _err = host.fleet_cdi("list")
     assert status == 1
     assert "missing: tty:tty13: is not in the inventory" in out
+
+
+def test_what_the_device_plugin_holds(host):
+    """Its devices may be those of a foreign spec, which no inventory has; no GC and no release frees them."""
+    ledger = Ledger(str(host.state), inventory.boot_id())
+    foreign = Device("node:/dev/nvidia0", "spec", "nvidia.com/gpu", ("0",), ())
+    handover.take(ledger, "nvidia.com/gpu", [handover.Want("GPU-8a3f", foreign)])
+    status, out, _err = host.fleet_cdi("list")
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["GPU-8a3f", "kubernetes/nvidia.com/gpu", "kubernetes", "active", "node:/dev/nvidia0"],
+    ]
+    assert status == 0
+    (host.directory / "valid").write_text("")
+    assert host.fleet_cdi("gc", host.directory / "valid", "--force")[:2] == (0, "Nothing to free.\n")
+    (host.directory / "valid").write_text("kubernetes/nvidia.com/gpu GPU-8a3f\n")
+    assert host.fleet_cdi("gc", host.directory / "valid")[:2] == (0, "Nothing to free.\n")
+    assert (
+        "is held by request GPU-8a3f of kubernetes/nvidia.com/gpu" in host.fleet_cdi("release", "node:/dev/nvidia0")[2]
+    )
+    assert held(host) == ["GPU-8a3f"]
 
 
 class TestGc:

@@ -1,0 +1,237 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The holds of the kubelet's device plugin: taken together, for one container, in one transaction of the ledger.
+
+The kubelet chooses, and tells nobody when a container is gone: the same device may be handed out again without notice.
+So a hold is one on a unit of a resource, and a second one on the same unit takes its place; everybody else's holds
+refuse it, as they refuse an ADD. Each hold has a token of its own, so that who releases an old one never frees the
+newer. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+    ACTIVE,
+    INTERRUPTED,
+    PENDING,
+    WITHHELD,
+    Grant,
+    Hold,
+    Key,
+    Part,
+    Stored,
+    hold_of,
+    why_not,
+    why_not_owned,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Incomplete, Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+
+KUBERNETES = "kubernetes"  # the owner, and the resource-type in the keys of its holds
+
+
+class Want(NamedTuple):
+    """One unit of a resource that a container is to have."""
+
+    unit: str
+    device: Device
+    shared: bool = False  # other containers may have it at the same time: an older hold then goes on
+
+
+class Handed(NamedTuple):
+    """What `take` recorded."""
+
+    tokens: Mapping[str, str]  # unit -> token of its hold
+    changed: frozenset[str]  # the units that have another holder now, or the first one
+    owed: Mapping[str, Hold]  # unit -> the hold before, which nobody has torn down
+
+
+class Refusal(Refused):
+    """Some units can't be had; `units` says of each why not. Nothing was recorded."""
+
+    def __init__(self, units: Mapping[str, str]) -> None:
+        super().__init__("; ".join(dict.fromkeys(units.values())))
+        self.units = units
+
+
+def key_of(resource: str, unit: str) -> Key:
+    """The key of the hold on one unit."""
+    return Key(KUBERNETES, resource, unit)
+
+
+def is_ours(key: Key) -> bool:
+    """Whether the device plugin made the grant: an executable's name has no slash, a resource's always has one."""
+    return key.resource_type == KUBERNETES and "/" in key.plugin
+
+
+def holds(grants: Iterable[Grant]) -> Iterator[tuple[Key, Part]]:
+    """The holds of the device plugin among `grants`."""
+    return ((grant.key, part) for grant in grants if is_ours(grant.key) for part in grant.parts)
+
+
+def take(ledger: Ledger, resource: str, wants: Sequence[Want], pending: bool = False) -> Handed:
+    """Hold all units of `wants`, or none; with `pending` those that changed are yet to be set up (`settle`).
+
+    Raises Refusal if others hold one, if it is withheld or its kind belongs to others; Incomplete, Unusable.
+    """
+
+    def operation(tables: Tables) -> Handed:
+        if not tables.state.complete:
+            raise Incomplete(
+                f"{ledger.path}: was damaged and may have lost grants, so none are made. `fleet-cdi grants list` tells "
+                "more; run fleet-cdi grants gc with the list of all requests, or fleet-cdi grants accept-loss"
+            )
+        troubles: dict[str, str] = {}
+        older: dict[str, Optional[Part]] = {}
+        for want in wants:  # all go before the first comes, so that units may have swapped their devices
+            stored = tables.parts(key_of(resource, want.unit))
+            older[want.unit] = stored[0].part if stored else None
+            stuck = next((text for one in stored for text in _stuck(one.part)), "")
+            if stuck:
+                troubles[want.unit] = stuck
+                continue
+            for one in stored:
+                tables.remove(one)
+        tokens, changed, owed = {}, set(), {}
+        for want in wants:
+            if want.unit in troubles:
+                continue
+            hold = hold_of(want.device)
+            why = why_not_owned(
+                hold.kind, KUBERNETES, tables.state.owners.get(hold.kind, ()), tables.holders(hold.kind)
+            ) or _conflict(tables, hold)
+            if why:
+                troubles[want.unit] = why
+                continue
+            before = older[want.unit]
+            goes_on = want.shared and before is not None and before.state == ACTIVE and before.holds == (hold,)
+            set_up = goes_on and before is not None and before.boot_id == ledger.boot_id
+            if not set_up:
+                changed.add(want.unit)
+            if before is not None and not goes_on:
+                owed[want.unit] = before.holds[0]
+            state = PENDING if pending and not set_up else ACTIVE
+            tokens[want.unit] = _insert(tables, ledger, key_of(resource, want.unit), hold, state)
+        if troubles:
+            raise Refusal(troubles)
+        return Handed(tokens, frozenset(changed), owed)
+
+    return ledger.transact(operation)
+
+
+def settle(
+    ledger: Ledger,
+    resource: str,
+    tokens: Mapping[str, str],
+    *,
+    active: Collection[str] = (),
+    free: Collection[str] = (),
+    withheld: Optional[Mapping[str, str]] = None,
+) -> frozenset[str]:
+    """Say how units went: set up (`active`), given back (`free`), or `withheld` (unit -> why).
+
+    All in one transaction. Returns those whose hold is still the one with the token in `tokens`; of the others nothing
+    is changed. Raises Unusable.
+    """
+    kept = withheld or {}
+
+    def operation(tables: Tables) -> frozenset[str]:
+        found = set()
+        for unit in (*active, *free, *kept):
+            for stored in tables.parts(key_of(resource, unit)):
+                if stored.part.token != tokens[unit]:
+                    continue
+                found.add(unit)
+                if unit in kept:
+                    reasons = {hold.device: kept[unit] for hold in stored.part.holds}
+                    tables.rewrite(stored, stored.part._replace(state=WITHHELD, reasons=reasons))
+                elif unit in active:
+                    tables.rewrite(stored, stored.part._replace(state=ACTIVE))
+                else:
+                    tables.remove(stored)
+        return frozenset(found)
+
+    return ledger.transact(operation)
+
+
+def adopt(ledger: Ledger, resource: str, want: Want) -> bool:
+    """Hold a unit that a container has, for all that the ledger says; whether that changed anything.
+
+    That is so after a reboot, and where the store was lost: it is no new grant, so a store that is incomplete or a kind
+    that belongs to others is no obstacle. Raises Refusal if another's hold excludes it, Unusable.
+    """
+
+    def operation(tables: Tables) -> bool:
+        key = key_of(resource, want.unit)
+        stored = tables.parts(key)
+        for one in stored:
+            if one.part.state == ACTIVE and one.part.boot_id != ledger.boot_id:
+                tables.rewrite(one, one.part._replace(boot_id=ledger.boot_id, since=ledger.now()))
+                return True
+        if stored:
+            return False
+        hold = hold_of(want.device)
+        why = _conflict(tables, hold)
+        if why:
+            raise Refusal({want.unit: why})
+        _insert(tables, ledger, key, hold, ACTIVE)
+        return True
+
+    return ledger.transact(operation)
+
+
+def clear(ledger: Ledger) -> int:
+    """Free everything that the device plugin holds; how many that was. Raises Unusable.
+
+    For when it is taken off the host: nobody else frees these holds.
+    """
+
+    def operation(tables: Tables) -> int:
+        found: list[Stored] = [stored for stored in tables.all() if is_ours(stored.key)]
+        for stored in found:
+            tables.remove(stored)
+        return len(found)
+
+    return ledger.transact(operation)
+
+
+def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str) -> str:
+    if not all(text.isprintable() for text in key):
+        raise Refused(f"{key.plugin!a}: found the device {key.request_id!a}; expected printable text")
+    token = os.urandom(8).hex()
+    made = time.time()
+    tables.insert(key, Part(token, KUBERNETES, state, {key.plugin: 1}, (hold,), ledger.boot_id, made, ledger.now()))
+    return token
+
+
+def _stuck(part: Part) -> Iterator[str]:
+    """Why a hold can't be followed by the next one. A teardown that was interrupted can be made up for."""
+    if part.state == WITHHELD:
+        for device, reason in part.reasons.items():
+            if reason != INTERRUPTED:
+                yield f"{device}: is withheld ({reason}). Put it right, then `fleet-cdi grants release {device}`"
+
+
+def _conflict(tables: Tables, hold: Hold) -> str:
+    """Who has what of the hardware of `hold`, so that it can't be held; "" if nobody."""
+    why = why_not(hold, tables.locks(hold.locks()))
+    if not why:
+        return ""
+    for resource in hold.locks():
+        if why.startswith(f"{resource} "):
+            for stored in tables.on(resource):
+                return f"{hold.device}: {holder(stored.key, stored.part)} holds {resource}"
+    return f"{hold.device}: {why}"
+
+
+def holder(key: Key, part: Part) -> str:
+    """Who holds something, for people to read."""
+    return f"request {key.request_id} of {key.resource_type}/{key.plugin} ({part.owner})"

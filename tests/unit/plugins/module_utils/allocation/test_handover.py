@@ -1,0 +1,315 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The holds of the kubelet's device plugin: who they exclude, what a second one does, whose release counts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, trouble
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+    ACTIVE,
+    INTERRUPTED,
+    PENDING,
+    WITHHELD,
+    Key,
+    hold_of,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want, key_of, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+
+RESOURCE = "nvidia.com/gpu"
+GPUS = [Device(f"pci:0000:{n:02x}:00.0", "p", "nvidia.com/gpu", (str(n),), (), uuid=f"GPU-{n}") for n in range(4)]
+MIG = [Device(f"mig:{n}", "p", "nvidia.com/gpu", (f"0:{n}",), (), part_of=(GPUS[0].id,)) for n in range(2)]
+
+
+@pytest.fixture
+def ledger(volatile):
+    return Ledger(str(volatile / "cdi"), "boot-1")
+
+
+def want(number, shared=False):
+    return Want(f"GPU-{number}", GPUS[number], shared)
+
+
+def external(ledger, device, owner="claims", request_id="job-42"):
+    """An ADD of part 4."""
+    return ledger.add(Key("gpu", "drm", request_id), {"gpu": 1}, lambda _held: [hold_of(device)], owner)
+
+
+def part(ledger, unit, resource=RESOURCE):
+    found = ledger.find(key_of(resource, unit))
+    return found.parts[0] if found else None
+
+
+def test_all_units_of_a_request_are_held_in_one_transaction(ledger):
+    before = ledger.transact(lambda tables: tables.state.generation)
+    handed = take(ledger, RESOURCE, [want(0), want(1)])
+    assert set(handed.tokens) == handed.changed == {"GPU-0", "GPU-1"}
+    assert handed.owed == {}
+    for unit, token in handed.tokens.items():
+        found = part(ledger, unit)
+        assert (found.token, found.owner, found.state, found.wanted) == (token, "kubernetes", ACTIVE, {RESOURCE: 1})
+        assert found.holds == (hold_of(GPUS[int(unit[-1])]),)
+    assert ledger.transact(lambda tables: tables.state.generation) == before + 2  # one for each record, in one commit
+
+
+def test_the_next_container_takes_the_unit_over(ledger):
+    first = take(ledger, RESOURCE, [want(0)])
+    second = take(ledger, RESOURCE, [want(0), want(1)])
+    assert second.owed == {"GPU-0": hold_of(GPUS[0])}
+    assert second.changed == {"GPU-0", "GPU-1"}
+    assert first.tokens["GPU-0"] != second.tokens["GPU-0"]
+    assert [len(grant.parts) for grant in ledger.grants()] == [1, 1]
+
+
+def test_who_releases_the_older_hold_does_not_free_the_newer(ledger):
+    first = take(ledger, RESOURCE, [want(0)])
+    second = take(ledger, RESOURCE, [want(0)])
+    assert settle(ledger, RESOURCE, first.tokens, free=["GPU-0"]) == frozenset()
+    assert settle(ledger, RESOURCE, first.tokens, withheld={"GPU-0": "x"}) == frozenset()
+    assert settle(ledger, RESOURCE, first.tokens, active=["GPU-0"]) == frozenset()
+    assert ledger.delete(key_of(RESOURCE, "GPU-0"), first.tokens.values()) is None
+    assert part(ledger, "GPU-0").token == second.tokens["GPU-0"]
+    assert settle(ledger, RESOURCE, second.tokens, free=["GPU-0"]) == {"GPU-0"}
+    assert ledger.grants() == []
+
+
+def test_a_shared_unit_goes_on_with_a_new_token(ledger):
+    first = take(ledger, RESOURCE, [want(0, shared=True)], pending=True)
+    assert first.changed == {"GPU-0"}
+    settle(ledger, RESOURCE, first.tokens, active=["GPU-0"])
+    second = take(ledger, RESOURCE, [want(0, shared=True)], pending=True)
+    assert (second.changed, second.owed) == (frozenset(), {})
+    assert part(ledger, "GPU-0").state == ACTIVE
+    assert settle(ledger, RESOURCE, first.tokens, free=["GPU-0"]) == frozenset()
+
+
+def test_a_shared_unit_of_an_earlier_boot_is_set_up_and_not_torn_down(ledger, volatile):
+    take(ledger, RESOURCE, [want(0, shared=True)])
+    after = Ledger(str(volatile / "cdi"), "boot-2")
+    handed = take(after, RESOURCE, [want(0, shared=True)], pending=True)
+    assert (handed.changed, handed.owed) == ({"GPU-0"}, {})
+    assert (part(after, "GPU-0").boot_id, part(after, "GPU-0").state) == ("boot-2", PENDING)
+
+
+@pytest.mark.parametrize("state", [{"withheld": {"GPU-0": INTERRUPTED}}, {}], ids=["teardown", "setup"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_was_interrupted_is_made_up_for(ledger, state, shared):
+    first = take(ledger, RESOURCE, [want(0, shared)], pending=True)
+    settle(ledger, RESOURCE, first.tokens, **state)
+    handed = take(ledger, RESOURCE, [want(0, shared)], pending=True)
+    assert (handed.changed, set(handed.owed)) == ({"GPU-0"}, {"GPU-0"})
+    assert part(ledger, "GPU-0").state == PENDING
+
+
+def test_what_could_not_be_torn_down_is_refused_until_it_is_released(ledger):
+    first = take(ledger, RESOURCE, [want(0)])
+    settle(ledger, RESOURCE, first.tokens, withheld={"GPU-0": "scrub failed"})
+    assert part(ledger, "GPU-0").state == WITHHELD
+    with pytest.raises(Refusal, match="scrub failed.*fleet-cdi grants release pci:0000:00:00.0") as refused:
+        take(ledger, RESOURCE, [want(0), want(1)])
+    assert list(refused.value.units) == ["GPU-0"]
+    assert part(ledger, "GPU-1") is None
+    ledger.release(GPUS[0].id)
+    take(ledger, RESOURCE, [want(0), want(1)])
+
+
+def test_each_unit_that_others_hold_is_named_with_its_holder(ledger):
+    ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+    external(ledger, GPUS[1])
+    older = take(ledger, RESOURCE, [want(0)])
+    with pytest.raises(Refusal) as refused:
+        take(ledger, RESOURCE, [want(0), want(1), want(2)])
+    assert refused.value.units == {
+        "GPU-1": f"{GPUS[1].id}: request job-42 of gpu/drm (claims) holds {GPUS[1].id}",
+    }
+    assert part(ledger, "GPU-0").token == older.tokens["GPU-0"]  # nothing was changed
+    assert part(ledger, "GPU-2") is None
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "fits"),
+    [
+        pytest.param(GPUS[0], MIG[0], False, id="a GPU and its instance"),
+        pytest.param(MIG[0], GPUS[0], False, id="an instance and its GPU"),
+        pytest.param(MIG[0], MIG[1], True, id="two instances"),
+        pytest.param(GPUS[0], GPUS[1], True, id="two GPUs"),
+    ],
+)
+@pytest.mark.parametrize("by", ["another resource", "the same resource", "an executable", "the same request"])
+def test_hardware_that_overlaps_excludes_each_other(ledger, held, asked, fits, by):
+    ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+    wants = [Want("asked", asked)]
+    if by == "an executable":
+        external(ledger, held)
+    elif by == "the same request":
+        wants.insert(0, Want("held", held))
+    else:
+        take(ledger, RESOURCE if by == "the same resource" else "nvidia.com/other", [Want("held", held)])
+    if fits:
+        take(ledger, RESOURCE, wants)
+    else:
+        with pytest.raises(Refusal) as refused:
+            take(ledger, RESOURCE, wants)
+        assert list(refused.value.units) == ["asked"]
+
+
+def test_units_may_swap_their_devices(ledger):
+    """Another rule for ids, another configuration: what counts is the hardware."""
+    take(ledger, RESOURCE, [Want("0", GPUS[0]), Want("1", GPUS[1])])
+    take(ledger, RESOURCE, [Want("0", GPUS[1]), Want("1", GPUS[0])])
+    assert part(ledger, "0").holds == (hold_of(GPUS[1]),)
+
+
+def test_a_kind_of_others_is_refused(ledger):
+    ledger.set_owners("nvidia.com/gpu", ["claims"])
+    with pytest.raises(Refusal, match="nvidia.com/gpu: belongs to claims; found a request of kubernetes") as refused:
+        take(ledger, RESOURCE, [want(0), want(1)])
+    assert list(refused.value.units) == ["GPU-0", "GPU-1"]
+
+
+def test_a_kind_that_nobody_was_given_belongs_to_whoever_holds_devices_of_it(ledger):
+    external(ledger, GPUS[0])
+    with pytest.raises(Refusal, match="claims holds devices of it, so it is not for kubernetes"):
+        take(ledger, RESOURCE, [want(1)])
+    ledger.delete(Key("gpu", "drm", "job-42"))
+    take(ledger, RESOURCE, [want(1)])
+    with pytest.raises(trouble.Owned, match="kubernetes holds devices of it"):
+        external(ledger, GPUS[0])
+
+
+def test_a_store_that_may_have_lost_grants_takes_no_new_ones_but_what_is_in_use(ledger, volatile):
+    take(ledger, RESOURCE, [want(0)])
+    store = volatile / "cdi" / "ledger.db"
+    content = store.read_bytes()
+    store.write_bytes(b"".join(bytes(4096) if b"fleet.cdi/grant" in page else page for page in _pages(content)))
+    with pytest.raises(trouble.Incomplete):
+        take(ledger, RESOURCE, [want(1)])
+    assert handover.adopt(ledger, RESOURCE, want(1))
+    assert part(ledger, "GPU-1").state == ACTIVE
+
+
+def _pages(content):
+    return [content[start : start + 4096] for start in range(0, len(content), 4096)]
+
+
+class TestAdopt:
+    """What podresources shows in use."""
+
+    def test_what_the_ledger_does_not_know(self, ledger):
+        assert handover.adopt(ledger, RESOURCE, want(0))
+        token = part(ledger, "GPU-0").token
+        assert not handover.adopt(ledger, RESOURCE, want(0))
+        assert part(ledger, "GPU-0").token == token
+
+    def test_what_an_earlier_boot_knew(self, ledger, volatile):
+        take(ledger, RESOURCE, [want(0)])
+        after = Ledger(str(volatile / "cdi"), "boot-2")
+        assert handover.adopt(after, RESOURCE, want(0))
+        assert part(after, "GPU-0").boot_id == "boot-2"
+
+    def test_what_is_withheld_stays_so(self, ledger):
+        tokens = take(ledger, RESOURCE, [want(0)]).tokens
+        settle(ledger, RESOURCE, tokens, withheld={"GPU-0": "scrub failed"})
+        assert not handover.adopt(ledger, RESOURCE, want(0))
+        assert part(ledger, "GPU-0").state == WITHHELD
+
+    def test_what_somebody_else_holds(self, ledger):
+        external(ledger, GPUS[0])
+        with pytest.raises(Refusal, match="job-42"):
+            handover.adopt(ledger, RESOURCE, want(0))
+
+    def test_a_kind_of_others_is_no_obstacle(self, ledger):
+        ledger.set_owners("nvidia.com/gpu", ["claims"])
+        assert handover.adopt(ledger, RESOURCE, want(0))
+
+
+class TestOthers:
+    """Only the device plugin gives its holds back."""
+
+    @pytest.mark.parametrize("force", [False, True])
+    @pytest.mark.parametrize("valid", [[(None, "listed")], []], ids=["a list", "an empty one"])
+    def test_gc_frees_none(self, ledger, valid, force):
+        ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+        take(ledger, RESOURCE, [want(0)])
+        external(ledger, GPUS[1])
+        done = gc(ledger, valid, ledger.now() + 1, force=force)
+        assert [grant.key.request_id for grant in done.freed] == (["job-42"] if force or valid else [])
+        assert part(ledger, "GPU-0") is not None
+
+    def test_gc_of_the_owner_kubernetes_frees_what_executables_granted_for_it(self, ledger):
+        take(ledger, RESOURCE, [want(0)])
+        external(ledger, GPUS[1], owner="kubernetes")
+        done = gc(ledger, [(None, "listed")], ledger.now() + 1, owner="kubernetes")
+        assert [grant.key.request_id for grant in done.freed] == ["job-42"]
+        assert part(ledger, "GPU-0") is not None
+
+    def test_clear_frees_them_and_nothing_else(self, ledger):
+        ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+        take(ledger, RESOURCE, [want(0), want(2)])
+        external(ledger, GPUS[1])
+        assert handover.clear(ledger) == 2
+        assert [grant.key.request_id for grant in ledger.grants()] == ["job-42"]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["take", "add", "delete", "free", "withhold", "adopt"]),
+        st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_whatever_is_done_a_device_has_one_holder(tmp_path_factory, steps):
+    """And the store always agrees with a model of it."""
+    ledger = Ledger(str(tmp_path_factory.mktemp("cdi", numbered=True) / "state"), "boot-1")
+    ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+    model, tokens, stuck = {}, {}, set()
+    for what, numbers in steps:
+        first = numbers[0]
+        if what == "take":
+            fits = all(model.get(n, "k") == "k" and n not in stuck for n in numbers)
+            try:
+                handed = take(ledger, RESOURCE, [want(n) for n in numbers])
+                assert fits
+                assert set(handed.owed) == {f"GPU-{n}" for n in numbers if n in model}
+                model.update(dict.fromkeys(numbers, "k"))
+                tokens.update(handed.tokens)
+            except Refusal:
+                assert not fits
+        elif what == "adopt":
+            try:
+                assert handover.adopt(ledger, RESOURCE, want(first)) == (first not in model)
+                model[first] = "k"
+                tokens[f"GPU-{first}"] = part(ledger, f"GPU-{first}").token
+            except Refusal:
+                assert model[first] == "job"
+        elif what == "add" and model.get(first) != "job":
+            try:
+                external(ledger, GPUS[first], request_id=f"job-{first}")
+                assert first not in model
+                model[first] = "job"
+            except trouble.Taken:
+                assert model[first] == "k"
+        elif what == "delete" and model.get(first) == "job":
+            ledger.delete(Key("gpu", "drm", f"job-{first}"))
+            del model[first]
+        elif model.get(first) == "k":
+            how = {"free": [f"GPU-{first}"]} if what == "free" else {"withheld": {f"GPU-{first}": "no"}}
+            settle(ledger, RESOURCE, tokens, **how)
+            if what == "free":
+                del model[first]
+                stuck.discard(first)
+            else:
+                stuck.add(first)
+        held = sorted(hold.device for grant in ledger.grants() for hold in grant.holds)
+        assert held == sorted(GPUS[n].id for n in model)
