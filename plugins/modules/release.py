@@ -45,6 +45,13 @@ options:
       - The interpreter on the host that runs the release, Python 3.9 or later. An absolute path.
     type: path
     default: /usr/bin/python3
+  parts:
+    description:
+      - What of the collection the host is to run. RV(missing_packages) lists what these need and the host lacks.
+    type: list
+    elements: str
+    choices: [discovery, device_plugin]
+    default: [discovery]
   distributions:
     description:
       - The distributions that are accepted, C(ID) of C(os-release) and a list of C(VERSION_ID), where a version stands
@@ -150,7 +157,9 @@ python:
       type: str
       sample: 3.11.2
 missing_packages:
-  description: Distribution packages that O(python) lacks; discovery does without, and sees less.
+  description:
+    - Distribution packages for O(parts) that O(python) lacks. Discovery does without, and sees less; the device plugin
+      does not run.
   returned: O(state) is not V(absent)
   type: list
   elements: str
@@ -168,6 +177,12 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
+            "parts": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["discovery", "device_plugin"],
+                "default": ["discovery"],
+            },
             "distributions": {"type": "dict", "default": {}},
             "paths": {
                 "type": "dict",

@@ -21,7 +21,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if options["state"] == "absent":
         outcome = install.remove(options["prefix"], check)
     else:
-        python = host.probe(options["python"], _run)
+        python = host.probe(options["python"], _run, options["parts"])
         result["python"] = {"path": python.path, "version": python.version}
         result["missing_packages"] = list(python.missing_packages)
         if options["state"] == "previous":

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 OLDEST = (3, 9)
 
-# import name -> distribution package; the names are the same in Debian, Ubuntu and EL9/10
-PACKAGES = {"pyudev": "python3-pyudev"}
+# What of the collection a host runs -> import name -> distribution package, by the same names in Debian, Ubuntu, EL9/10
+PACKAGES = {
+    "discovery": {"pyudev": "python3-pyudev"},
+    "device_plugin": {"grpc": "python3-grpcio", "google.protobuf": "python3-protobuf"},
+}
 
 # Runs one command, returns its exit status, stdout and stderr; raises OSError if it can't be started.
 Run = Callable[[list[str]], tuple[int, str, str]]
@@ -26,7 +30,11 @@ known = {"version": list(sys.version_info[:3]), "tag": "", "found": []}
 if sys.version_info >= (3, 4):
     from importlib.util import find_spec
     known["tag"] = sys.implementation.cache_tag
-    known["found"] = [name for name in sys.argv[1:] if find_spec(name)]
+    for name in sys.argv[1:]:
+        try:
+            known["found"] += [name] if find_spec(name) else []
+        except ImportError:  # of the package that it is in
+            pass
 print(json.dumps(known))
 """
 
@@ -40,10 +48,14 @@ class Interpreter(NamedTuple):
     missing_packages: tuple[str, ...]  # distribution packages that it lacks
 
 
-def probe(python: str, run: Run) -> Interpreter:
-    """Ask `python` what it is, isolated as the launcher starts it. Raises CdiError if it can't run a release."""
+def probe(python: str, run: Run, parts: Iterable[str] = ("discovery",)) -> Interpreter:
+    """Ask `python`, isolated as the launcher starts it, what it is and which packages for `parts` it lacks.
+
+    `parts` are keys of PACKAGES. Raises CdiError if it can't run a release.
+    """
+    needed = {name: package for part in parts for name, package in PACKAGES[part].items()}
     try:
-        status, out, err = run([python, "-I", "-c", _PROBE, *PACKAGES])
+        status, out, err = run([python, "-I", "-c", _PROBE, *needed])
         known = json.loads(out) if status == 0 else {}
     except OSError as error:
         raise CdiError(f"python: can't run {python}: {error.strerror}; expected the host's Python >= 3.9") from None
@@ -57,7 +69,7 @@ def probe(python: str, run: Run) -> Interpreter:
         raise CdiError(
             f"python: {python} is Python {version}; a release needs >= 3.9. Name a newer one with the option python."
         )
-    lacking = tuple(package for name, package in PACKAGES.items() if name not in known["found"])
+    lacking = tuple(package for name, package in needed.items() if name not in known["found"])
     return Interpreter(python, version, known["tag"], lacking)
 
 

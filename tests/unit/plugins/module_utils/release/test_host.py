@@ -37,6 +37,13 @@ def fake(tmp_path, script):
     return str(path)
 
 
+def test_what_the_device_plugin_needs_is_asked_for_where_that_is_to_run(tmp_path, run):
+    run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)])
+    found = host.probe(str(tmp_path / "bin/python3"), run, ("discovery", "device_plugin"))
+    assert found.missing_packages == ("python3-pyudev", "python3-grpcio", "python3-protobuf")
+    assert host.probe(str(tmp_path / "bin/python3"), run, ()).missing_packages == ()
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [
