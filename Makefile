@@ -11,6 +11,7 @@ PYTHON ?= python3
 INSTALL ?=
 ROOM ?=
 LEVEL ?=
+E2E ?=
 export FLEET_CDI_DATA
 
 # The environments are made anew when what they hold, or the Python, changes.
@@ -88,6 +89,11 @@ fault: $(VENV) $(LINK)
 molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule
 	@$(RUN) python tests/harness/scenarios.py
+
+# Not part of `make test`: the first run builds kubelets for a quarter of an hour. E2E="-k upgrade" runs some.
+e2e: $(VENV) $(LINK)
+	$(COUNTERPARTS) e2e
+	@$(RUN) python tests/harness/e2e.py $(E2E)
 
 bench: $(VENV) $(LINK)
 	@for file in tests/bench/$(or $(ROOM),*).py; do $(RUN) python $$file || exit 1; done

@@ -18,13 +18,15 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from parts import MINUTES
+
 
 class Counterpart(NamedTuple):
     """One Debian package. `probe` is a shell command that succeeds where what the package brings is at hand."""
 
     package: str
     probe: str
-    parts: tuple[str, ...]  # of `make test`
+    parts: tuple[str, ...]  # of `make test`, or others of the Makefile
     purpose: str  # what is left out without it
 
 
@@ -34,19 +36,22 @@ TABLE = (
     Counterpart(
         "python3-pyudev", "/usr/bin/python3 -c 'import pyudev'", ("integration",), "pyudev as distributions ship it"
     ),
-    Counterpart("python3-grpcio", "/usr/bin/python3 -c 'import grpc'", ("contract",), "gRPC as distributions ship it"),
+    Counterpart(
+        "python3-grpcio", "/usr/bin/python3 -c 'import grpc'", ("contract", "e2e"), "gRPC as distributions ship it"
+    ),
     Counterpart("umockdev", "command -v umockdev-run", ("unit", "integration"), "the real libudev on dumps"),
     Counterpart("hwloc-nox", "command -v lstopo-no-graphics", ("unit", "integration"), "hwloc's view of dumps"),
-    Counterpart("podman", "command -v podman", ("integration", "molecule"), "containers that see their device"),
-    Counterpart("runc", "command -v runc", ("integration", "molecule"), "containers that see their device"),
+    Counterpart("podman", "command -v podman", ("integration", "molecule", "e2e"), "containers that see their device"),
+    Counterpart("runc", "command -v runc", ("integration", "molecule", "e2e"), "containers that see their device"),
     Counterpart("crun", "command -v crun", ("integration", "molecule"), "containers inside of container hosts"),
     Counterpart(
         "busybox-static",
         'command -v busybox && ! ldd "$(command -v busybox)"',
-        ("integration",),
+        ("integration", "e2e"),
         "containers without an image",
     ),
-    Counterpart("mmdebstrap", "command -v mmdebstrap", ("integration", "molecule"), "images of container hosts"),
+    Counterpart("mmdebstrap", "command -v mmdebstrap", ("integration", "molecule", "e2e"), "images of container hosts"),
+    Counterpart("golang-1.19-go", "test -x /usr/lib/go-1.19/bin/go", ("e2e",), "the oldest kubelet"),
     Counterpart("strace", "command -v strace", ("fault",), "kills, errors and power cuts at every system call"),
     Counterpart("openssh-client", "command -v ssh", ("molecule",), "real SSH to container hosts"),
 )
@@ -68,8 +73,8 @@ def missing(packages: tuple[str, ...]) -> list[str]:
 
 
 def needed_by(parts: list[str]) -> tuple[str, ...]:
-    """The packages that these parts need; of all parts if none is named."""
-    return tuple(row.package for row in TABLE if not parts or set(parts) & set(row.parts))
+    """The packages that these parts need; of all parts of `make test` if none is named."""
+    return tuple(row.package for row in TABLE if set(parts or MINUTES) & set(row.parts))
 
 
 def install(packages: list[str]) -> None:

@@ -1,0 +1,281 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A kubelet without an API server, its containerd, static pods, and what they show."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import uuid
+from typing import NamedTuple
+
+import grpc
+import images
+import kubelets
+from node import Node, wait
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+
+PODS = "/etc/kubernetes/pods"
+LOOK = "ls -l /dev; env; cat /proc/self/mountinfo"  # what a container sees of its devices
+STUCK = {"CreateContainerError", "RunContainerError"}  # tried again for ever
+PATIENCE = 120  # seconds for whatever a kubelet does; nothing here takes ten
+
+
+class Version(NamedTuple):
+    """A kubelet and the containerd that goes with it."""
+
+    kubelet: str
+    suite: str  # of Debian, whose containerd
+    gates: dict[str, bool]
+
+    @property
+    def minor(self):
+        return int(self.kubelet.split(".")[1])
+
+
+# containerd 2 no longer speaks the CRI of kubelets before 1.23.
+VERSIONS = {
+    "1.36": Version("1.36.3", "sid", {"ResourceHealthStatus": True}),
+    "1.30-without-cdi": Version("1.30.14", "trixie", {"DevicePluginCDIDevices": False}),
+    "1.20": Version("1.20.2", "trixie", {}),
+}
+
+# Without the right to raise limits a sandbox can't be protected from the OOM killer. In 1.7 CDI is off by default.
+CONTAINERD = {
+    "trixie": f"""
+version = 2
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[plugins."io.containerd.grpc.v1.cri"]
+enable_cdi = true
+cdi_spec_dirs = ["/etc/cdi", "/run/cdi"]
+restrict_oom_score_adj = true
+disable_apparmor = true
+sandbox_image = "{images.TOOL}"
+""",
+    "sid": f"""
+version = 3
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+disable_apparmor = true
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{images.TOOL}"
+""",
+}
+
+
+class Pod(NamedTuple):
+    """A static pod as its manifest asks for it. `resources`: of its one container, by name; `policy`: restartPolicy."""
+
+    name: str
+    resources: dict[str, int]
+    command: str = LOOK
+    policy: str = "Always"
+
+    def manifest(self):
+        limits = {name: str(number) for name, number in self.resources.items()}
+        container = {
+            "name": "main",
+            "image": images.TOOL,
+            "imagePullPolicy": "Never",
+            "command": ["/bin/sh", "-c", f"{self.command}; echo END; trap exit TERM; busybox sleep 1000000 & wait"],
+            "resources": {"limits": limits, "requests": limits},
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "namespace": "default"},
+            "spec": {
+                "hostNetwork": True,  # so that no CNI is needed
+                "restartPolicy": self.policy,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [container],
+            },
+        }
+
+
+class Cluster:
+    """A node with containerd and a kubelet. One kubelet can be put in the place of another."""
+
+    def __init__(self, directory, suite):
+        self.node = Node(directory, kubelets.CONTAINERDS / suite)
+        self.kubelet = None
+        self.version = None
+        try:
+            self._start_containerd(suite)
+        except BaseException:
+            self.node.close()
+            raise
+
+    def _start_containerd(self, suite):
+        path = self.node.path
+        path("/etc/containerd").mkdir(exist_ok=True)
+        path("/etc/containerd/config.toml").write_text(CONTAINERD[suite])
+        self.containerd = self.node.start("containerd", ["containerd", "--config", "/etc/containerd/config.toml"])
+        wait("containerd", lambda: self.node.attempt("ctr", "version").returncode == 0, PATIENCE, 0.3)
+        path("/run/tool.tar").write_bytes(images.tool())
+        self.node.run("ctr", "--namespace", "k8s.io", "images", "import", "/run/tool.tar")
+
+    # -- the kubelet
+
+    def start_kubelet(self, version, **settings):
+        """Start it; `settings` go into its configuration. Returns when it answers."""
+        self.version = version
+        for path in (PODS, "/var/lib/kubelet"):
+            self.node.path(path).mkdir(parents=True, exist_ok=True)
+        configuration = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "staticPodPath": PODS,
+            "address": "127.0.0.1",
+            "readOnlyPort": 10255,
+            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "cgroupDriver": "cgroupfs",
+            "cgroupsPerQOS": False,
+            "cgroupRoot": f"/{self.node.name}",
+            "enforceNodeAllocatable": [],
+            "failSwapOn": False,
+            "makeIPTablesUtilChains": False,
+            "fileCheckFrequency": "1s",
+            "syncFrequency": "5s",
+            "evictionHard": {"nodefs.available": "1Mi"},
+            "imageGCHighThresholdPercent": 100,
+            "featureGates": version.gates,
+            **settings,
+        }
+        endpoint = "unix:///run/containerd/containerd.sock"
+        command = [kubelets.program(version.kubelet), "--config", "/etc/kubernetes/kubelet.json", "--v=3"]
+        command += ["--hostname-override=node"]
+        if version.minor >= 27:
+            configuration["containerRuntimeEndpoint"] = endpoint
+        else:
+            command += ["--container-runtime=remote", f"--container-runtime-endpoint={endpoint}"]
+        if version.minor >= 35:
+            configuration["failCgroupV1"] = False  # where the machine's are v1
+        self.node.path("/etc/kubernetes/kubelet.json").write_text(json.dumps(configuration))
+        self.kubelet = self.node.start("kubelet", command)
+        wait("the kubelet", self._answers, PATIENCE, 0.2)
+
+    def _answers(self):
+        assert self.kubelet.process.poll() is None, f"the kubelet ended: {self.kubelet.tail()}"
+        return self.pods() is not None
+
+    def stop_kubelet(self, number=signal.SIGKILL):
+        self.kubelet.stop(number)
+        self.kubelet = None
+
+    def restart_kubelet(self, version=None, **settings):
+        self.stop_kubelet()
+        self.start_kubelet(version or self.version, **settings)
+
+    def pods(self):
+        """Name -> the pod with its status, as the kubelet answers; None where it doesn't."""
+        done = self.node.attempt("busybox", "wget", "-q", "-O-", "http://127.0.0.1:10255/pods")
+        if done.returncode != 0:
+            return None
+        found = json.loads(done.stdout).get("items") or []
+        return {pod["metadata"]["name"].removesuffix("-node"): pod for pod in found}
+
+    # -- pods
+
+    def create(self, resources, **settings):
+        """Ask for a pod of a new name; returns its name."""
+        return self.submit(Pod(f"pod-{uuid.uuid4().hex[:6]}", resources, **settings).manifest())
+
+    def submit(self, manifest):
+        """Ask for a static pod; written by a rename, so that the kubelet never reads half of it."""
+        name = manifest["metadata"]["name"]
+        unfinished = self.node.path("/etc/kubernetes") / f"{name}.json"
+        unfinished.write_text(json.dumps(manifest))
+        os.rename(unfinished, self.node.path(PODS) / unfinished.name)
+        return name
+
+    def delete(self, *names):
+        for name in names:
+            (self.node.path(PODS) / f"{name}.json").unlink(missing_ok=True)
+        wait(f"{names} gone", lambda: (found := self.pods()) is not None and not set(names) & set(found), PATIENCE, 0.2)
+        wait(f"containers of {names} gone", lambda: not any(self.containers(name) for name in names), PATIENCE, 0.2)
+
+    def containers(self, name):
+        """The ids of a pod's running containers, as containerd has them."""
+        asked = f'labels."io.kubernetes.pod.name"=={name}-node,labels."io.cri-containerd.kind"==container'
+        listed = self.node.run("ctr", "--namespace", "k8s.io", "containers", "list", "--quiet", asked).split()
+        tasks = self.node.run("ctr", "--namespace", "k8s.io", "tasks", "list").splitlines()
+        running = {line.split()[0] for line in tasks if "RUNNING" in line}
+        return [one for one in listed if one in running]
+
+    def settled(self, name):
+        """Wait until the pod runs, or can't; returns its status."""
+
+        def outcome():
+            status = (self.pods() or {}).get(name, {}).get("status", {})
+            states = [one.get("state", {}) for one in status.get("containerStatuses", [])]
+            waiting = [state["waiting"].get("reason") for state in states if "waiting" in state]
+            if status.get("phase") in ("Failed", "Succeeded"):
+                return status
+            if any("running" in state for state in states) or set(waiting) & {
+                "CreateContainerError",
+                "RunContainerError",
+            }:
+                return status
+            return None
+
+        return wait(f"{name} settled", outcome, PATIENCE, 0.2)
+
+    def output(self, name):
+        """What the container of a running pod printed, without the END."""
+        status = self.settled(name)
+        assert status["phase"] == "Running", status
+
+        def lines():
+            logs = sorted(self.node.path("/var/log/pods").glob(f"default_{name}-node_*/main/*.log"))
+            text = logs[-1].read_text() if logs else ""
+            said = [line.split(" ", 3)[3] for line in text.splitlines() if line.count(" ") >= 3]
+            return said if said[-1:] == ["END"] else None
+
+        return "\n".join(wait(f"the output of {name}", lines, PATIENCE)[:-1])
+
+    # -- devices, as the kubelet has them
+
+    def _ask(self, method):
+        target = self.node.path(api.POD_RESOURCES)
+        with contextlib.closing(grpc.insecure_channel(f"unix:{target}")) as channel:
+            request = {"List": "ListPodResourcesRequest", "GetAllocatableResources": "AllocatableResourcesRequest"}
+            call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
+            return call(getattr(api.podresources, request[method])(), timeout=5)
+
+    def in_use(self):
+        """Pod name -> resource -> the device IDs that it holds."""
+        found = {}
+        for pod in self._ask("List").pod_resources:
+            for container in pod.containers:
+                for one in container.devices:
+                    held = found.setdefault(pod.name.removesuffix("-node"), {})
+                    held.setdefault(one.resource_name, set()).update(one.device_ids)
+        return found
+
+    def allocatable(self, resource):
+        """The IDs of a resource that the kubelet would allocate; before 1.21 those that it wrote down as healthy."""
+        try:
+            if self.version.minor >= 21:
+                devices = self._ask("GetAllocatableResources").devices
+                return {ident for one in devices if one.resource_name == resource for ident in one.device_ids}
+            checkpoint = self.node.path(api.PLUGIN_DIR) / "kubelet_internal_checkpoint"
+            return set(json.loads(checkpoint.read_text())["Data"]["RegisteredDevices"].get(resource) or ())
+        except (grpc.RpcError, OSError, ValueError):
+            return set()
+
+    def await_allocatable(self, resource, wanted, seconds=PATIENCE):
+        """Wait until these are the allocatable IDs; returns the seconds that it took."""
+        start = time.monotonic()
+        wait(f"{resource}: {sorted(wanted)} allocatable", lambda: self.allocatable(resource) == wanted, seconds, 0.02)
+        return time.monotonic() - start
+
+    def close(self):
+        self.node.close()
