@@ -126,6 +126,7 @@ class Device(NamedTuple):
         str, ...
     ] = ()  # ids of what it is a part of: the GPU of a MIG instance, the physical function of a VF
     consists_of: tuple[str, ...] = ()  # ids of what it is made of: the functions of an IOMMU group
+    partition: str = ""  # profile of a partition, as its vendor calls it: "1g.5gb"
     capacity: Mapping[str, int] = {}  # what the driver reports that can be asked for: {"memory": MiB}
     pcie_path: tuple[str, ...] = ()  # from the host bridge down: "pci0000:00", root port, switch ports; without itself
     health: Health = Health("unknown")

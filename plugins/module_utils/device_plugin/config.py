@@ -226,7 +226,7 @@ def _resource_name(value: str) -> str:
 
 
 _settings = fields.record(
-    lambda version, **found: Settings(**found),
+    lambda **found: Settings(**{name: value for name, value in found.items() if name != "version"}),
     {
         "version": fields.whole(VERSION, VERSION),
         "resources": fields.mapping(_resource_name, _of_resource, "an object: resource name -> its settings"),

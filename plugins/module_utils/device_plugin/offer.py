@@ -1,32 +1,46 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is offered to the kubelet: resources and their units, from the registry and the inventory. Private API of fleet.cdi.
+"""What is offered to the kubelet, made of the registry and the inventory: resources and their units.
 
 Pure. A unit is a hardware identity, never a name: a GPU that a spec lists by index, by uuid and in `all` is one.
+Private API of fleet.cdi.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Optional
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings, Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import match, naming
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import (
+    PROFILE,
+    Group,
+    ResourceSettings,
+    Settings,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.hardware import Found, Hardware, together
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import (
+    NOTHING,
+    PARENT,
+    identities,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST, size
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 
-REPLICA = "::"  # between a unit's id and the number of a replica; no unit's id ends so
-_REPLICA = re.compile(r"(.+)::[0-9]+\Z")
+CLAIMS = "claim"  # class of kinds whose devices are grants of somebody's, ours (fleet.cdi/claim) and others'
+NAMED = 5  # names that a warning lists before it counts the others
 
 
 class Unit(NamedTuple):
     """One hardware identity that a resource offers."""
 
-    id: str  # unique in the resource, a CDI device name as long as the resource has one kind
+    id: str  # unique in the resource, and a CDI device name as long as the resource has one kind
     qualified_names: tuple[str, ...]  # what a container gets with it: one name, or the members of a group
-    device: Device  # whose locks the ledger takes: the inventory's record, or one made from what the spec says
+    device: Device  # whose locks the ledger takes: the inventory's record, or one made of what the spec says
     numa_nodes: tuple[int, ...] = ()  # as the inventory says, ascending
     replicas: int = 1
     paths: tuple[str, ...] = ()  # on the host: device nodes and mounts that tell it apart
@@ -34,9 +48,7 @@ class Unit(NamedTuple):
     @property
     def device_ids(self) -> tuple[str, ...]:
         """What the kubelet is told: its id, or one for each replica."""
-        if self.replicas == 1:
-            return (self.id,)
-        return tuple(f"{self.id}{REPLICA}{number}" for number in range(self.replicas))
+        return naming.device_ids(self.id, self.replicas)
 
 
 class Resource(NamedTuple):
@@ -56,10 +68,42 @@ class Offer(NamedTuple):
     refused: Mapping[str, str] = {}
 
 
+class _Kind(NamedTuple):
+    """What there is of a kind."""
+
+    found: tuple[Found, ...]
+    by_name: Mapping[str, Found]  # qualified name -> its identity
+    others: Mapping[str, str]  # qualified name -> why it is none
+
+
+def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
+    """What is offered now: the resources of the settings, with or without units, or one for each kind that has units.
+
+    The same for the same devices, in whatever order files and devices come. Raises nothing.
+    """
+    hardware = Hardware(inventory)
+    kinds = {kind: _kind(kind, names, hardware) for kind, names in sorted(_by_kind(registry).items())}
+    warnings = [*_about(kinds, registry)]
+    wanted = list(settings.resources.values()) or list(_all_kinds(kinds, warnings))
+    resources: dict[str, Resource] = {}
+    refused: dict[str, str] = {}
+    for one in wanted:
+        for each, own in _split(one, _units(one, kinds, warnings), warnings):
+            if each.name in resources or (each.name != one.name and each.name in settings.resources):
+                continue  # a resource that the settings name goes before what a pattern makes
+            resource = Resource(each.name, own, _links(own, hardware.links), each)
+            length = size((name, len(unit.numa_nodes)) for unit in own for name in unit.device_ids)
+            if length > LONGEST:
+                refused[each.name] = _too_long(resource, length)
+            else:
+                resources[each.name] = resource
+    made = tuple(resources[name] for name in sorted(resources))
+    return Offer(made, (*warnings, *_twice(made)), refused)
+
+
 def unit_id(device_id: str) -> str:
     """The id of the unit that a device ID of the kubelet is, or is a replica of."""
-    found = _REPLICA.match(device_id)
-    return found[1] if found else device_id
+    return naming.unit_id(device_id)
 
 
 def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optional[Unit]]:
@@ -68,6 +112,172 @@ def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optiona
     return {device_id: known.get(device_id) for device_id in device_ids}
 
 
-def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
-    """What is offered now."""
-    raise NotImplementedError(settings, registry, inventory)
+def _by_kind(registry: Registry) -> dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]]:
+    """Kind -> device name -> (its edits, those of its spec), of the names that can be resolved."""
+    found: dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    for file in registry.specs:
+        kind, common = file.spec["kind"], file.spec.get("containerEdits") or {}
+        for device in file.spec["devices"]:
+            if registry.devices.get(f"{kind}={device['name']}") == file.path:
+                found.setdefault(kind, {})[device["name"]] = device["containerEdits"], common
+    return found
+
+
+def _kind(kind: str, names: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], hardware: Hardware) -> _Kind:
+    known = identities(names, hardware.items)
+    found = tuple(hardware.of_kind(kind, known.identities))
+    by_name = {f"{kind}={name}": one for one in found for name in one.identity.names}
+    return _Kind(found, by_name, {f"{kind}={name}": why for name, why in known.others.items()})
+
+
+def _about(kinds: Mapping[str, _Kind], registry: Registry) -> Iterator[str]:
+    """What can't be offered of the registry."""
+    for one in kinds.values():
+        lost = sorted(name for name, why in one.others.items() if why == NOTHING)
+        if lost:
+            yield f"{_listed(lost)}: not offered: {NOTHING}"
+    if registry.conflicts:
+        files = sorted({path for paths in registry.conflicts.values() for path in paths})
+        yield f"{_listed(sorted(registry.conflicts))}: not offered: defined in several of {', '.join(files)}"
+    for path, why in sorted(registry.errors.items()):
+        yield f"{why} (nothing of {path} is offered)"
+
+
+def _all_kinds(kinds: Mapping[str, _Kind], warnings: list[str]) -> Iterator[ResourceSettings]:
+    """The settings of a host that names no resources."""
+    for kind, one in kinds.items():
+        why = why_no_resource(kind)
+        if not one.found or kind.endswith(f"/{CLAIMS}"):
+            continue
+        if why:
+            warnings.append(
+                f"kind {kind}: not offered: its name is no resource's; expected {why}. Name one in resources."
+            )
+        else:
+            yield ResourceSettings(kind, (kind,))
+
+
+def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: list[str]) -> tuple[Unit, ...]:
+    """The units of a resource, by id: its groups, and each device that is in none of them and meets the conditions."""
+    where = f"resource {settings.name}"
+    units: dict[str, Unit] = {}
+    held: dict[str, str] = {}  # id of hardware -> who has it
+    for group in settings.groups:
+        why, unit = _group(group, settings, kinds)
+        why = why or (_overlap(unit.device, held) if unit else "")
+        if why or not unit:
+            warnings.append(f"{where}: group {group.name} is not offered: {why}")
+        else:
+            held.update(dict.fromkeys(_hardware(unit.device), f"group {group.name}"))
+            units[unit.id] = unit
+    grouped = set(held)
+    chosen = [
+        (kind, one)
+        for kind in settings.kinds
+        for one in (kinds[kind].found if kind in kinds else ())
+        if grouped.isdisjoint(_hardware(one.device)) and _is_wanted(settings, one)
+    ]
+    warnings += [f"{where}: no spec that can be read is of kind {kind}" for kind in settings.kinds if kind not in kinds]
+    above = {name for _kind, one in chosen for name in one.device.part_of}
+    for kind, one in chosen:
+        own = naming.choose(one.identity.names, one.device, settings.name_by)
+        name = f"{kind.replace('/', ':')}:{own}" if len(settings.kinds) > 1 else own
+        why = "" if own else "its names all end like those of replicas, in '::' and a number"
+        why = why or (PARENT if one.device.id in above else _overlap(one.device, held))
+        why = why or (f"a group is called {name}" if name in units else "")
+        if why:
+            warnings.append(f"{where}: {kind}={own or one.identity.names[0]} is not offered: {why}")
+        else:
+            held.update(dict.fromkeys(_hardware(one.device), f"{kind}={own}"))
+            units[name] = _unit(name, (f"{kind}={own}",), one, settings)
+    return tuple(units[name] for name in sorted(units))
+
+
+def _unit(name: str, qualified_names: tuple[str, ...], found: Found, settings: ResourceSettings) -> Unit:
+    return Unit(
+        name,
+        qualified_names,
+        found.device,
+        found.numa_nodes,
+        match.replicas((name, *found.identity.names), settings.replicas_by, settings.replicas),
+        tuple(item.partition(":")[2] for item in found.identity.own if not item.startswith("net:")),
+    )
+
+
+def _group(group: Group, settings: ResourceSettings, kinds: Mapping[str, _Kind]) -> tuple[str, Optional[Unit]]:
+    """(why there is no such unit, the unit) of devices that are handed out together."""
+    parts: dict[str, Found] = {}
+    for name in (*group.members, *group.optional):
+        kind = kinds.get(name.partition("=")[0])
+        found = kind.by_name.get(name) if kind else None
+        if found:
+            parts[name] = found
+        elif name in group.members:
+            return f"{name}: {kind.others[name] if kind and name in kind.others else 'no spec defines it'}", None
+    found = together(f"group:{settings.name}/{group.name}", [*parts.values()])
+    return "", _unit(group.name, tuple(parts), found, settings)
+
+
+def _is_wanted(settings: ResourceSettings, found: Found) -> bool:
+    facts = found.identity.names, found.device, found.numa_nodes
+    return match.meets(settings.match, *facts) and not (settings.exclude and match.meets(settings.exclude, *facts))
+
+
+def _hardware(device: Device) -> tuple[str, ...]:
+    return (device.id, *device.consists_of)
+
+
+def _overlap(device: Device, held: Mapping[str, str]) -> str:
+    """Whose hardware this is, too; "" for nobody's."""
+    return next((f"it is the hardware of {held[name]}" for name in _hardware(device) if name in held), "")
+
+
+def _split(
+    settings: ResourceSettings, units: tuple[Unit, ...], warnings: list[str]
+) -> Iterator[tuple[ResourceSettings, tuple[Unit, ...]]]:
+    """The resource itself, or one for each partition profile that its units have."""
+    if PROFILE not in settings.name:
+        yield settings, units
+        return
+    by_name: dict[str, list[Unit]] = {}
+    for unit in units:
+        profile = match.as_name(match.profile_of(unit.device))
+        if profile:
+            by_name.setdefault(settings.name.replace(PROFILE, profile), []).append(unit)
+    for name, own in sorted(by_name.items()):
+        why = why_no_resource(name)
+        if why:
+            warnings.append(f"resource {settings.name}: {name} is not offered: expected {why}")
+        else:
+            yield settings._replace(name=name), tuple(own)
+
+
+def _links(units: Iterable[Unit], links: Iterable[Link]) -> tuple[Link, ...]:
+    ends = {name for unit in units for name in (*_hardware(unit.device), *unit.device.part_of)}
+    return tuple(link for link in links if link.a in ends and link.b in ends)
+
+
+def _twice(resources: Sequence[Resource]) -> Iterator[str]:
+    """Which resources offer the same hardware: the ledger sees to it that one gets it, but both count it."""
+    first: dict[str, str] = {}
+    both: dict[tuple[str, str], int] = {}
+    for resource in resources:
+        for unit in resource.units:
+            other = first.setdefault(unit.device.id, resource.name)
+            if other != resource.name:
+                both[other, resource.name] = both.get((other, resource.name), 0) + 1
+    for (one, other), number in sorted(both.items()):
+        yield f"{one} and {other} offer {number} of the same devices: whoever gets one there takes it from both"
+
+
+def _too_long(resource: Resource, length: int) -> str:
+    number = sum(unit.replicas for unit in resource.units)
+    return (
+        f"resource {resource.name}: its {number} devices make a list of {length} bytes; expected at most "
+        f"{LONGEST}, as a kubelet drops a message of more than 4 MiB. Offer fewer of them with match or replicas, or share them out among resources."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")

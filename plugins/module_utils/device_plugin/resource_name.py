@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The names of extended resources, as kubelets take them. Private API of fleet.cdi.
 
-IsExtendedResourceName in pkg/apis/core/v1/helper of k8s.io/kubernetes, and IsQualifiedName of k8s.io/apimachinery, which
-it calls for the name behind "requests.".
+IsExtendedResourceName in pkg/apis/core/v1/helper of k8s.io/kubernetes, and IsQualifiedName of k8s.io/apimachinery,
+which it calls for the name behind "requests.".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A state machine that reads no clock: it is told the time, which only ever runs f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hardware an identity is: the record of the inventory, or one made of what the spec says.
+
+Private API of fleet.cdi. The ledger locks what the record names. So a unit of a foreign spec has the locks that an executable's grant of the same
+device has, where the inventory knows the device; and elsewhere those of every other kind with the same device nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import Identity
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Link
+
+
+class Found(NamedTuple):
+    """An identity and its hardware."""
+
+    identity: Identity
+    device: Device
+    numa_nodes: tuple[int, ...]
+
+
+class Hardware:
+    """The inventory, by what specs say of devices."""
+
+    def __init__(self, inventory: Optional[Inventory]) -> None:
+        self.links: tuple[Link, ...] = inventory.links if inventory else ()
+        self._records: dict[str, list[Device]] = {}  # id -> records: a card may be found by several profiles
+        self._items: dict[str, set[str]] = {}  # id -> its device nodes and network interfaces
+        self._names: dict[str, str] = {}  # qualified name -> id
+        ends: dict[str, set[str]] = {}
+        for device in inventory.devices if inventory else ():
+            self._records.setdefault(device.id, []).append(device)
+            self._items.setdefault(device.id, set()).update(_items(device))
+            self._names.update(dict.fromkeys(device.qualified_names, device.id))
+        for name, items in self._items.items():
+            for item in items:
+                ends.setdefault(item, set()).add(name)
+        self._of_item = {item: next(iter(ids)) for item, ids in ends.items() if len(ids) == 1}
+
+    @property
+    def items(self) -> Iterable[set[str]]:
+        """What each device consists of, as identities have it."""
+        return self._items.values()
+
+    def of_kind(self, kind: str, identities: Sequence[Identity]) -> list[Found]:
+        """The hardware of all identities of a kind."""
+        hits = [self._hits(kind, one) for one in identities]
+        often: dict[str, int] = {}
+        for ids in hits:
+            for name in ids:
+                often[name] = often.get(name, 0) + 1
+        return [self._one(kind, one, ids, often) for one, ids in zip(identities, hits)]
+
+    def _hits(self, kind: str, one: Identity) -> list[str]:
+        """The ids of the devices that an identity is made of, sorted."""
+        ids = {self._of_item[item] for item in one.own if item in self._of_item}
+        if not ids:
+            named = {self._names.get(f"{kind}={name}", "") for name in one.names} - {""}
+            # A name alone proves nothing where both know nodes, and other ones.
+            ids = {name for name in named if not self._items[name] or one.own[0].startswith("mount:")}
+        return sorted(ids)
+
+    def _one(self, kind: str, one: Identity, ids: Sequence[str], often: dict[str, int]) -> Found:
+        if len(ids) == 1 and often[ids[0]] == 1:
+            device = self._record(kind, ids[0])
+            return Found(one, device, _known(device.numa_node))
+        made = Device(one.own[0], "", kind, one.names, (), consists_of=one.own[1:], part_of=one.above)
+        if ids and all(often[name] == 1 for name in ids):  # several devices under one name
+            return Found(one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in ids]))
+        # A part of what the inventory knows, which is older than the partition, or sees only the whole.
+        above = sorted({*ids, *(self._of_item[item] for item in one.above if item in self._of_item)})
+        if not above:
+            return Found(one, made, ())
+        whole = self._record(kind, above[0])
+        part_of = {*made.part_of, *above, *(name for known in above for name in self._record(kind, known).part_of)}
+        device = whole._replace(
+            id=made.id,
+            kind=kind,
+            names=one.names,
+            nodes=(),
+            part_of=tuple(sorted(part_of - {made.id})),
+            consists_of=made.consists_of,
+            capacity={},
+        )
+        return Found(one, device, _known(device.numa_node))
+
+    def _record(self, kind: str, name: str) -> Device:
+        """The record of a device; that of this kind, if there is one."""
+        records = self._records[name]
+        return next((device for device in records if device.kind == kind), records[0])
+
+
+def together(name: str, parts: Sequence[Found]) -> Found:
+    """A unit of several, under this id; all or nothing."""
+    if len(parts) == 1:
+        return parts[0]
+    names = tuple(name for part in parts for name in part.identity.names)
+    identity = Identity(names, tuple(item for part in parts for item in part.identity.own), ())
+    first = parts[0].device
+    device, _nodes = _composed(Device(name, "", first.kind, first.names, ()), [part.device for part in parts])
+    return Found(identity, device, tuple(sorted({node for part in parts for node in part.numa_nodes})))
+
+
+def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:
+    """`made` with all that these devices are, and the NUMA nodes that they are near."""
+    inside = dict.fromkeys([*made.consists_of, *(name for one in devices for name in (one.id, *one.consists_of))])
+    above = dict.fromkeys(name for one in devices for name in one.part_of if name not in inside)
+    near = tuple(sorted({node for one in devices for node in _known(one.numa_node)}))
+    bad = [one.health for one in devices if not one.health.is_usable]
+    composed = made._replace(
+        consists_of=tuple(name for name in inside if name != made.id),
+        part_of=tuple(above),
+        nodes=tuple(dict.fromkeys(node for one in devices for node in one.nodes)),
+        numa_node=near[0] if len(near) == 1 else None,
+        pcie_path=devices[0].pcie_path if len({one.pcie_path for one in devices}) == 1 else (),
+        health=bad[0] if bad else Health("unknown"),
+    )
+    return composed, near
+
+
+def _items(device: Device) -> Iterator[str]:
+    for node in device.nodes:
+        yield f"node:{node.path}"
+    for one in device.net_devices:
+        yield f"net:{one.host_interface}"
+
+
+def _known(node: Optional[int]) -> tuple[int, ...]:
+    """A NUMA node as a list, empty where it is unknown: sysfs' -1 is no node."""
+    return () if node is None or node < 0 else (node,)
