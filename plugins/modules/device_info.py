@@ -176,6 +176,10 @@ devices:
       type: list
       elements: str
       sample: ["pci0000:17", "0000:17:00.0", "0000:18:00.0", "0000:19:08.0"]
+    partition:
+      description: The profile of a partition, as its vendor calls it; empty for what is none, or does not say.
+      type: str
+      sample: 1g.5gb
     env:
       description: Variables for the container.
       type: list

@@ -123,6 +123,7 @@ def _groups(part: Part, parts: Sequence[Part], warnings: list[str]) -> list[Grou
         fields["health"] = Health("unhealthy", f"{function.name}: {reason}")
     if len(parts) > 1 or part.partition or _is_partitioned(function):
         fields.update(id=f"pci:{function.name}#xcp{part.partition}", part_of=(f"pci:{function.name}",))
+        fields["partition"] = _profile(function)
         # All but the first partition sit on platform devices, which know neither ids nor NUMA nodes.
         names = {"sysname": nodes[0][0].sysname} if nodes else {}
         return [Group(function, ((function, ""), *nodes), names=names, fields=fields)]
@@ -133,6 +134,12 @@ def _groups(part: Part, parts: Sequence[Part], warnings: list[str]) -> list[Grou
 def _is_partitioned(function: SysDevice) -> bool:
     """Whether the GPU says so; it may have partitions that we can't see (Documentation/gpu/amdgpu, "gpu partition")."""
     return function.attribute("current_compute_partition") not in (None, "", "SPX")
+
+
+def _profile(function: SysDevice) -> str:
+    """How a GPU is partitioned, as AMD's device plugin calls it: "cpx_nps4"."""
+    modes = (function.attribute(f"current_{what}_partition") for what in ("compute", "memory"))
+    return "_".join(mode.lower() for mode in modes if mode)
 
 
 def _memory(snapshot: Snapshot, compute: kfd.KfdNode) -> dict[str, Any]:

@@ -160,6 +160,7 @@ def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one:
         "id": f"{place}#mig:gi{one.gi}/ci{one.ci}",
         "part_of": (place,),
         "uuid": known.uuid if known else "",
+        "partition": known.profile if known else "",
         "hooks": _by_path(host, card, drm),
         **_health(host, card),
     }

@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What only NVIDIA's management library knows of GPUs, where Python can import it. Private API of fleet.cdi.
 
-A supplement: files say all that a container needs. NVML adds the memory, the UUIDs and numbers of MIG devices, and
-whether one has graphics. Functions are called as in NVML's reference, "Device Queries" and "Multi Instance GPU".
+A supplement: files say all that a container needs. NVML adds the memory, the UUIDs, numbers and profiles of MIG
+devices, and whether one has graphics. Functions are called as in NVML's reference, "Device Queries" and "Multi
+Instance GPU".
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -17,6 +19,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Ro
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address
 
 GRAPHICS = (10, 11, 12)  # NVML_GPU_INSTANCE_PROFILE_1_, 2_ and 4_SLICE_GFX
+# In the name of a MIG device, "NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb" (MIG User Guide, "MIG Device Names").
+_PROFILE = re.compile(r"\bMIG (\S+)")
 
 
 class Mig(NamedTuple):
@@ -26,6 +30,7 @@ class Mig(NamedTuple):
     uuid: str
     memory: int  # MiB
     graphics: bool
+    profile: str  # "1g.5gb", "" where it is not known
 
 
 class Gpu(NamedTuple):
@@ -102,7 +107,16 @@ def _mig(nvml: Any, parent: Any) -> Iterator[tuple[tuple[int, int], Mig]]:
             continue
         gi, ci = nvml.nvmlDeviceGetGpuInstanceId(handle), nvml.nvmlDeviceGetComputeInstanceId(handle)
         uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-        yield (gi, ci), Mig(index, uuid, _memory(nvml, handle), _has_graphics(nvml, parent, gi))
+        yield (gi, ci), Mig(index, uuid, _memory(nvml, handle), _has_graphics(nvml, parent, gi), _profile(nvml, handle))
+
+
+def _profile(nvml: Any, handle: Any) -> str:
+    """The profile of a MIG device, as its name says it."""
+    try:
+        found = _PROFILE.search(_text(nvml.nvmlDeviceGetName(handle)))
+    except nvml.NVMLError:
+        return ""
+    return found[1] if found else ""
 
 
 def _has_graphics(nvml: Any, parent: Any, gi: int) -> bool:

@@ -174,6 +174,7 @@ class Nvml:
             "nvmlDeviceGetCount": lambda: 2,
             "nvmlDeviceGetPciInfo": lambda _gpu: SimpleNamespace(busId=b"00000000:07:00.0"),
             "nvmlDeviceGetUUID": lambda handle: f"MIG-{handle}" if isinstance(handle, tuple) else nvidia.A100[0].uuid,
+            "nvmlDeviceGetName": lambda handle: f"NVIDIA A100-SXM4-40GB MIG {handle[0]}g.5gb".encode(),
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(5 if handle != 0 else 40) << 30),
             "nvmlDeviceGetMigMode": lambda _gpu: [int(self.mode), 0],
             "nvmlDeviceGetMaxMigDeviceCount": lambda _gpu: 7 if self.mode else self._refuse(),
@@ -207,6 +208,7 @@ def test_nvml_adds_what_has_no_file(tmp_path, monkeypatch):
     first, second = result.devices[:2]
     assert (first.names, second.names) == (("0:1", "MIG--1-0"), ("0:0", "MIG--2-0"))
     assert first.capacity == {"memory": 5120}
+    assert (first.partition, second.partition) == ("1g.5gb", "2g.5gb")
     assert [node.role for node in first.nodes] == ["gpu", "gpu-instance", "compute-instance"]
     assert [node.role for node in second.nodes][3:] == ["primary", "render"]  # its profile has graphics
     assert [hook.args[1] for hook in second.hooks] == ["create-symlinks"]
