@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The texts of `bin/fleet-cdi` and of the executables of the CDI proposal of 2017. Private API of fleet.cdi."""
+"""The texts of `bin/fleet-cdi`, `bin/cdi-hook` and the executables of the CDI proposal of 2017. Private API."""
 
 from __future__ import annotations
 
@@ -51,13 +51,29 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.main import m
 main("{name}", {defaults})
 """
 
+# Every container with a hook of ours waits for it: -S, as above.
+_HOOK = """\
+# Written by fleet.cdi.release; run it with other options instead of changing this file.
+import os
+import sys
+
+sys.dont_write_bytecode = True
+RELEASE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+sys.path.insert(0, RELEASE)
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.main import main
+
+main(sys.argv[1:], os.path.basename(RELEASE))
+"""
+
 FLEET_CDI = "fleet-cdi"
+CDI_HOOK = "cdi-hook"
 
 
 def texts(python: str, defaults: Mapping[str, Any]) -> dict[str, str]:
     """Every launcher of a release: name -> text. Raises CdiError as `text` does."""
     return {
         FLEET_CDI: text(python, defaults),
+        CDI_HOOK: _script(python, "-IS", _HOOK, defaults),
         **{name: _script(python, "-IS", _PLUGIN.replace("{name}", name), defaults) for name in PROFILES},
     }
 

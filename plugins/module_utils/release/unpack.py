@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import identify
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
-from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import FLEET_CDI
+from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import CDI_HOOK, FLEET_CDI
 from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import at, discard, sync
 
 
@@ -91,10 +91,11 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
 def smoke_run(paths: Mapping[str, str], release: str, run: Run) -> None:
     """Run launchers (name -> path) as their callers would. Raises CdiError unless they work.
 
-    fleet-cdi says which release it is. Of the plugins, which differ in nothing but their names, one has to answer.
+    fleet-cdi and cdi-hook say which release it is; one of before cdi-hook has none. Of the plugins, which differ in
+    nothing but their names, one has to answer.
     """
-    plugins = sorted(name for name in paths if name != FLEET_CDI)
-    trials = [([paths[FLEET_CDI], "--version"], paths[FLEET_CDI], release)]
+    plugins = sorted(name for name in paths if name not in (FLEET_CDI, CDI_HOOK))
+    trials = [([paths[name], "--version"], paths[name], release) for name in (FLEET_CDI, CDI_HOOK) if name in paths]
     trials += [(["/usr/bin/env", "CDI_COMMAND=VERSION", paths[name]], paths[name], "}") for name in plugins[:1]]
     for command, path, expected in trials:
         try:

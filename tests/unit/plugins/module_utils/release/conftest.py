@@ -18,7 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build, ho
 
 MODULE_UTILS = Path(records.__file__).parent
 
-# What `fleet-cdi --version` and a plugin's VERSION need, so that a test which installs a hundred times stays fast.
+# What `fleet-cdi --version`, `cdi-hook --version` and a plugin's VERSION need, so that a test which installs a hundred times stays fast.
 SMALL = (
     "__init__.py",
     "records.py",
@@ -28,6 +28,12 @@ SMALL = (
     "cli/__init__.py",
     "cli/main.py",
     "cli/paths.py",
+    "hooks/__init__.py",
+    "hooks/error.py",
+    "hooks/inside.py",
+    "hooks/main.py",
+    "hooks/request.py",
+    "hooks/state.py",
     "protocol/__init__.py",
     "protocol/versions.py",
     "release/__init__.py",

@@ -45,9 +45,16 @@ def test_short_path_needs_no_shell():
 @pytest.mark.parametrize("python", ["/usr/bin/python3", "/a b/python3"])
 def test_plugins_start_without_site(python):
     texts = launcher.texts(python, {})
-    assert sorted(texts) == ["drm", "fleet-cdi", "generic-tty", "rule", "sriov"]
+    assert sorted(texts) == ["cdi-hook", "drm", "fleet-cdi", "generic-tty", "rule", "sriov"]
     flags = {name: " -IS" in text.partition("import")[0] for name, text in texts.items()}
-    assert flags == {"fleet-cdi": False, "drm": True, "generic-tty": True, "rule": True, "sriov": True}
+    assert flags == {
+        "fleet-cdi": False,
+        "cdi-hook": True,
+        "drm": True,
+        "generic-tty": True,
+        "rule": True,
+        "sriov": True,
+    }
 
 
 def test_text_is_a_function_of_its_arguments():

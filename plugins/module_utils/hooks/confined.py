@@ -1,0 +1,118 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program of the host's, run on the files of a container that may be made to break it. Private API of fleet.cdi.
+
+ldconfig reads every library of an image. So it runs with the container's root directory as its own, without what the
+kernel shows in /proc and /sys, with no capability but those that override file permissions, and from a sealed copy, so
+that nobody who gets at the process can change the host's program.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import ctypes
+import errno
+import fcntl
+import os
+
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+
+# linux/sched.h, linux/mount.h, linux/memfd.h, linux/fcntl.h, linux/prctl.h, linux/capability.h
+CLONE_NEWNS = 0x20000
+MS_RDONLY, MS_REC, MS_SLAVE = 0x1, 0x4000, 0x80000
+MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_EXEC = 0x1, 0x2, 0x10
+F_ADD_SEALS, ALL_SEALS = 1033, 0xF  # seal, shrink, grow, write
+PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
+CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
+KEPT = (1 << 1) | (1 << 2) | (1 << 3)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+HIDDEN = (b"proc", b"sys")
+WRAPPED = ".real"  # Ubuntu's ldconfig is a script around ldconfig.real
+
+
+def copy(path: str) -> int:
+    """A descriptor of a copy of the program at `path` that can be executed and not be changed. Raises HookError."""
+    try:
+        path = path + WRAPPED if os.path.exists(path + WRAPPED) else path
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            target = os.memfd_create("cdi-hook", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC)
+        except OSError:  # before Linux 6.3 there is no MFD_EXEC, and no need of it
+            target = os.memfd_create("cdi-hook", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+        while os.sendfile(target, source, None, 1 << 24):
+            pass
+        fcntl.fcntl(target, F_ADD_SEALS, ALL_SEALS)
+    except OSError as error:
+        raise HookError(
+            f"{path}: {error.strerror}; expected the host's ldconfig, or its path as --ldconfig-path"
+        ) from None
+    os.close(source)
+    return target
+
+
+def run(program: int, arguments: list[str], root: bytes) -> int:
+    """The exit status of the program, run without environment and input where `root` is "/". Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    child = os.fork()
+    if not child:
+        try:
+            _call(libc.prctl, PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)  # it ends with us, who are bound by time
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(2, 1)  # what a hook prints nobody reads
+            for handle in os.listdir("/proc/self/fd"):
+                if int(handle) > 2 and int(handle) != program:
+                    _close(int(handle))
+            _enter(libc, root)
+            _give_up_capabilities(libc)
+            os.execve(program, arguments, {})
+        except OSError as error:
+            os.write(2, f"cdi-hook: {arguments[0]} can't be run in the container: {error.strerror}\n".encode())
+        finally:
+            os._exit(127)
+    _pid, status = os.waitpid(child, 0)
+    os.close(program)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _enter(libc: ctypes.CDLL, root: bytes) -> None:
+    """Make `root` this process's root directory, with nothing of the kernel's in it."""
+    _call(libc.unshare, CLONE_NEWNS)
+    _call(libc.mount, None, b"/", None, MS_REC | MS_SLAVE, None)
+    os.chdir(root)
+    for name in HIDDEN:
+        try:
+            handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # not there, or a symlink, which leads to nowhere but the container's own files
+            continue
+        _call(libc.mount, b"none", b"/proc/self/fd/%d" % handle, b"tmpfs", MS_RDONLY, b"size=4k")
+        os.close(handle)
+    os.chroot(b".")
+
+
+def _give_up_capabilities(libc: ctypes.CDLL) -> None:
+    """Keep those of KEPT, also through execve(2) as user 0 (capabilities(7))."""
+    number = 0
+    while True:
+        if not KEPT >> number & 1 and libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0):
+            if ctypes.get_errno() == errno.EINVAL:  # the kernel has no more of them
+                break
+            raise OSError(ctypes.get_errno(), f"prctl: {os.strerror(ctypes.get_errno())}")
+        number += 1
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
+    # Effective, permitted, inheritable: of numbers up to 31, and of those from 32 on.
+    sets = (ctypes.c_uint32 * 6)(KEPT, KEPT, 0, 0, 0, 0)
+    _call(libc.capset, header, sets)
+    _call(libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def _close(handle: int) -> None:
+    try:  # noqa: SIM105  contextlib is slow to import
+        os.close(handle)
+    except OSError:  # that of the list itself
+        pass
+
+
+def _call(function: ctypes._NamedFuncPointer, *arguments: object) -> None:
+    if function(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function.__name__}: {os.strerror(number)}")

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have a container's dynamic linker find libraries that the spec mounts into it. Private API of fleet.cdi.
+
+As NVIDIA's update-ldcache (1.20.1, internal/ldconfig): directories go to drop-in files of /etc/ld.so.conf.d, and the
+host's ldconfig makes /etc/ld.so.cache, and the links by which libraries are asked for. The container's own ldconfig,
+which may be missing or anything, is never run.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CONFIG, DROP_INS, CACHE = "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld.so.cache"
+# They are read in the order of their names: ours before those of most, a container's CUDA compatibility libraries
+# (00-compat, 00-cuda) before ours, and what ldconfig searches anyway last.
+COMPAT, OURS, LAST = (f"{DROP_INS}/{name}.conf" for name in ("00-compat-fleet-cdi", "00-fleet-cdi", "zz-fleet-cdi"))
+# Directories that the linker searches without being told. Debian's ldconfig has others than those of RPM distributions,
+# and the host's works in any container (glibc, elf/ldconfig.c, add_system_dir; Debian's patch for multiarch).
+SYSTEM = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+MULTIARCH = ("/lib/{}-linux-gnu", "/usr/lib/{}-linux-gnu", "/lib", "/usr/lib")
+MOST_FILES = 1000
+
+
+def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes) -> str:
+    """Make the cache, with what is in `folders`; why not, where that would be no use. Raises HookError and OSError."""
+    if _is_musl(inside):
+        return "the container's C library is musl, which has no cache of libraries"
+    from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined  # what it needs takes a while
+
+    program = confined.copy(ldconfig)
+    if not inside.has(CONFIG):
+        inside.write(CONFIG, f"include {DROP_INS}/*.conf\n")
+    system = system_folders(inside)
+    known = {*system, *_configured(inside)}
+    add(inside, OURS, [folder for folder in folders if folder not in known])
+    add(inside, LAST, system)
+    arguments = ["ldconfig", "-f", CONFIG, "-C", CACHE]
+    status = confined.run(program, arguments, root)
+    if status:
+        raise HookError(f"{ldconfig}: failed for the container (exit status {status}); its lines above say why")
+    return ""
+
+
+def add(inside: Inside, file: str, folders: Iterable[str]) -> None:
+    """Add to a drop-in those of `folders` that it does not have."""
+    there = inside.read(file).splitlines()
+    more = [folder for folder in dict.fromkeys(folders) if folder not in there]
+    if more:
+        inside.write(file, "".join(f"{folder}\n" for folder in (*there, *more)))
+
+
+def system_folders(inside: Inside) -> tuple[str, ...]:
+    """What the container's own linker searches."""
+    if inside.has("/etc/debian_version"):
+        return tuple(path.format(os.uname().machine) for path in MULTIARCH)
+    return SYSTEM
+
+
+def _is_musl(inside: Inside) -> bool:
+    """Whether nothing in the container reads a cache: no glibc, as in Alpine. Other images may lack a linker, too."""
+    return any(name.startswith("ld-musl-") for name in inside.names("/lib")) and not inside.has(CACHE)
+
+
+def _configured(inside: Inside) -> set[str]:
+    """The directories in ld.so.conf and in what it includes (ldconfig(8)), but for our own drop-ins."""
+    found: set[str] = set()
+    left, done = [CONFIG], {OURS, LAST}
+    while left and len(done) < MOST_FILES:
+        file = left.pop()
+        if file in done:
+            continue
+        done.add(file)
+        for line in inside.read(file).splitlines():
+            words = line.partition("#")[0].split(None, 1)
+            if words[:1] == ["include"] and words[1:]:
+                left += _matching(inside, words[1].strip())
+            elif words and words[0] != "hwcap":
+                found.add(words[0].partition("=")[0].rstrip("/") or "/")
+    return found
+
+
+def _matching(inside: Inside, pattern: str) -> list[str]:
+    """The files that `include` means; a pattern has at most one "*", in its last part, or it means none."""
+    directory, name = os.path.split(os.path.join("/etc", pattern))
+    start, star, end = name.partition("*")
+    if not star:
+        return [f"{directory}/{name}"]
+    if set(directory + end) & set("*?["):
+        return []
+    names = [one for one in inside.names(directory) if one.startswith(start) and one.endswith(end)]
+    return [f"{directory}/{one}" for one in names if not one.startswith(".")]

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""/opt/cdi/bin/cdi-hook: does in a container what its CDI specs ask for, before it starts. Private API of fleet.cdi.
+
+A container waits for it, so it imports next to nothing: no typing, json, argparse, re or signal (docs/hooks.md, "What
+it costs"). An exit status other than 0 keeps the container from starting, and what is on stderr is then shown.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal itself makes enumerations of everything
+import os
+
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import request as requests
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside, reopened
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import container_root
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+DONE, FAILED, MISUSED = 0, 1, 2
+DEVICE_NODES = (0o020000, 0o060000)  # of st_mode: character and block
+
+
+def main(words: Sequence[str], release: str) -> NoReturn:
+    """Do what `words` ask for, and end the process."""
+    if words[:1] in (["--help"], ["-h"], ["--version"]):
+        os.write(1, (f"cdi-hook {release}\n" if words[0] == "--version" else requests.USAGE).encode())
+        os._exit(DONE)
+    name = words[0] if words else "no command"
+    try:
+        request = requests.parse(words)
+    except HookError as error:
+        _end(MISUSED, str(error))
+    _limit(request.timeout, name)
+    os.umask(0o022)
+    try:
+        notes = perform(request)
+    except HookError as error:
+        _end(FAILED, f"{name}: {error}")
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _end(FAILED, f"{name}: {where}{error.strerror}")
+    _end(DONE, *(f"{name}: {note}" for note in notes))
+
+
+def perform(request: requests.Request) -> list[str]:
+    """Do it; what was left undone on purpose, and why. Raises HookError and OSError."""
+    root = container_root(request.state)
+    try:
+        inside = Inside(root)
+    except OSError as error:
+        raise HookError(f"{os.fsdecode(root)}: {error.strerror}; expected the container's root directory") from None
+    notes: list[str] = []
+    for target, link in dict.fromkeys(request.links):
+        _link(inside, target, link)
+    for target, link in dict.fromkeys(request.device_links):
+        if inside.has(os.path.join(os.path.dirname(link), target)):
+            _link(inside, target, link)
+    if request.driver or request.cuda:
+        from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat
+
+        notes += compat.enable(inside, request.compat, request.driver, request.cuda)
+    if request.wants_cache:
+        from ansible_collections.fleet.cdi.plugins.module_utils.hooks import ldcache
+
+        notes += filter(None, [ldcache.update(inside, request.folders, request.ldconfig, root)])
+    for mode, path in request.modes:
+        notes += _chmod(inside, mode, path)
+    if request.wants_profile:
+        from ansible_collections.fleet.cdi.plugins.module_utils.hooks import profile
+
+        notes += profile.write(inside)
+    return notes
+
+
+def _link(inside: Inside, target: str, link: str) -> None:
+    try:
+        inside.link(target, link)
+    except OSError as error:
+        raise HookError(f"link {link} to {target}: {error.strerror}") from None
+
+
+def _chmod(inside: Inside, mode: int, path: str) -> list[str]:
+    """Set the mode of what is there. Where the container has a node of the host's own that is the host's, too."""
+    try:
+        handle, found = inside.find(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        if found.st_mode & 0o170000 in DEVICE_NODES:
+            raise HookError(f"chmod {path}: is a device node; expected fileMode of deviceNodes in the CDI spec for it")
+        if found.st_mode & 0o7777 != mode:
+            os.chmod(reopened(handle), mode)
+    except PermissionError as error:  # all of the host's /dev is mounted, say
+        return [f"chmod {path}: {error.strerror}; it stays {found.st_mode & 0o7777:o}"]
+    except OSError as error:
+        raise HookError(f"chmod {path}: {error.strerror}") from None
+    finally:
+        os.close(handle)
+    return []
+
+
+def _limit(seconds: int, name: str) -> None:
+    """End the process, and what it runs, after that time."""
+
+    def late(_number: int, _frame: object) -> None:
+        _end(FAILED, f"{name}: is not done after {seconds} s, so the container can't start; --timeout allows more")
+
+    _signal.signal(_signal.SIGALRM, late)
+    _signal.alarm(seconds)
+
+
+def _end(status: int, *lines: str) -> NoReturn:
+    """Say `lines` to whoever shows what a hook says, and end the process without taking the interpreter apart."""
+    for line in lines:
+        os.write(2, f"cdi-hook: {' '.join(line.split())}\n".encode("utf-8", "surrogateescape"))
+    os._exit(status)

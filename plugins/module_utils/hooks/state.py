@@ -1,0 +1,101 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which root directory a container has, by the state that its runtime gives to a hook. Private API of fleet.cdi.
+
+OCI runtime specification, "State" and "Root".
+"""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LARGEST = 16 << 20  # bytes, of a state or a config.json
+BLANKS = " \t\r\n"
+
+
+def container_root(file: str) -> bytes:
+    """The path of the root directory of the container whose state is in `file`, or on stdin. Raises HookError."""
+    state = _object(_read(file), file or "standard input")
+    bundle = _text(state, "bundle")
+    path = _text(state, "root")  # crun says it: its config.json may not be readable in a user namespace
+    if not path:
+        if not bundle.startswith("/"):
+            raise HookError(f"standard input: found bundle {bundle!r}; expected the state of a container (OCI)")
+        config = os.path.join(bundle, "config.json")
+        inner = _object(_read(config), config).get("root")
+        path = _text(inner, "path") if isinstance(inner, dict) else ""
+        if not path:
+            raise HookError(f"{config}: has no root.path; expected the root directory of a container")
+    path = os.path.normpath(os.path.join(bundle, path))
+    if not path.startswith("/") or path.strip("/") == "":
+        raise HookError(f"the root directory of the container: found {path!r}; expected another one than the host's")
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _read(file: str) -> bytes:
+    content = b""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC) if file else 0
+        while len(content) <= LARGEST:
+            chunk = os.read(handle, 1 << 16)
+            if not chunk:
+                return content
+            content += chunk
+    except OSError as error:
+        raise HookError(f"{file or 'standard input'}: can't be read: {error.strerror}") from None
+    raise HookError(f"{file or 'standard input'}: is larger than {LARGEST >> 20} MiB; expected a JSON object")
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    found = document.get(key)
+    return found if isinstance(found, str) and "\0" not in found else ""
+
+
+def _object(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        document = loads(content.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise HookError(f"{where}: is no JSON object; expected what an OCI runtime says of a container")
+    return document
+
+
+class _Terms:
+    """What the scanner of the standard library asks for (json/decoder.py, JSONDecoder)."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+
+
+def loads(text: str) -> Any:
+    """The value of a JSON text, by the scanner that `json` uses itself: importing that takes as long as a start does.
+
+    Raises ValueError and RecursionError.
+    """
+    try:
+        from _json import make_scanner
+
+        scan = make_scanner(_Terms)  # type: ignore[arg-type]
+    except (ImportError, AttributeError, TypeError):  # a Python that has it in another way
+        import json
+
+        return json.loads(text)
+    try:
+        value, end = scan(text, len(text) - len(text.lstrip(BLANKS)))
+    except (StopIteration, SystemError):  # SystemError: before Python 3.10, as json.decoder is not there to say it
+        raise ValueError("no JSON") from None
+    if text[end:].strip(BLANKS):
+        raise ValueError("something after the JSON")
+    return value
