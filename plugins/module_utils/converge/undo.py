@@ -9,7 +9,9 @@ import os
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import refresher
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service, refresher
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import KUBELET, RUN_DIR
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -34,12 +36,17 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     with files.locked_manifest(state_dir) as manifest:
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
-        units = refresher.installed(manifest)
+        units, plugin = refresher.installed(manifest), device_plugin_service.installed(manifest)
         if units:
             refresher.stop(refresher.run)
+        if plugin:
+            device_plugin_service.stop()
+            tidy(state_dir, KUBELET, RUN_DIR)  # what pods still use stays in the store of grants, which then stays, too
         done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
         if units:
             refresher.forget(refresher.run)
+        if plugin:
+            device_plugin_service.forget()
         return done
 
 

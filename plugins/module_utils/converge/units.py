@@ -132,7 +132,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
     """Path -> content of each file."""
     # The directories themselves may have to be made.
     writable = {os.path.dirname(path) for path in (settings.directory, settings.state_dir, settings.inventory)}
-    command = _word(os.path.join(settings.prefix, "bin", "fleet-cdi"))
+    command = word(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
     values = {
@@ -146,7 +146,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
         "nodes": " --make-nodes" if settings.make_nodes else "",
         "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd counts anew for each command
         "mknod": " CAP_MKNOD" if settings.make_nodes else "",
-        "writable": " ".join("-" + _word(path) for path in sorted(writable)),
+        "writable": " ".join("-" + word(path) for path in sorted(writable)),
         "interval": settings.interval,
     }
     files = {
@@ -158,6 +158,6 @@ def texts(settings: Settings) -> dict[str, bytes]:
     return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}
 
 
-def _word(path: str) -> str:
+def word(path: str) -> str:
     """A path as a word of a unit: "%" begins a specifier, and in commands "$" a variable."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'

@@ -1,0 +1,166 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_plugin_config: the device plugin's configuration, and whether what runs has it. Private API of
+fleet.cdi.
+
+The file is in the manifest. Instances read it anew by themselves; they keep what they serve while they do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, RUN_DIR, instance
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery, status
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+
+BY = "device_plugin_config"  # who asked for the file, for the manifest
+PAUSE = 0.2  # seconds between two looks at the instances
+
+# Options of the module that are fields of the document as they are.
+FIELDS = (
+    "resources",
+    "delivery",
+    "registration",
+    "takeover",
+    "metrics",
+    "grace",
+    "spec_dirs",
+    "inventory",
+    "state_dir",
+)
+
+# Fields of the document that are places below the kubelet's directory.
+PLACES = {
+    "plugin_dir": "device-plugins",
+    "registry_dir": "plugins_registry",
+    "pod_resources": "pod-resources/kubelet.sock",
+}
+
+
+class Taken(NamedTuple):
+    """Whether an instance that runs has the configuration; `error` says why not, where it said so."""
+
+    instance: str
+    taken: bool
+    error: Optional[str]
+
+
+def rendered(options: Mapping[str, Any]) -> bytes:
+    """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
+    kubelet = options["kubelet_dir"].rstrip("/")
+    document = {
+        "version": config.VERSION,
+        **{field: options[field] for field in FIELDS},
+        **{field: f"{kubelet}/{place}" for field, place in PLACES.items()},
+    }
+    config.parse(document, options["path"])
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+
+
+def write(path: str, content: Optional[bytes], state_dir: str, force: bool, check: bool) -> Optional[Change]:
+    """Make `content` (None: no file) the configuration at `path`; returns the change, None if it was so.
+
+    Raises CdiError, with nothing changed.
+    """
+    where = files.canonical(path)
+
+    def make_plan(manifest: files.Manifest) -> Plan:
+        live = files.read(where)
+        before = live.content if live else None
+        if before == content or (content is None and where not in manifest.files and not force):
+            return Plan(where, (), ())
+        if before is not None and where not in manifest.files and not force:
+            raise CdiError(
+                f"{where}: is not ours: fleet.cdi has no record of writing it. It stays as it is. Move it away, or set "
+                "force to replace it (undo then puts it back)."
+            )
+        return Plan(where, (Change(where, "", before, content, BY),), ())
+
+    return next(iter(apply(make_plan, state_dir, check).changes), None)
+
+
+def taken(
+    path: str,
+    content: Optional[bytes],
+    wait: float,
+    living: Callable[[], Iterable[Mapping[str, Any]]],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Taken, ...]:
+    """Which of the instances that run with the configuration at `path` have it; they get `wait` seconds for that."""
+    wanted = hashlib.sha256(content).hexdigest() if content is not None else ""
+    until = clock() + wait
+    while True:
+        found = tuple(
+            Taken(one["instance"], one["config"]["sha256"] == wanted, one["config"]["error"])
+            for one in living()
+            if files.canonical(one["config"]["path"]) == files.canonical(path)
+        )
+        if all(one.taken or one.error for one in found) or clock() >= until:
+            return found
+        sleep(PAUSE)
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module device_plugin_config for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    path = options["path"]
+    content = rendered(options) if options["state"] == "present" else None
+    if content is not None:
+        settings = config.parse(json.loads(content), path)
+        warnings += delivery.warnings(settings, delivery.readers(settings.root))
+    change = write(path, content, options["state_dir"], options["force"], check)
+    if change and not check:
+        _reload()
+    live = files.read(files.canonical(path))
+    has = live.content if live else None
+    found = () if check else taken(path, has, options["wait"], _living)
+    for one in found:
+        if not one.taken:
+            warnings.append(
+                f"{path}: instance {one.instance} of the device plugin has not taken it: "
+                f"{one.error or 'it did not say why'}. It goes on with what it had."
+            )
+    result = {
+        "changed": change is not None,
+        "path": files.canonical(path),
+        "taken": all(one.taken for one in found) if found else None,
+        "instances": [one._asdict() for one in found],
+        "diff": [_shown(change)] if change else [],
+    }
+    return result, warnings
+
+
+def _living() -> list[Mapping[str, Any]]:
+    return [seen.document for seen in status.look(RUN_DIR) if seen.alive]
+
+
+def _reload() -> None:
+    """Tell the instances under systemd; they see a change by themselves, too, but not on every file system."""
+    if systemd.booted() and shutil.which("systemctl"):
+        for unit in systemd.active(systemd.run, [*map(instance, INSTANCES)]):
+            systemd.run(["systemctl", "reload", unit])
+
+
+def _shown(change: Change) -> dict[str, Any]:
+    header = {"before_header": change.path, "after_header": change.path}
+    return {**header, "before": _document(change.before), "after": _document(change.after)}
+
+
+def _document(content: Optional[bytes]) -> Any:
+    try:
+        return json.loads(content) if content else ""
+    except ValueError:
+        return (content or b"").decode(errors="replace")

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_plugin_service: the device plugin's unit, one of its two instances running; or none. Private API of
+fleet.cdi.
+
+One instance runs from what is installed now. What runs from an older unit or release is not restarted: the other
+instance is started beside it, and when the kubelet watches each resource there, the older one is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, Unit, instance
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+
+BY = "device_plugin_service"  # who asked for the file, for the manifest
+PAUSE = 0.2  # seconds between two looks at an instance that is starting
+
+
+def _living() -> dict[str, Mapping[str, Any]]:
+    """The status of each instance that lives."""
+    return {str(one.document["instance"]): one.document for one in status.look(unit_file.RUN_DIR) if one.alive}
+
+
+def _environment(process: int) -> bytes:
+    try:
+        with open(f"/proc/{process}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+class Host(NamedTuple):
+    """What the work is done with; tests have their own."""
+
+    run: systemd.Run = systemd.run
+    booted: Callable[[], bool] = systemd.booted
+    statuses: Callable[[], Mapping[str, Mapping[str, Any]]] = _living  # by instance
+    environment: Callable[[int], bytes] = _environment  # of a process
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+THIS = Host()
+
+
+class State(NamedTuple):
+    """The instances: which start at boot, which run, and which of those run from what is installed now."""
+
+    enabled: tuple[str, ...]
+    active: tuple[str, ...]
+    current: tuple[str, ...]
+
+
+def install(
+    unit: Unit, release: Optional[str], state_dir: str, wait: float, check: bool, host: Host = THIS
+) -> dict[str, Any]:
+    """Have one instance run from `unit` and `release`; returns what changed, for the module.
+
+    One that is older is replaced as the module's docstring says; a new one has `wait` seconds to take over. If it does
+    not, it is stopped again and CdiError raised: the older one goes on serving. Raises CdiError.
+    """
+    content = unit_file.text(unit)
+    _check_host()
+    live = host.booted()
+    before = _state(host, content, release)
+
+    def make_plan(manifest: files.Manifest) -> Plan:
+        path = unit_file.path()
+        differs = systemd.differs(path, content)
+        return Plan(path, (systemd.change(path, content, manifest, BY),) if differs else (), ())
+
+    plan = apply(make_plan, state_dir, check)
+    chosen = _chosen(before)
+    after = State((chosen,), (chosen,), (chosen,)) if live else State((chosen,), (), ())
+    changed = bool(plan.changes) or before != after
+    if changed and not check:
+        if live:
+            systemd.do(host.run, ["systemctl", "daemon-reload"])
+        systemd.do(host.run, ["systemctl", "enable", instance(chosen)])
+        if live and chosen not in before.current:
+            _start(host, chosen, before, wait)
+        for other in INSTANCES:
+            if other != chosen and (other in before.active or other in before.enabled):
+                systemd.do(host.run, ["systemctl", "disable", *(["--now"] if live else []), instance(other)])
+    return {"changed": changed, "diff": [*map(systemd.shown, plan.changes), *_shown(before, after)], "instance": chosen}
+
+
+def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) -> tuple[dict[str, Any], list[str]]:
+    """Stop both instances, take the unit back and clear up; returns what changed, and warnings. Raises CdiError."""
+    path = unit_file.path()
+    if not installed(files.manifest(state_dir)):
+        return {"changed": False, "diff": [], "instance": None}, []
+    live = files.read(path)
+    before = _state(host, b"", None)
+    shown = systemd.shown(Change(path, "", live.content if live else None, None))
+    warnings: list[str] = []
+    if not check:
+        stop(host)
+        with files.locked_manifest(state_dir) as manifest:
+            manifest.take_back(path)
+        forget(host)
+        warnings = tidy(state_dir, kubelet_dir, unit_file.RUN_DIR)
+    return {"changed": True, "diff": [shown, *_shown(before, State((), (), ()))], "instance": None}, warnings
+
+
+def installed(manifest: files.Manifest) -> bool:
+    """Whether the manifest lists the unit."""
+    return unit_file.path() in manifest.files
+
+
+def stop(host: Host = THIS) -> None:
+    """Stop and disable both instances, before the unit's file goes."""
+    if shutil.which("systemctl"):
+        now = ["--now"] if host.booted() else []
+        host.run(["systemctl", "disable", *now, *map(instance, INSTANCES)])
+
+
+def forget(host: Host = THIS) -> None:
+    """Have systemd forget the unit, after its file went."""
+    if host.booted() and shutil.which("systemctl"):
+        host.run(["systemctl", "daemon-reload"])
+        host.run(["systemctl", "reset-failed", *map(instance, INSTANCES)])  # that of one that did not fail fails
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module device_plugin_service for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    if options["state"] == "absent":
+        result, more = uninstall(options["state_dir"], options["kubelet_dir"], check)
+        return result, [*warnings, *more]
+    if options["wait"] < 0:
+        raise CdiError(f"wait: found {options['wait']}; expected 0 or more seconds")
+    unit = Unit(**{key: options[key] for key in Unit._fields})._replace(capabilities=tuple(options["capabilities"]))
+    command = os.path.join(unit.prefix, "bin", "fleet-cdi")
+    if not check and not os.access(command, os.X_OK):
+        raise CdiError(f"{command}: there is no such program; install the release first (module fleet.cdi.release)")
+    return install(unit, guard.active(unit.prefix), options["state_dir"], options["wait"], check), warnings
+
+
+def _check_host() -> None:
+    if shutil.which("systemctl") is None:
+        raise CdiError(
+            "systemctl: there is none on this host; the device plugin's service needs systemd. Run "
+            "`fleet-cdi plugin run` by other means, or in a pod (examples/kubernetes)."
+        )
+
+
+def _state(host: Host, content: bytes, release: Optional[str]) -> State:
+    units = [*map(instance, INSTANCES)]
+    enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, units))
+    if not host.booted():
+        return State(enabled, (), ())
+    active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, units))
+    statuses = host.statuses()
+    mark = f"{unit_file.MARK}={unit_file.mark(content)}".encode()
+    current = tuple(
+        name
+        for name in active
+        if mark in host.environment(_main(host, name)).split(b"\0")
+        and statuses.get(name, {}).get("release", release) == release
+    )
+    return State(enabled, active, current)
+
+
+def _main(host: Host, name: str) -> int:
+    """The process of an instance, 0 if there is none."""
+    _status, said = host.run(["systemctl", "show", "--property=MainPID", "--value", instance(name)])
+    return int(said) if said.strip().isdigit() else 0
+
+
+def _chosen(state: State) -> str:
+    """The instance that is to run: the one that does, if it is current; otherwise one that does not."""
+    if state.current:
+        return state.current[0]
+    if not state.active:
+        return state.enabled[0] if state.enabled else INSTANCES[0]
+    return next((name for name in INSTANCES if name not in state.active), INSTANCES[0])
+
+
+def _start(host: Host, name: str, before: State, wait: float) -> None:
+    """Start an instance and wait until it has taken over from those that run. Raises CdiError, with it stopped."""
+    old = [one for other, one in host.statuses().items() if other in before.active and other != name]
+    systemd.do(host.run, ["systemctl", "restart", instance(name)])
+    until = host.clock() + wait
+    lacking = "it does not answer"
+    while True:
+        new = host.statuses().get(name)
+        if new is not None:
+            lacking = _lacking(new, old)
+            if not lacking:
+                return
+        if host.clock() >= until or (new or {}).get("config", {}).get("error"):
+            break
+        host.sleep(PAUSE)
+    _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
+    said = " ".join(log.split())
+    if old:
+        host.run(["systemctl", "disable", "--now", instance(name)])
+    rest = "The one that ran before goes on serving" if old else "It is tried again by systemd"
+    raise CdiError(
+        f"{instance(name)}: did not take over within {wait:g} s: {lacking}. {rest}. Its last words: {said or 'none'}"
+    )
+
+
+def _lacking(new: Mapping[str, Any], old: list[Mapping[str, Any]]) -> str:
+    """What a new instance still lacks that older ones have, in words; "" if nothing."""
+    if new.get("config", {}).get("error"):
+        return str(new["config"]["error"])
+    if not new.get("ready"):
+        return "it is still looking at the devices"
+    watched = {name for one in old for name, found in one["resources"].items() if found.get("stream")}
+    missing = [name for name in sorted(watched & set(new["resources"])) if not new["resources"][name].get("stream")]
+    return f"the kubelet does not watch {', '.join(missing)} there yet" if missing else ""
+
+
+def _shown(before: State, after: State) -> list[dict[str, Any]]:
+    if before == after:
+        return []
+    return [
+        {"before_header": "systemd", "after_header": "systemd", "before": before._asdict(), "after": after._asdict()}
+    ]

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The systemd unit of the Kubernetes device plugin, as a text. Private API of fleet.cdi.
+
+systemd.service(5), systemd.exec(5), systemd.resource-control(5); docs/device-plugin.md says why each line is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, word
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import KUBELET, PATH, Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# Two of one template: an upgrade starts the one that does not run, and stops the other when that has taken over.
+INSTANCES = ("a", "b")
+TEMPLATE = "fleet-cdi-device-plugin@.service"
+RUN_DIR = Settings().run_dir  # of both instances
+
+# A process knows by it which text of the unit it was started from.
+MARK = "FLEET_CDI_UNIT"
+
+# The kubelet, under its own name and those of distributions of Kubernetes that have it inside of something else.
+KUBELETS = (
+    "kubelet.service",
+    "k3s.service",
+    "k3s-agent.service",
+    "rke2-server.service",
+    "rke2-agent.service",
+    "k0scontroller.service",
+    "k0sworker.service",
+    "snap.microk8s.daemon-kubelite.service",
+)
+
+CAPABILITY = re.compile(r"CAP_[A-Z0-9_]+\Z")
+
+HEAD = """\
+# Written by fleet.cdi.device_plugin_service; run it with other options instead of changing this file.
+"""
+
+# Not after the refresh: a restart during one would have to wait for it. At boot the kubelet starts after both.
+_TEXT = """\
+[Unit]
+Description=Kubernetes device plugin for the CDI devices of this host (instance %i)
+Before={before}
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+Environment={mark}={digest}
+ExecStart={command} plugin run --config {config} --instance %i
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+RestartSec=1
+TimeoutStopSec=15
+KillMode=mixed
+OOMScoreAdjust=-900
+# The directory is that of both instances: it stays while the other one runs.
+RuntimeDirectory={run_dir}
+RuntimeDirectoryPreserve=yes
+ReadWritePaths={writable}
+
+NoNewPrivileges=yes
+CapabilityBoundingSet={capabilities}
+ProtectSystem=strict
+ProtectHome=yes
+ProtectProc=invisible
+ProtectHostname=yes
+ProtectControlGroups=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+PrivateTmp=yes
+PrivateMounts=yes
+RestrictAddressFamilies=AF_UNIX AF_NETLINK{families}
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+KeyringMode=private
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+UMask=0077
+{closed}
+[Install]
+WantedBy=multi-user.target
+"""
+
+# Nobody else on the network has to do with it, unless metrics are asked for.
+_NO_NETWORK = "IPAddressDeny=any\n"
+_LOCAL = _NO_NETWORK + "IPAddressAllow=localhost\n"
+
+# The plugin looks at device nodes and opens none. The commands that an operator has it run may have to.
+_NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\n"
+
+
+class Unit(NamedTuple):
+    """What the unit is to be like."""
+
+    prefix: str = "/opt/cdi"
+    config: str = PATH
+    state_dir: str = "/var/lib/cdi"
+    kubelet_dir: str = KUBELET
+    metrics: str = ""  # "host:port", "" for none
+    device_access: bool = False  # for the commands setup and teardown
+    capabilities: tuple[str, ...] = ()  # for them, too
+
+
+def path() -> str:
+    """Where the unit is."""
+    return os.path.join(UNIT_DIR, TEMPLATE)
+
+
+def instance(name: str) -> str:
+    """The unit of one instance."""
+    return TEMPLATE.replace("@", f"@{name}")
+
+
+def text(unit: Unit) -> bytes:
+    """The unit's file. Raises CdiError for what can't be part of one."""
+    for capability in unit.capabilities:
+        if not CAPABILITY.match(capability):
+            raise CdiError(f"capabilities: found {capability!r}; expected names as in capabilities(7), CAP_SYS_ADMIN")
+    for name in ("prefix", "config", "state_dir", "kubelet_dir"):
+        value = getattr(unit, name)
+        if not value.startswith("/") or any(ord(letter) < 32 for letter in value):
+            raise CdiError(f"{name}: found {value!r}; expected an absolute path without control characters")
+    local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
+    values = {
+        "before": " ".join(KUBELETS),
+        "mark": MARK,
+        "command": word(os.path.join(unit.prefix, "bin", "fleet-cdi")),
+        "config": word(unit.config),
+        "run_dir": os.path.basename(RUN_DIR),
+        "writable": " ".join("-" + word(path) for path in sorted({_root(unit.state_dir), _root(unit.kubelet_dir)})),
+        "capabilities": " ".join(unit.capabilities),
+        "families": " AF_INET AF_INET6" if unit.metrics else "",
+        "closed": (_NO_DEVICES if not unit.device_access else "")
+        + (_NO_NETWORK if not unit.metrics else _LOCAL if local else ""),
+    }
+    digest = hashlib.sha256(_TEXT.format(**values, digest="").encode()).hexdigest()[:12]
+    return (HEAD + _TEXT.format(**values, digest=digest)).encode()
+
+
+def mark(content: bytes) -> str:
+    """The mark in a unit's file, "" if it has none."""
+    found = re.search(rf"^Environment={MARK}=([0-9a-f]+)$".encode(), content, re.MULTILINE)
+    return found.group(1).decode() if found else ""
+
+
+def _root(path: str) -> str:
+    """What of `path` has to be writable: a directory above it that is there from the start and stays.
+
+    What is missing, or removed and made again, while the service runs would be read-only to it otherwise: systemd
+    makes the exceptions of ProtectSystem=strict when it starts a service, and the kubelet may come later.
+    """
+    parts = [part for part in path.split("/") if part]
+    return "/" + "/".join(parts[:-1][:2])

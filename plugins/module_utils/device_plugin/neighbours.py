@@ -1,0 +1,66 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a kubelet knows of the devices on its node, asked from outside of the daemon. Private API of fleet.cdi.
+
+Plugins of others are asked nothing that changes what they do: GetInfo is what the kubelet itself asks each socket in
+plugins_registry, as often as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, pods
+
+PATIENCE = 5.0  # seconds for the kubelet
+GLANCE = 1.0  # seconds for each driver, as long as the kubelet gives it
+DRA = "DRAPlugin"  # the type of a driver of dynamic resource allocation, in its PluginInfo
+
+
+def ask(
+    kubelet_dir: str, registry_socket: str, states: tuple[str, str]
+) -> tuple[str, Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
+    """(state, resource -> device IDs or None, why None, names of drivers); `states`: what up and down are called."""
+    if not dial.listening(registry_socket):
+        return states[1], None, f"{registry_socket}: nobody listens", ()
+    return (states[0], *asyncio.run(_all(kubelet_dir)))
+
+
+async def _all(kubelet_dir: str) -> tuple[Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
+    names = await drivers(os.path.join(kubelet_dir, os.path.basename(api.REGISTRY_DIR)))
+    listed: dict[str, set[str]] = {}
+    try:
+        for resource, device_id in await pods.allocatable(
+            os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"), PATIENCE
+        ):
+            listed.setdefault(resource, set()).add(device_id)
+    except pods.Unavailable as error:
+        return None, str(error), names
+    return {name: frozenset(ids) for name, ids in listed.items()}, "", names
+
+
+async def drivers(registry_dir: str) -> tuple[str, ...]:
+    """The drivers of dynamic resource allocation that are registered through sockets in `registry_dir`."""
+    found = await asyncio.gather(
+        *(_driver(path) for path in dial.sockets(registry_dir) if not os.path.basename(path).startswith(dial.OWN))
+    )
+    return tuple(sorted(filter(None, found)))
+
+
+async def _driver(path: str) -> str:
+    """The name of the driver behind a socket, "" if there is none."""
+    import grpc
+
+    if not dial.listening(path):
+        return ""
+    try:
+        async with dial.channel(path) as channel:
+            stub = api.stub(channel, "pluginregistration.Registration")
+            info = await stub.GetInfo(api.registration.InfoRequest(), timeout=GLANCE)
+    except grpc.RpcError:
+        return ""
+    return str(info.name) if info.type == DRA else ""

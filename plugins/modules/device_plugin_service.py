@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module fleet.cdi.device_plugin_service: the Kubernetes device plugin as a service of the host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: device_plugin_service
+short_description: Run the Kubernetes device plugin as a service of the host
+version_added: 0.1.0
+description:
+  - Installs C(fleet-cdi-device-plugin@.service), enables one of its instances V(a) and V(b) and starts it. It starts
+    before the kubelet, waits for one where there is none, and sees devices come and go.
+  - An instance that runs from an older release or unit is replaced without a gap. The other one is started beside it,
+    and the older one is stopped when the kubelet watches all of its resources there. If that does not happen within
+    O(wait), the new one is stopped and the older one goes on serving.
+  - The unit is in the manifest; C(fleet-cdi undo) stops the service and takes the unit back.
+author:
+  - fleet.cdi contributors (@fleet-cdi)
+extends_documentation_fragment:
+  - fleet.cdi.attributes
+  - fleet.cdi.attributes.writer
+  - fleet.cdi.on_host
+options:
+  state:
+    description:
+      - V(present) makes the unit as the other options say, and has one current instance run.
+      - V(absent) stops and disables both instances, and takes back the unit, sockets and status files. Devices that the
+        ledger holds for Kubernetes are free then, unless pods still use them; a warning names these.
+    type: str
+    choices: [present, absent]
+    default: present
+  config:
+    description:
+      - The configuration, see M(fleet.cdi.device_plugin_config).
+    type: path
+    default: /etc/fleet-cdi/device-plugin.json
+  kubelet_dir:
+    description:
+      - The directory of the kubelet. The service may write in what is two directories above it at most.
+    type: path
+    default: /var/lib/kubelet
+  state_dir:
+    description:
+      - The directory of the manifest and of the ledger.
+    type: path
+    default: /var/lib/cdi
+  metrics:
+    description:
+      - Address and port for metrics, as in the configuration. The service has no access to the network without.
+    type: str
+    default: ""
+  device_access:
+    description:
+      - Whether the commands C(setup) and C(teardown) of the configuration may open device nodes. The plugin itself only
+        looks at them.
+    type: bool
+    default: false
+  capabilities:
+    description:
+      - Capabilities for these commands, as V(CAP_SYS_ADMIN). The plugin itself needs none.
+    type: list
+    elements: str
+    default: []
+  wait:
+    description:
+      - How many seconds a new instance gets to take over.
+    type: int
+    default: 60
+notes:
+  - Needs systemd, and root. Where systemd does not run, as in an image, the unit is installed and enabled only.
+seealso:
+  - module: fleet.cdi.device_plugin_config
+  - module: fleet.cdi.device_plugin_info
+"""
+
+EXAMPLES = r"""
+- name: Offer the devices of the host to its kubelet
+  fleet.cdi.device_plugin_service:
+
+- name: Let commands that clean a GPU open its nodes and reset it
+  fleet.cdi.device_plugin_service:
+    device_access: true
+    capabilities: [CAP_SYS_ADMIN]
+
+- name: Stop it, and leave nothing
+  fleet.cdi.device_plugin_service:
+    state: absent
+"""
+
+RETURN = r"""
+instance:
+  description: The instance that serves; V(null) with O(state=absent).
+  returned: success
+  type: str
+  sample: a
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.fleet.cdi.plugins.module_utils import on_host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "config": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+            "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            "metrics": {"type": "str", "default": ""},
+            "device_access": {"type": "bool", "default": False},
+            "capabilities": {"type": "list", "elements": "str", "default": []},
+            "wait": {"type": "int", "default": 60},
+            **on_host.ARGUMENTS,
+        },
+        supports_check_mode=True,
+    )
+    on_host.run(module, "device_plugin_service")
+
+
+if __name__ == "__main__":
+    main()
