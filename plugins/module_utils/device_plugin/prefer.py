@@ -21,8 +21,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
 
-# What the search looks at where more than 16 devices are linked in no hierarchy: a third of what an ADD may. The kubelet
-# waits, and what more work finds on 64 partitions of 16 linked GPUs is better by less than one in a hundred.
+# What the search looks at where more than 16 devices are linked in no hierarchy: a third of what an ADD may, as the
+# kubelet waits. On 64 partitions of 16 linked GPUs more work found nothing better.
 WORK = 1_000
 
 
