@@ -32,6 +32,20 @@ Made by docs/generate.py from meta/argument_specs.yml: change that.
 -->
 """
 
+# What else to say of a role.
+MORE = {
+    "fleet.cdi.cdi_host": (
+        "The playbooks `fleet.cdi.provision` and `fleet.cdi.remove` call it, the former after a check of all settings",
+        "([docs/settings.md](../../docs/settings.md)).\n",
+    ),
+    "fleet.cdi.cdi_device_plugin": (
+        "How it works, and each setting: [docs/device-plugin.md](../../docs/device-plugin.md). To take it back:\n",
+        "```yaml\n- name: Remove\n  hosts: all\n  become: true\n  gather_facts: false\n  tasks:",
+        "    - name: Take the device plugin back\n      ansible.builtin.import_role:",
+        "        name: fleet.cdi.cdi_device_plugin\n        tasks_from: remove\n```\n",
+    ),
+}
+
 
 def generated() -> dict[Path, str]:
     """Every generated file with what it should hold."""
@@ -52,15 +66,14 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
             yield plain(paragraph) + "\n"
         yield from ("| variable | type | default | what it is for |", "|---|---|---|---|")
         for variable, option in entry["options"].items():
-            default = json.dumps(option["default"]).strip('"')
+            default = json.dumps(option["default"]).strip('"') or '""'
             yield f"| `{variable}` | {option['type']} | `{default}` | {' '.join(map(plain, option['description']))} |"
         yield ""
     yield "## Example\n"
     yield "```yaml"
     yield f"- name: Provision\n  hosts: all\n  become: true\n  gather_facts: false\n  roles:\n    - role: {role}"
     yield "```\n"
-    yield "The playbooks `fleet.cdi.provision` and `fleet.cdi.remove` call it, the former after a check of all settings"
-    yield "([docs/settings.md](../../docs/settings.md)).\n"
+    yield from MORE.get(role, ("Entry point `remove` takes it back: `import_role` with `tasks_from: remove`.\n",))
 
 
 def plain(text: str) -> str:

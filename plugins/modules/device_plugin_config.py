@@ -27,7 +27,8 @@ options:
   state:
     description:
       - V(present) makes the configuration as the other options say.
-      - V(absent) removes it. The plugin then offers every kind of device under its own name.
+      - V(absent) takes it back, and puts a file that was there before in its place again. Without any file the plugin
+        offers every kind of device under its own name.
     type: str
     choices: [present, absent]
     default: present
@@ -101,7 +102,8 @@ options:
     default: 10
   force:
     description:
-      - Replace or remove a foreign file. Its content is kept in the manifest, and undo puts it back.
+      - Replace a foreign file, or take one back that somebody changed since. The content of the former is kept in the
+        manifest; O(state=absent) and undo put it back.
     type: bool
     default: false
 seealso:

@@ -9,6 +9,7 @@ The file is in the manifest. Instances read it anew by themselves; they keep wha
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import shutil
@@ -70,16 +71,18 @@ def rendered(options: Mapping[str, Any]) -> bytes:
 
 
 def write(path: str, content: Optional[bytes], state_dir: str, force: bool, check: bool) -> Optional[Change]:
-    """Make `content` (None: no file) the configuration at `path`; returns the change, None if it was so.
+    """Make `content` the configuration at `path`, or (None) put back what was there before us; returns the change.
 
-    Raises CdiError, with nothing changed.
+    None if it was so already. Raises CdiError, with nothing changed.
     """
     where = files.canonical(path)
+    if content is None:
+        return _take_back(where, state_dir, force, check)
 
     def make_plan(manifest: files.Manifest) -> Plan:
         live = files.read(where)
         before = live.content if live else None
-        if before == content or (content is None and where not in manifest.files and not force):
+        if before == content:
             return Plan(where, (), ())
         if before is not None and where not in manifest.files and not force:
             raise CdiError(
@@ -89,6 +92,20 @@ def write(path: str, content: Optional[bytes], state_dir: str, force: bool, chec
         return Plan(where, (Change(where, "", before, content, BY),), ())
 
     return next(iter(apply(make_plan, state_dir, check).changes), None)
+
+
+def _take_back(path: str, state_dir: str, force: bool, check: bool) -> Optional[Change]:
+    manifest = files.manifest(state_dir)
+    if path not in manifest.files:
+        return None
+    live, prior = files.read(path), manifest.files[path]["prior"]
+    change = Change(path, "", live.content if live else None, base64.b64decode(prior["content"]) if prior else None)
+    if check:
+        manifest.take_back(path, check=True, force=force)
+    else:
+        with files.locked_manifest(state_dir) as manifest:
+            manifest.take_back(path, force=force)
+    return change
 
 
 def taken(
