@@ -41,7 +41,11 @@ class Mount(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """One OCI hook (CDI SPEC.md, "hooks")."""
+    """One OCI hook (CDI SPEC.md, "hooks").
+
+    `path` is "" for the release's own cdi-hook, wherever that is installed: a spec has it once, for all its devices.
+    Options of such a hook that is a device's only do something where the container has the device.
+    """
 
     name: str  # "createContainer"
     path: str

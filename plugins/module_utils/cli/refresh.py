@@ -27,7 +27,7 @@ def run(arguments: Any, paths: Paths) -> int:
         for node in nodes.missing():
             nodes.make(node)
             say(f"made: {node.path}")
-    places = Places(paths.state_dir, paths.inventory)
+    places = Places(paths.state_dir, paths.inventory, prefix=paths.prefix)
     done = refresh(places, timeout, grace, arguments.check)
     if arguments.json:
         say(json.dumps({**as_document(done), "check": arguments.check}, indent=2, sort_keys=True))

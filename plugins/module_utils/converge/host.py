@@ -9,7 +9,7 @@ import json
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import image
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import image, own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.foreign import Foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
@@ -38,6 +38,8 @@ class Paths(NamedTuple):
     directory: str = "/etc/cdi"
     inventory: str = "/run/cdi-inventory.json"
     state_dir: str = "/var/lib/cdi"
+    prefix: str = "/opt/cdi"  # of the release
+    release: str = ""  # its id; "" if nobody says
 
 
 class Outcome(NamedTuple):
@@ -68,14 +70,16 @@ def converge(
     if wanted.entries is not None:
         enricher, warnings = udev.enricher("/") if live else (None, [])
         seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
-    around = known(paths.directory, paths.inventory, inventory.boot_id("/"))
+    around = known(paths.directory, paths.inventory, inventory.boot_id("/"), paths.prefix)
     ledger = Granted(paths.state_dir, around.boot_id)
     terms = Terms(mark(around.boot_id), 0, granted or ledger)
     parts: list[Part] = []
+    lacking: list[str] = []
 
     def make_plan(manifest: files.Manifest) -> Plan:
         part = plan_kind(wanted, seen, around, manifest, terms, force)
         parts.append(part)
+        lacking[:] = own_hook.require(part.spec, paths.prefix, paths.release, check)
         listing = plan_listing(around, {wanted.kind: part.found}, manifest, wanted.by)
         return part.plan._replace(changes=part.plan.changes + listing)
 
@@ -83,7 +87,7 @@ def converge(
     part = parts[-1]
     if ledger.trouble:
         warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
-    return Outcome(plan, part.spec, part.runtimes, (*warnings, *part.warnings), part.foreign)
+    return Outcome(plan, part.spec, part.runtimes, (*warnings, *lacking, *part.warnings), part.foreign)
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -104,7 +108,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["runtimes"],
         options["on_foreign_kind"],
     )
-    paths = Paths(options["directory"], listing, options["state_dir"])
+    paths = Paths(options["directory"], listing, options["state_dir"], options["prefix"], options["release"] or "")
     outcome = converge(wanted, paths, options["force"], check, live)
     spec = outcome.spec
     result = {

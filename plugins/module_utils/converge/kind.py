@@ -30,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import CDI_HOOK
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import cap, codec, names, registry
 
@@ -65,6 +66,7 @@ class Known(NamedTuple):
     inventory: str  # "" if none is wanted
     listed: Inventory
     boot_id: str
+    prefix: str = "/opt/cdi"  # of the release whose cdi-hook specs name
 
 
 class Part(NamedTuple):
@@ -94,7 +96,7 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
     return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)))
 
 
-def known(directory: str, listing: str, boot_id: str) -> Known:
+def known(directory: str, listing: str, boot_id: str, prefix: str = "/opt/cdi") -> Known:
     """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
     directory = os.path.realpath(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     usual = tuple(os.path.realpath(path) for path in registry.DIRECTORIES)
@@ -103,7 +105,8 @@ def known(directory: str, listing: str, boot_id: str) -> Known:
         there = inventory.read(listing, boot_id) if listing else Inventory(())
     except CdiError:  # missing, damaged or of another boot
         there = Inventory(())
-    return Known(directory, registry.load(usual if directory in usual else (directory,)), listing, there, boot_id)
+    specs = registry.load(usual if directory in usual else (directory,))
+    return Known(directory, specs, listing, there, boot_id, prefix)
 
 
 def plan_kind(
@@ -128,7 +131,7 @@ def plan_kind(
         terms = terms._replace(withdrawn=seen.withdrawn)
         kept = keep(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
-        spec = _spec(wanted.kind, kept, seen, before, live)
+        spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
     engines: tuple[detect.Runtime, ...] = ()
     limits: list[str] = []
     current = files.read(path)
@@ -179,10 +182,10 @@ def plan_listing(
 
 
 def _spec(
-    kind: str, kept: Kept, seen: Seen, before: Optional[Memory], live: Optional[dict[str, Any]]
+    kind: str, kept: Kept, seen: Seen, before: Optional[Memory], live: Optional[dict[str, Any]], program: str
 ) -> Optional[dict[str, Any]]:
     """The spec of what was found and of what is kept; None for no file. Raises CdiError."""
-    spec = spec_of(seen.found.kinds[0], kept.devices) if kept.devices else None
+    spec = spec_of(seen.found.kinds[0], kept.devices, program) if kept.devices else None
     if not before or not kept.lost:
         return spec
     offered = {name for some in before.offered.values() for name in some}

@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
     ContainerEdits,
     Device,
+    Hook,
     Kind,
     Node,
     joined,
@@ -27,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WAR
 
 UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
 MODE = 0o644  # a rootless runtime has to read it
+HOOK = "/opt/cdi/bin/cdi-hook"  # where a release is installed by default
 
 
 class Change(NamedTuple):
@@ -48,13 +50,14 @@ class Plan(NamedTuple):
     kinds: Mapping[str, Optional[dict[str, Any]]] = {}  # what the manifest is to remember; None: it forgets the kind
 
 
-def spec_of(kind: Kind, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
+def spec_of(kind: Kind, devices: Sequence[Device], program: str = HOOK) -> Optional[dict[str, Any]]:
     """The spec that offers `devices`, each under every name it has, and the kind's aggregates; None without devices.
 
     No devices means no file. Unhealthy devices are left out. So are device numbers unless the kind wants them: a
-    runtime then reads them anew whenever a container starts. Raises CdiError for an aggregate that can't be.
+    runtime then reads them anew whenever a container starts. `program` is the path of cdi-hook. Raises CdiError for an
+    aggregate that can't be.
     """
-    healthy = [device for device in devices if device.health.is_usable]
+    kind, healthy = _with_one_hook(kind, [device for device in devices if device.health.is_usable], program)
     offered = [(name, device.edits) for device in healthy for name in device.names]
     if offered and kind.all:
         offered.append(("all", _together(kind, healthy)))
@@ -67,6 +70,21 @@ def spec_of(kind: Kind, devices: Sequence[Device]) -> Optional[dict[str, Any]]:
     }
     shared = _edits(kind.edits, kind)
     return complete(kind.name, {**content, **({"containerEdits": shared} if shared else {})})
+
+
+def _with_one_hook(kind: Kind, devices: Sequence[Device], program: str) -> tuple[Kind, list[Device]]:
+    """Both with all hooks of ours as one of the kind: a container waits for every process that a hook starts."""
+    edits = (kind.edits, *(device.edits for device in devices))
+    ours = [hook for one in edits for hook in one.hooks if not hook.path]
+    words = dict.fromkeys(word for hook in ours for word in hook.args[2:])
+    one = [Hook(hook.name, program, (*hook.args[:2], *words)) for hook in ours[:1]]
+    hooks = (*_of_others(kind.edits.hooks), *one)
+    others = [device._replace(hooks=_of_others(device.hooks)) for device in devices]
+    return kind._replace(edits=kind.edits._replace(hooks=hooks)), others
+
+
+def _of_others(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    return tuple(hook for hook in hooks if hook.path)
 
 
 def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:

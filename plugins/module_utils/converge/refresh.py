@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import (
@@ -47,6 +48,7 @@ class Places(NamedTuple):
     inventory: str = "/run/cdi-inventory.json"  # beside it are the pools
     config_dir: str = "/etc/cdi"  # of the executables' configurations
     root: str = "/"  # of the host whose devices are discovered
+    prefix: str = "/opt/cdi"  # of the release
 
 
 class Missing(NamedTuple):
@@ -124,7 +126,7 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
     boot_id = inventory.boot_id(places.root)
     pools = discover_pools(places.config_dir, places.inventory, boot_id, view, enricher, disabled)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
-    around = {one: known(*one, boot_id) for one in beside}
+    around = {one: known(*one, boot_id, places.prefix) for one in beside}
     parts: dict[str, Part] = {}
 
     def make_plan(manifest: files.Manifest) -> Plan:
@@ -137,6 +139,9 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
             place = around[memory.directory, memory.inventory]
             try:
                 part = plan_kind(_wanted(kind, memory), seen[kind], place, manifest, terms, refit=False)
+                lacking = own_hook.missing(part.spec, places.prefix)
+                if lacking:
+                    raise CdiError(lacking)
             except CdiError as error:
                 broken[kind] = f"{kind}: {error}"
                 continue

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's own OCI hooks, where their program is installed. Private API of fleet.cdi.
+"""NVIDIA's OCI hooks, by their own program where it is installed, by our cdi-hook elsewhere. Private API of fleet.cdi.
 
 Which hooks there are and what they are told is that of NVIDIA's generator (nvidia-container-toolkit 1.20.1,
 internal/discover/hooks.go, symlinks.go, graphics.go, ldconfig.go, compat_libs.go). Releases differ in the hooks that
@@ -40,6 +40,12 @@ STAGES = {
     "apply-cuda-memory-limits": "createRuntime",
 }
 ENV = ("NVIDIA_CTK_DEBUG=false",)
+JOINED = ("--host-driver-version",)  # options of theirs whose value is in the same word
+# What our cdi-hook does of it, in one hook; the options that it has another word for; a hook that has none.
+OURS = frozenset({"create-symlinks", "enable-cuda-compat", "update-ldcache", "update-application-profile"})
+OUR_WORDS = {"--host-driver-version": "--cuda-compat"}
+OUR_SWITCH = "--application-profile"
+OUR_NAME = ("cdi-hook", "createContainer")
 LIBRARY = re.compile(r"/lib[^/]+\.so(\.[^/]*)?\Z")
 PLAIN = re.compile(r"(.+\.so)\.[^/]*\Z")
 # Libraries that have links besides those of their names: (pattern, target, link); {} is the file's own name.
@@ -57,21 +63,25 @@ BY_PATH = "/dev/dri/by-path"
 
 
 class Program(NamedTuple):
-    """The installed program, and the hooks that it has and somebody wants."""
+    """The program, and the hooks that it has and somebody wants."""
 
-    path: str
+    path: str  # "" is our own, which does all that a spec asks for in one process
     arguments: tuple[str, ...]
     hooks: frozenset[str]
 
-    def hook(self, name: str, *arguments: str) -> tuple[Hook, ...]:
-        """The hook, () where there is none of that name."""
+    def hook(self, name: str, *told: tuple[str, str]) -> tuple[Hook, ...]:
+        """The hook with these options and values, () where there is none of that name."""
         if name not in self.hooks:
             return ()
-        return (Hook(STAGES[name], self.path, (*self.arguments, name, *arguments), ENV),)
+        if self.path:
+            words = [part for pair in told for part in (("=".join(pair),) if pair[0] in JOINED else pair)]
+            return (Hook(STAGES[name], self.path, (*self.arguments, name, *words), ENV),)
+        words = [f"{OUR_WORDS.get(option, option)}={value}" for option, value in told]
+        return (Hook(STAGES[name], "", (*self.arguments, *(words or [OUR_SWITCH]))),)
 
 
 def program(files: Files, wanted: Collection[str] = tuple(STAGES)) -> Optional[Program]:
-    """The program on this host that knows any of the wanted hooks; None if there is none.
+    """The program on this host that knows any of the wanted hooks, or ours; None if that does none of them.
 
     The vendor's installer image puts a script in its place, beside the program itself, "nvidia-cdi-hook.real".
     """
@@ -81,20 +91,20 @@ def program(files: Files, wanted: Collection[str] = tuple(STAGES)) -> Optional[P
                 known = [hook for place in (path, f"{path}.real") for hook in _named_in(files, place, wanted)]
                 if known:
                     return Program(path, arguments, frozenset(known))
-    return None
+    ours = OURS.intersection(wanted)
+    return Program("", OUR_NAME, ours) if ours else None
 
 
 def of_driver(program: Program, files: Files, driver: Driver, graphics: bool = True) -> tuple[Hook, ...]:
     """What makes a container find the driver's files, for all devices: of its libraries, and of `graphics`."""
     hooks: list[Hook] = []
     for links in ([_graphics_links(driver)] if graphics else []) + [list(_links(files, driver.libraries))]:
-        arguments = [part for link in dict.fromkeys(links) for part in ("--link", link)]
-        hooks += program.hook("create-symlinks", *arguments) if arguments else ()
-    folders = [os.path.dirname(_at(mount)) for mount in driver.libraries if LIBRARY.search(_at(mount))]
-    hooks += program.hook("enable-cuda-compat", f"--host-driver-version={driver.version}")
+        unique = dict.fromkeys(links)
+        hooks += program.hook("create-symlinks", *(("--link", link) for link in unique)) if links else ()
+    folders = dict.fromkeys(os.path.dirname(_at(mount)) for mount in driver.libraries if LIBRARY.search(_at(mount)))
+    hooks += program.hook("enable-cuda-compat", ("--host-driver-version", driver.version))
     if folders:
-        unique = dict.fromkeys(folders)
-        hooks += program.hook("update-ldcache", *(part for folder in unique for part in ("--folder", folder)))
+        hooks += program.hook("update-ldcache", *(("--folder", folder) for folder in folders))
     return tuple(hooks)
 
 
@@ -104,20 +114,24 @@ def of_kind(program: Program) -> tuple[Hook, ...]:
 
 
 def by_path(program: Program, files: Files, address: str, nodes: Collection[str]) -> tuple[Hook, ...]:
-    """The links in /dev/dri/by-path to those of `nodes` that a GPU has."""
+    """The links in /dev/dri/by-path to those of `nodes` that a GPU has.
+
+    Ours stands once in a spec, for all GPUs, and makes those of the nodes that the container has.
+    """
+    option = "--link" if program.path else "--device-link"
     links = []
     for role in ("card", "render"):
         link = f"{BY_PATH}/pci-{address}-{role}"
         target = files.root.readlink(link)
         if target and os.path.normpath(os.path.join(BY_PATH, target)) in nodes:
-            links += ["--link", f"{target}::{link}"]
+            links.append((option, f"{target}::{link}"))
     return program.hook("create-symlinks", *links) if links else ()
 
 
 def memory_limits(program: Program, files: Files, uuid: str) -> tuple[Hook, ...]:
     """What lets a GPU's memory count as that of the container's cgroup."""
-    arguments = ("--driver-root", files.base or "/", "--gpu-id", uuid)
-    return program.hook("apply-cuda-memory-limits", *arguments) if uuid else ()
+    told = (("--driver-root", files.base or "/"), ("--gpu-id", uuid))
+    return program.hook("apply-cuda-memory-limits", *told) if uuid else ()
 
 
 def _graphics_links(driver: Driver) -> list[str]:

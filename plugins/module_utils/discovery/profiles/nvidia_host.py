@@ -32,9 +32,8 @@ CONTROL = {
 NEEDED = {"/dev/nvidiactl": "nvidia-modprobe", "/dev/nvidia-uvm": "nvidia-modprobe -u -c 0"}
 VOID = "NVIDIA_VISIBLE_DEVICES=void"  # the vendor's older runtime is not to add anything of its own
 NO_HOOKS = (
-    "no nvidia-cdi-hook or nvidia-ctk that knows the hooks is installed, so they are left out: a container has to run "
-    "ldconfig itself to find the driver's libraries, and links such as libcuda.so are not there. Install "
-    "nvidia-container-toolkit-base, or set hooks: [] if that is meant so"
+    "no nvidia-cdi-hook or nvidia-ctk that knows the hooks is installed, and cdi-hook does nothing like {}, which is "
+    "left out. Install nvidia-container-toolkit-base, or leave it out of `hooks`"
 )
 
 
@@ -72,7 +71,8 @@ def survey(
     driver = nvidia_driver.installed(files, loaded, release, tuple(options.get("library_paths", ())))
     wanted = options.get("hooks", tuple(nvidia_hooks.STAGES))
     program = nvidia_hooks.program(own, wanted)
-    warnings = [NO_HOOKS] if program is None and wanted else []
+    lacking = sorted(set(options.get("hooks", ())) - nvidia_hooks.OURS)
+    warnings = [NO_HOOKS.format(", ".join(lacking))] if lacking and not (program and program.path) else []
     trouble = ""
     if driver.other:
         trouble = (
@@ -127,7 +127,7 @@ def for_devices(host: Host, options: dict[str, Any]) -> ContainerEdits:
     if host.program:
         hooks = (
             *(nvidia_hooks.of_driver(host.program, host.files, driver) if driver.libraries else ()),
-            *nvidia_hooks.of_kind(host.program),
+            *(nvidia_hooks.of_kind(host.program) if driver.libraries or host.program.path else ()),
         )
     gids = {host.snapshot.gid(node) for node in nodes} - {0} if options.get("additional_gids", True) else set()
     return ContainerEdits(_env(driver), nodes, tuple(mounts), hooks, tuple(sorted(gids)))
