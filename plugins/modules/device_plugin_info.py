@@ -80,8 +80,9 @@ resources:
       sample: nvidia.com/gpu
     state:
       description:
-        - V(registered) where the kubelet watches it, V(waiting) without a kubelet, V(idle) without a device;
-          V(registering), V(retrying), V(standby), V(conflict) or V(refused) otherwise.
+        - V(registered) where the kubelet watches it, V(waiting) without a kubelet, V(idle) without a device,
+          V(conflict) where another plugin serves it, V(refused) where the kubelet will not take it.
+        - V(registering), V(retrying) or V(standby) on the way.
       type: str
       sample: registered
     stream:
@@ -109,9 +110,11 @@ resources:
       type: int
       sample: 7
     delivery:
-      description: How containers are given the devices, C(cdi), C(annotations) and C(expanded), and C(why) so.
+      description:
+        - How containers are given the devices, C(cdi), C(annotations) and C(expanded), and C(why) what the
+          configuration asks for can't work on this node. Empty until the first registration.
       type: dict
-      sample: {"cdi": true, "annotations": true, "expanded": false, "why": "auto: containerd 1.7.24 reads CDI"}
+      sample: {"cdi": true, "annotations": true, "expanded": false, "why": ""}
     warnings:
       description: What keeps devices of it from being offered, or may.
       type: list

@@ -41,27 +41,26 @@ def judged(
     pending, warnings = list(_unready(youngest)), [*youngest.get("warnings", ())]
     resources = []
     for name, found in sorted(youngest["resources"].items()):
-        devices = found["devices"]
-        healthy = sorted(device for device, one in devices.items() if one["healthy"])
-        listed = None if kubelet.listed is None else sorted(kubelet.listed.get(name, ()))
+        devices, delivery = found["devices"], found["delivery"] or {}
+        listed = None if kubelet.listed is None else kubelet.listed.get(name, frozenset())
         resources.append(
             {
                 "name": name,
                 "state": found["state"],
                 "stream": found["stream"],
                 "error": found["error"],
-                "devices": len(devices),
-                "healthy": len(healthy),
+                "devices": found["healthy"] + found["unhealthy"],
+                "healthy": found["healthy"],
                 "unhealthy": {device: one["reason"] for device, one in sorted(devices.items()) if not one["healthy"]},
                 "listed": None if listed is None else len(listed),
-                "delivery": found["delivery"],
+                "delivery": delivery,
                 "warnings": found["warnings"],
             }
         )
-        warnings += [f"{name}: {text}" for text in (found["error"], *found["warnings"]) if text]
+        warnings += [f"{name}: {text}" for text in (found["error"], delivery.get("why"), *found["warnings"]) if text]
         warnings += _collisions(name, kubelet)
-        if healthy and kubelet.state == UP:
-            pending += _unlisted(name, found, healthy, listed)
+        if kubelet.state == UP:
+            pending += _unlisted(name, found, listed)
     return resources, pending, warnings
 
 
@@ -109,13 +108,17 @@ def _unready(document: Mapping[str, Any]) -> Iterator[str]:
         yield "it is still looking at the devices"
 
 
-def _unlisted(name: str, found: Mapping[str, Any], healthy: list[str], listed: Optional[list[str]]) -> Iterator[str]:
-    """What the kubelet does not know yet of a resource."""
+def _unlisted(name: str, found: Mapping[str, Any], listed: Optional[frozenset[str]]) -> Iterator[str]:
+    """What the kubelet does not know yet of a resource that has devices, and that is not another plugin's."""
+    if found["state"] in (status.IDLE, status.CONFLICT):
+        return
     if found["state"] != status.REGISTERED or not found["stream"]:
         yield f"{name}: is {found['state']}" + (f" ({found['error']})" if found["error"] else "")
-    elif listed is not None and set(healthy) - set(listed):
-        missing = sorted(set(healthy) - set(listed))
-        yield f"{name}: the kubelet does not list {len(missing)} of {len(healthy)} devices, {missing[0]} among them"
+        return
+    healthy = {device for device, one in found["devices"].items() if one["healthy"]}
+    if listed is not None and (healthy - listed or len(listed) < found["healthy"]):
+        some = f", {min(healthy - listed)} not among them" if healthy - listed else ""
+        yield f"{name}: the kubelet lists {len(listed)} devices of {found['healthy']} that are healthy{some}"
 
 
 def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:

@@ -1,0 +1,157 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_plugin_config: the file on a real directory, and instances that take it or don't."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config as module
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Options for a file below tmp_path, and what the module makes of them."""
+
+    class Host:
+        path = str(tmp_path / "etc/device-plugin.json")
+        state_dir = str(tmp_path / "state")
+
+        def options(self, **changes):
+            usual = {
+                "resources": {}, "delivery": "auto", "registration": "auto", "takeover": False, "metrics": "",
+                "grace": 30, "spec_dirs": ["/etc/cdi"], "inventory": "/run/i.json", "state_dir": self.state_dir,
+                "kubelet_dir": "/var/lib/kubelet", "path": self.path,
+            }  # fmt: skip
+            return {**usual, **changes}
+
+        def write(self, content=None, force=False, check=False, **changes):
+            content = module.rendered(self.options(**changes)) if content is None else content
+            return module.write(self.path, content or None, self.state_dir, force, check)
+
+        def files(self):
+            return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+
+    return Host()
+
+
+def test_what_is_written_is_what_the_daemon_reads(host):
+    resources = {"vendor.com/gpu": {"replicas": 2, "kinds": ["vendor.com/card"]}}
+    assert host.write(check=True, resources=resources) and host.files() == []
+    host.write(resources=resources, grace=7, kubelet_dir="/var/lib/k0s/kubelet/")
+    read = config.read(host.path)
+    assert read.resources["vendor.com/gpu"].replicas == 2 and read.grace == 7
+    assert read.plugin_dir == "/var/lib/k0s/kubelet/device-plugins"
+    assert read.registry_dir == "/var/lib/k0s/kubelet/plugins_registry"
+    assert read.pod_resources == "/var/lib/k0s/kubelet/pod-resources/kubelet.sock"
+    assert host.write(resources=resources, grace=7, kubelet_dir="/var/lib/k0s/kubelet") is None
+
+
+def test_the_defaults_are_those_of_the_daemon(host):
+    assert module.rendered(host.options(path=config.PATH))
+    host.write(spec_dirs=["/etc/cdi", "/var/run/cdi"], inventory="/run/cdi-inventory.json")
+    assert config.read(host.path)._replace(state_dir="/var/lib/cdi") == config.Settings()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"resources": {"gpu": {}}}, "gpu"),
+        ({"resources": {"vendor.com/gpu": {"replica": 2}}}, "did you mean replicas"),
+        ({"resources": {"vendor.com/gpu": {"replicas": 0}}}, "replicas"),
+        ({"grace": -1}, "grace"),
+        ({"metrics": "nowhere"}, "metrics"),
+        ({"spec_dirs": ["relative"]}, "spec_dirs"),
+        ({"kubelet_dir": "/var//lib"}, "plugin_dir"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(host, changes, message):
+    with pytest.raises(CdiError, match=message) as error:
+        host.write(**changes)
+    assert host.path in str(error.value) and "\n" not in str(error.value)
+    assert host.files() == []
+
+
+def test_a_foreign_file_stays_unless_forced_and_comes_back(host, tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/device-plugin.json").write_text("theirs")
+    with pytest.raises(CdiError, match="is not ours"):
+        host.write()
+    assert host.write(b"") is None, "absent: what is not ours is none of our business"
+    assert host.write(force=True).before == b"theirs"
+    assert host.write(b"", check=True).after == b"theirs"
+    host.write(b"")
+    assert (tmp_path / "etc/device-plugin.json").read_text() == "theirs"
+    assert host.files() == ["etc/device-plugin.json"]
+
+
+def test_absent_and_undo_leave_nothing(host, tmp_path):
+    host.write()
+    assert host.write(b"").after is None
+    assert not list(tmp_path.iterdir())
+    assert host.write(b"") is None
+    host.write()
+    undo(host.state_dir)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_somebody_changed_is_not_taken_back_unless_forced(host, tmp_path):
+    host.write()
+    (tmp_path / "etc/device-plugin.json").write_text("{}")
+    with pytest.raises(CdiError, match="was changed by somebody else"):
+        host.write(b"")
+    host.write(b"", force=True)
+    assert not list(tmp_path.iterdir())
+
+
+class TestTaken:
+    CONTENT = json.dumps({"version": 1}).encode()
+    DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+    def ask(self, *lives, content=CONTENT, wait=5.0, path="/etc/x.json"):
+        """What comes of instances whose (sha256, error) are the next of `lives` at each look, and the time it took."""
+        now = [0.0]
+        looks = iter(lives)
+        last = [()]
+
+        def living():
+            last[0] = next(looks, last[0])
+            return [
+                {"instance": name, "config": {"path": path, "sha256": digest, "error": error}}
+                for name, digest, error in last[0]
+            ]
+
+        found = module.taken(
+            "/etc/x.json", content, wait, living, lambda: now[0], lambda seconds: now.__setitem__(0, now[0] + seconds)
+        )
+        return found, now[0]
+
+    def test_it_waits_until_all_have_it(self):
+        found, waited = self.ask(
+            [("a", "", None), ("b", self.DIGEST, None)],
+            [("a", "", None), ("b", self.DIGEST, None)],
+            [("a", self.DIGEST, None), ("b", self.DIGEST, None)],
+        )
+        assert [one.taken for one in found] == [True, True] and waited == pytest.approx(2 * module.PAUSE)
+
+    def test_one_that_refuses_is_not_waited_for(self):
+        found, waited = self.ask([("a", "other", "/etc/x.json: is wrong")])
+        assert found == (module.Taken("a", False, "/etc/x.json: is wrong"),) and waited == 0
+
+    def test_one_that_does_neither_is_waited_for_that_long(self):
+        found, waited = self.ask([("a", "other", None)], wait=1.0)
+        assert found == (module.Taken("a", False, None),) and 1.0 <= waited < 2.0
+
+    def test_one_with_another_file_does_not_count(self):
+        assert self.ask([("a", "other", None)], path="/etc/y.json") == ((), 0)
+
+    def test_without_a_file_the_defaults_are_in_force(self):
+        found, _waited = self.ask([("a", "", None)], content=None)
+        assert found == (module.Taken("a", True, None),)
