@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which hardware an identity is: the record of the inventory, or one made of what the spec says.
 
-Private API of fleet.cdi. The ledger locks what the record names. So a unit of a foreign spec has the locks that an executable's grant of the same
-device has, where the inventory knows the device; and elsewhere those of every other kind with the same device nodes.
+Private API of fleet.cdi. The ledger locks what the record names. So a unit of a foreign spec has the locks that an
+executable's grant of the same device has, where the inventory knows the device; and elsewhere those of every other
+kind with the same device nodes.
 """
 
 from __future__ import annotations

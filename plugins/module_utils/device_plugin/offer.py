@@ -179,6 +179,7 @@ def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: lis
     ]
     warnings += [f"{where}: no spec that can be read is of kind {kind}" for kind in settings.kinds if kind not in kinds]
     above = {name for _kind, one in chosen for name in one.device.part_of}
+    lost: list[str] = []
     for kind, one in chosen:
         own = naming.choose(one.identity.names, one.device, settings.name_by)
         name = f"{kind.replace('/', ':')}:{own}" if len(settings.kinds) > 1 else own
@@ -186,10 +187,13 @@ def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: lis
         why = why or (PARENT if one.device.id in above else _overlap(one.device, held))
         why = why or (f"a group is called {name}" if name in units else "")
         if why:
-            warnings.append(f"{where}: {kind}={own or one.identity.names[0]} is not offered: {why}")
+            lost.append(f"{where}: {kind}={own or one.identity.names[0]} is not offered: {why}")
         else:
             held.update(dict.fromkeys(_hardware(one.device), f"{kind}={own}"))
             units[name] = _unit(name, (f"{kind}={own}",), one, settings)
+    warnings += lost[:NAMED]
+    if len(lost) > NAMED:
+        warnings.append(f"{where}: {len(lost) - NAMED} more are not offered, for such reasons")
     return tuple(units[name] for name in sorted(units))
 
 
@@ -273,8 +277,9 @@ def _twice(resources: Sequence[Resource]) -> Iterator[str]:
 def _too_long(resource: Resource, length: int) -> str:
     number = sum(unit.replicas for unit in resource.units)
     return (
-        f"resource {resource.name}: its {number} devices make a list of {length} bytes; expected at most "
-        f"{LONGEST}, as a kubelet drops a message of more than 4 MiB. Offer fewer of them with match or replicas, or share them out among resources."
+        f"resource {resource.name}: its {number} devices make a list of {length} bytes; expected at most {LONGEST}, as a "
+        "kubelet drops a message of more than 4 MiB. Offer fewer of them with match or replicas, or share them out "
+        "among resources."
     )
 
 

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is offered to the kubelet: the table of offer.yml, and the numbers that no table can spell out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs_of
+from ansible_collections.fleet.cdi.tests.unit.trees import specs
+
+CASES = yaml.safe_load(Path(__file__).with_name("offer.yml").read_text(encoding="utf-8"))
+NVIDIA = Path(__file__).parents[1] / "converge/nvidia-ctk.yaml"
+
+
+def offered(case):
+    registry = specs.registry(*(specs.spec(*one) for one in case["specs"]), errors=case.get("errors", {}))
+    inventory = specs.inventory(case["inventory"], case.get("links", ())) if "inventory" in case else None
+    return offer.offer(config.parse({"version": 1, **case.get("settings", {})}, "config"), registry, inventory)
+
+
+def fields(record, expected):
+    """Those fields of a record that are expected, as YAML has them."""
+    found = {}
+    for key, value in expected.items():
+        have = getattr(record, key)
+        if key == "device":
+            found[key] = fields(have, value)
+        else:
+            found[key] = [*have] if isinstance(have, tuple) else have
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_case(case):
+    result = offered(case)
+    assert {one.name: {unit.id for unit in one.units} for one in result.resources} == {
+        name: set(units) for name, units in case["offers"].items()
+    }
+    for resource in result.resources:
+        assert [unit.id for unit in resource.units] == sorted(unit.id for unit in resource.units)
+        assert resource.settings.name == resource.name
+        for unit in resource.units:
+            expected = case["offers"][resource.name][unit.id]
+            assert fields(unit, expected) == expected
+    for name, ends in case.get("links_of", {}).items():
+        assert [[link.a, link.b] for one in result.resources if one.name == name for link in one.links] == ends
+    if "warnings_start" in case:
+        assert case["warnings_start"][0] in "\n".join(result.warnings)
+        return
+    patterns = case.get("warnings", [])
+    assert len(result.warnings) == len(patterns), result.warnings
+    for text, pattern in zip(result.warnings, patterns):
+        assert re.search(pattern, text)
+    assert not result.refused
+
+
+def test_what_nvidias_generator_leaves_on_a_host_with_one_gpu(tmp_path):
+    (tmp_path / "nvidia.yaml").write_bytes(NVIDIA.read_bytes())
+    (resource,) = offer.offer(config.Settings(), specs_of.load([str(tmp_path)])).resources
+    assert resource.name == "nvidia.com/gpu"
+    (unit,) = resource.units
+    assert unit.id == "GPU-bbe4e49b-1d0b-56af-b274-62b4215a4325"
+    assert unit.device.id == "node:/dev/nvidia0"
+
+
+def gpus(number, length=1):
+    """A spec of so many devices, whose names have at least this length."""
+    return specs.spec("acme.com/gpu", {f"{index:0{length}}": [f"/dev/g{index}"] for index in range(number)})
+
+
+def test_60000_devices_are_offered():
+    (resource,) = offer.offer(config.Settings(), specs.registry(gpus(60_000))).resources
+    assert len(resource.units) == 60_000
+
+
+def test_a_list_that_no_kubelet_reads_is_refused_and_names_the_way_out():
+    registry = specs.registry(gpus(60_000, 50), specs.spec("acme.com/nic", {"a": ["/dev/a"]}))
+    result = offer.offer(config.Settings(), registry)
+    assert [one.name for one in result.resources] == ["acme.com/nic"]
+    assert re.fullmatch(
+        rf"resource acme.com/gpu: its 60000 devices make a list of \d+ bytes; expected at most {LONGEST}, .* Offer .*",
+        result.refused["acme.com/gpu"],
+    )
+
+
+def test_replicas_count_towards_the_length_of_the_list():
+    document = {"version": 1, "resources": {"acme.com/gpu": {"replicas": 1024}}}
+    result = offer.offer(config.parse(document, "c"), specs.registry(gpus(64, 50)))
+    assert "its 65536 devices" in result.refused["acme.com/gpu"]
+
+
+def test_device_ids_and_their_units():
+    document = {"version": 1, "resources": {"acme.com/gpu": {"replicas_by": {"a": 3}}}}
+    registry = specs.registry(specs.spec("acme.com/gpu", {"a": ["/dev/a"], "b": ["/dev/b"]}))
+    (resource,) = offer.offer(config.parse(document, "c"), registry).resources
+    first, second = resource.units
+    assert (first.device_ids, second.device_ids) == (("a::0", "a::1", "a::2"), ("b",))
+    assert offer.units_of(resource, ["a::1", "b", "b::0", "a"]) == {"a::1": first, "b": second, "b::0": None, "a": None}
+    assert [offer.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What holds of every offer, whatever specs and inventory somebody has."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import DEVICE
+from ansible_collections.fleet.cdi.tests.unit.trees import specs
+
+KINDS = ("nvidia.com/gpu", "acme.com/gpu")
+# Few of each, so that they meet.
+EDITS = st.sampled_from(
+    [*(f"/dev/{name}" for name in "abcdef"), "net:e0", "net:e1", "mount:/m0", "mount:/m1", "env:A=b"]
+)
+NAMES = st.sampled_from(
+    ["0", "1", "0:1", "mig0:1", "gpu-x", "all", "none", "a::0", "a::b", "tty9", "0000:3b:00.0",
+     "GPU-00000000-1111-2222-3333-444444444440", "x" * 70]
+)  # fmt: skip
+SPECS = st.lists(
+    st.builds(
+        specs.spec,
+        st.sampled_from(KINDS),
+        st.dictionaries(NAMES, st.sets(EDITS, min_size=1, max_size=4).map(sorted), min_size=1, max_size=6),
+        st.sets(EDITS, max_size=2).map(sorted),
+    ),
+    max_size=3,
+)
+IDS = ("pci:0", "pci:1", "pci:2", "pci:3")
+DEVICES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.sampled_from(IDS),
+            "names": st.lists(NAMES, min_size=1, max_size=2, unique=True),
+            "nodes": st.lists(st.sampled_from([f"/dev/{name}" for name in "abcdef"]), max_size=3, unique=True),
+            "part_of": st.lists(st.sampled_from(["pci:8", "pci:9"]), max_size=1),
+            "numa_node": st.sampled_from([None, -1, 0, 1]),
+        }
+    ),
+    max_size=4,
+)
+SETTINGS = st.fixed_dictionaries(
+    {"version": st.just(1)},
+    optional={
+        "resources": st.just(
+            {"a.com/one": {"kinds": list(KINDS[:1]), "replicas": 2}, "a.com/both": {"kinds": list(KINDS)}}
+        )
+    },
+)
+
+
+def made(document, some, devices):
+    return offer.offer(config.parse(document, "c"), specs.registry(*some), specs.inventory(devices))
+
+
+@given(SETTINGS, SPECS, DEVICES)
+def test_ids_are_unique_and_names_as_cdi_takes_them(document, some, devices):
+    for resource in made(document, some, devices).resources:
+        ids = [name for unit in resource.units for name in unit.device_ids]
+        assert len(set(ids)) == len(ids)
+        for unit in resource.units:
+            assert all(DEVICE.match(name) for name in unit.device_ids)
+            assert {offer.unit_id(name) for name in unit.device_ids} == {unit.id}
+
+
+@given(SETTINGS, SPECS, DEVICES)
+def test_each_piece_of_hardware_is_offered_once(document, some, devices):
+    """No two units of a resource have hardware in common: both could be had at once, as the ledger sees it."""
+    for resource in made(document, some, devices).resources:
+        locks = {}
+        for unit in resource.units:
+            hold = hold_of(unit.device)
+            assert not why_not(hold, locks)
+            locks.update({name: Lock(mode) for name, mode in hold.locks().items()})
+
+
+@given(SETTINGS, SPECS, DEVICES)
+def test_what_is_offered_can_be_resolved_and_is_no_aggregate(document, some, devices):
+    registry = specs.registry(*some)
+    for resource in made(document, some, devices).resources:
+        for unit in resource.units:
+            for name in unit.qualified_names:
+                assert name in registry.devices
+                assert name.partition("=")[2] not in ("all", "none")
+
+
+@given(SPECS, DEVICES, st.randoms(use_true_random=False))
+def test_order_of_files_and_devices_does_not_matter(some, devices, random):
+    first = made({"version": 1}, some, devices)
+    other = [{**one, "devices": random.sample(one["devices"], len(one["devices"]))} for one in some]
+    random.shuffle(other)
+    second = made({"version": 1}, other, devices)
+    assert first.resources == second.resources
+
+
+@given(st.integers(1, 12), st.integers(0, 3), st.booleans(), st.randoms(use_true_random=False))
+def test_capacity_is_the_number_of_devices_however_often_they_are_named(number, aliases, partitioned, random):
+    """Devices under several names each, aggregates of some and of all of them, and parents where there are parts."""
+    nodes = [[f"/dev/x{index}", *([f"/dev/gpu{index % 2}"] if partitioned else [])] for index in range(number)]
+    devices = {f"n{alias}-{index}": nodes[index] for index in range(number) for alias in range(aliases + 1)}
+    some = random.sample(range(number), random.randint(0, number))
+    if len(some) > 1 and not partitioned:
+        devices["several"] = [f"/dev/x{index}" for index in some]
+    devices["all"] = sorted({path for paths in nodes for path in paths})
+    if partitioned and number > 1:
+        devices.update({"gpu0": ["/dev/gpu0"], "gpu1": ["/dev/gpu1"]})
+    registry = specs.registry(specs.spec("acme.com/gpu", devices, ["/dev/ctl"]))
+    (resource,) = offer.offer(config.Settings(), registry).resources
+    assert [unit.id for unit in resource.units] == sorted(f"n0-{index}" for index in range(number))
