@@ -1,0 +1,89 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The list of a resource's devices, told to every ListAndWatch stream. Private API of fleet.cdi.
+
+Each stream keeps its own place, so that several streams on one server each get every list (a kubelet that registers the
+same socket twice opens two); a burst of changes is one message, as each makes the kubelet write its checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Callable, Optional
+
+PAUSE = 0.1  # seconds between two messages of a stream
+
+
+class Stream:
+    """One open ListAndWatch call."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.news = asyncio.Event()
+        self.closed = False  # this instance wants it to end
+        self.over = asyncio.Event()
+        self.why = ""  # once it is over
+
+    def end(self) -> None:
+        """End it, by our own will."""
+        self.closed = True
+        self.news.set()
+
+
+class Feed:
+    """What one resource's streams say. `changed` is called when a stream came or went."""
+
+    def __init__(self, changed: Callable[[Stream], None], pause: float = PAUSE) -> None:
+        self._changed = changed
+        self._pause = pause
+        self._message: Any = None
+        self._number = 0
+        self.streams: list[Stream] = []
+
+    @property
+    def arrived(self) -> int:
+        """How many streams ever came: the number of the newest one."""
+        return self._number
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was published yet: not even that there are no devices."""
+        return self._message is None
+
+    def publish(self, message: Any) -> None:
+        """Tell every stream, those to come too. `message` is complete and is not changed afterwards."""
+        self._message = message
+        for stream in self.streams:
+            stream.news.set()
+
+    def open(self) -> Stream:
+        """A new stream, which `follow` serves."""
+        self._number += 1
+        return Stream(self._number)
+
+    async def follow(self, stream: Stream, write: Callable[[Any], Awaitable[None]]) -> None:
+        """Write the list, and each newer one, until the stream ends: cancelled where the peer ended it."""
+        self.streams.append(stream)
+        why = "ended by the kubelet"
+        try:
+            self._changed(stream)
+            told: Optional[Any] = None
+            while not stream.closed:
+                stream.news.clear()
+                if self._message is not told:
+                    told = self._message
+                    await write(told)
+                    await asyncio.sleep(self._pause)
+                await stream.news.wait()
+            why = "ended by this instance"
+        finally:
+            self.streams.remove(stream)
+            stream.why = why
+            stream.over.set()
+            self._changed(stream)
+
+    def first_after(self, number: int) -> Optional[Stream]:
+        """The oldest open stream that came after the one of this number."""
+        return next((stream for stream in self.streams if stream.number > number), None)

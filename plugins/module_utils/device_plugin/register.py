@@ -1,0 +1,361 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One resource's way to the kubelet: serve, register, see ListAndWatch arrive, and again. Private API of fleet.cdi.
+
+deviceplugin/v1beta1 says how to register, and pluginregistration/v1 how to be found; what kubelets really do decides
+the rest: a Register that succeeds proves nothing before ListAndWatch arrives, a stream that the kubelet ends is never
+called again, a kubelet that starts removes every socket, and of two plugins it keeps whoever came last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+from collections.abc import Awaitable, Collection
+from contextlib import suppress
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, rivals, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+REGISTER, WATCHER, AUTO = "register", "watcher", "auto"
+
+FIRST, LAST = 0.2, 10.0  # seconds between two tries
+STEADY = 5.0  # seconds after which a registration counts as one that holds
+ANSWER = 20.0  # seconds for Register: a kubelet dials back within it, for up to 10, and asks for the options
+ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
+LOOK = 1.0  # seconds between two looks, whatever events tell
+
+# What no second try mends: pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go, errUnsupportedVersion and
+# errInvalidResourceName; the status code is UNKNOWN for both.
+_FINAL = re.compile(r"version.*(not supported|unsupported)|unsupported.*version|resource ?name.*invalid", re.I)
+
+
+class Failed(CdiError):
+    """A try that may go better later. `label` is its reason in the metrics, `state` what it leaves behind."""
+
+    def __init__(self, label: str, text: str, state: str = status.RETRYING) -> None:
+        super().__init__(text)
+        self.label = label
+        self.state = state
+
+
+class Refused(CdiError):
+    """The kubelet will not have this resource, however often it is asked."""
+
+
+class Site:
+    """What a registration needs of the daemon around it. `settings` may be others from one moment to the next."""
+
+    def __init__(
+        self, settings: Settings, instance: str, start: str, log: Log, metrics: Metrics, changed: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.instance = instance
+        self.start = start  # tells the sockets of this start from all others
+        self.log = log
+        self.metrics = metrics
+        self.changed = changed  # to be called where a state that others are told of is another one
+
+
+class Part(NamedTuple):
+    """What it needs of its resource."""
+
+    name: str
+    feed: Feed
+    server: Callable[[str], Server]  # for the socket at a path, not open yet
+    prepare: Callable[[], Awaitable[None]]  # before each registration
+    offered: Callable[[], Collection[str]]  # the device IDs that are ours
+
+
+class Registrar:
+    """Keeps one resource registered. `state` and `reason` say how that stands, `mode` by which way."""
+
+    def __init__(self, part: Part, site: Site) -> None:
+        self._part = part
+        self._site = site
+        self.state = status.WAITING
+        self.reason = ""
+        self.mode = REGISTER if site.settings.registration == AUTO else site.settings.registration
+        self.server: Optional[Server] = None
+        self._wake = asyncio.Event()
+        self._turn = 0
+        self._fresh = False  # the next try needs a socket that the kubelet has not seen
+        self._no_register: dial.Identity = None  # the kubelet that knows no Register
+        self._lacking: Optional[float] = None  # since when a live kubelet has no kubelet.sock
+        self._notice: Optional[str] = None  # the kubelet's error in watcher mode
+        self._asked: dial.Identity = None  # the kubelet of the last try
+        self._closing: set[Any] = set()  # servers that calls in progress keep
+
+    @property
+    def _kubelet_socket(self) -> str:
+        return os.path.join(self._site.settings.plugin_dir, api.KUBELET_SOCKET)
+
+    @property
+    def _kubelet(self) -> dial.Identity:
+        return dial.identity(self._kubelet_socket)
+
+    def look(self) -> None:
+        """Something may have changed: sockets, other instances."""
+        self._wake.set()
+
+    def notified(self, registered: bool, error: str) -> None:
+        """What a kubelet says that found the socket by itself."""
+        self._notice = None if registered else error or "the kubelet gives no reason"
+        self.look()
+
+    async def run(self) -> None:
+        """Register, and again whenever that is lost, until cancelled."""
+        delay = FIRST
+        while True:
+            try:
+                stream, since = await self._register()
+            except Refused as error:
+                self._site.metrics.count("registration_failures_total", resource=self._part.name, reason="final")
+                self._enter(status.REFUSED, str(error))
+                await self._sleep(None, self._asked)
+                delay = FIRST
+                continue
+            except (Failed, CdiError) as error:
+                label = error.label if isinstance(error, Failed) else "serve"
+                self._site.metrics.count("registration_failures_total", resource=self._part.name, reason=label)
+                self._enter(error.state if isinstance(error, Failed) else status.RETRYING, str(error))
+                delay = FIRST if await self._sleep(delay, self._asked) else min(2 * delay, LAST)
+                continue
+            lost = await self._until_lost(stream, since)
+            self._site.log.warning("lost", resource=self._part.name, reason=lost)
+            if self._now() - since[1] >= STEADY:
+                delay = FIRST
+            else:  # one that is lost as soon as it is made must not be made all the time
+                await self._sleep(delay, self._kubelet)
+                delay = min(2 * delay, LAST)
+
+    async def _register(self) -> tuple[Stream, tuple[dial.Identity, float]]:
+        """One try, with all waiting that is for others to end. Returns the stream, and which kubelet it is, when."""
+        name, site = self._part.name, self._site
+        await self._kubelet_there()
+        self._asked = self._kubelet
+        await self._no_younger()
+        if not site.settings.takeover and not self._part.feed.streams:
+            await self._no_rival()
+        kubelet, began = self._kubelet, self._now()
+        self._enter(status.REGISTERING, "")
+        await self._part.prepare()
+        server = await self._serve()
+        self._notice = None
+        arrived = self._part.feed.arrived
+        if self.mode == REGISTER:
+            await self._call(server, kubelet)
+            stream = await self._arrival(server, arrived, kubelet)
+        else:
+            stream = await self._found(server, arrived)
+        self._fresh = False
+        seconds = self._now() - began
+        site.metrics.count("registrations_total", resource=name)
+        site.metrics.observe("register_seconds", seconds, resource=name)
+        self._enter(status.REGISTERED, "")
+        site.log.info("registered", resource=name, mode=self.mode, socket=server.path, seconds=seconds)
+        return stream, (kubelet, self._now())
+
+    async def _until_lost(self, stream: Stream, since: tuple[dial.Identity, float]) -> str:
+        """Wait until the kubelet hears us no more; returns what shows it."""
+        while True:
+            if stream.over.is_set():
+                self._fresh = self.mode == WATCHER  # where only a new socket is looked at
+                return f"the stream was {stream.why}"
+            if self.server is None or not self.server.intact:
+                return "the socket is gone, or another one"
+            if self.mode == REGISTER and self._kubelet not in (None, since[0]):
+                return "kubelet.sock is another one"
+            await self._woken(LOOK)
+
+    async def _kubelet_there(self) -> None:
+        """Wait until there is a directory to serve in, and a kubelet to register at or one that will look."""
+        settings = self._site.settings
+        while True:
+            if settings.registration == AUTO:
+                self.mode = await self._way()
+            directory = settings.plugin_dir if self.mode == REGISTER else settings.registry_dir
+            if not os.path.isdir(directory):
+                self._enter(status.WAITING, f"{directory}: no such directory")
+            elif self.mode == REGISTER and self._kubelet is None:
+                self._enter(status.WAITING, f"{self._kubelet_socket}: no such socket")
+            else:
+                return
+            await self._woken(LOOK)
+
+    async def _way(self) -> str:
+        """Register where there is kubelet.sock: it answers at once, says why not, and mends a dropped stream quickest.
+
+        Being found is for kubelets that have no kubelet.sock, or know no Register.
+        """
+        settings = self._site.settings
+        kubelet = self._kubelet
+        if kubelet is not None:
+            self._lacking = None
+            unable = kubelet == self._no_register and os.path.isdir(settings.registry_dir)
+            return WATCHER if unable else REGISTER
+        if not os.path.isdir(settings.registry_dir) or not await _listening(settings.pod_resources):
+            self._lacking = None
+            return REGISTER
+        self._lacking = self._now() if self._lacking is None else self._lacking
+        return WATCHER if self._now() - self._lacking >= ARRIVAL else REGISTER
+
+    async def _no_younger(self) -> None:
+        """Wait while an instance that started after this one has the resource."""
+        while True:
+            other = status.younger(self._site.settings.run_dir, self._site.instance, self._part.name)
+            if not other:
+                return
+            self._enter(status.STANDBY, f"instance {other} is younger and has it")
+            await self._woken(LOOK)
+
+    async def _no_rival(self) -> None:
+        """Raises Failed where a plugin of others has the resource."""
+        name, settings = self._part.name, self._site.settings
+        if status.others_with(settings.run_dir, self._site.instance, name):
+            return
+        found = await rivals.rival(name, settings.pod_resources, settings.plugin_dir, self._part.offered())
+        if found:
+            raise Failed("conflict", f"another plugin has it: {found}. Remove it, or set takeover.", status.CONFLICT)
+
+    async def _serve(self) -> Server:
+        """The open server, on a socket that is there; a new one where the kubelet can't, or needn't, know it."""
+        settings = self._site.settings
+        directory = settings.plugin_dir if self.mode == REGISTER else settings.registry_dir
+        if self.server is not None:
+            if self.server.intact and not self._fresh and os.path.dirname(self.server.path) == directory:
+                return self.server
+            await self.close()
+        self._turn += 1
+        path = os.path.join(directory, dial.name(self._part.name, self._site.start, self._turn, directory))
+        server = self._part.server(path)
+        await server.open()
+        self.server, self._fresh = server, False
+        self._site.changed()
+        return server
+
+    async def close(self) -> None:
+        """Unlink the socket and end the streams now; calls in progress may take a little longer."""
+        if self.server is not None:
+            server, self.server = self.server, None
+            closing = asyncio.ensure_future(server.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.sleep(0)  # so that it has begun
+
+    async def closed(self) -> None:
+        """Wait for calls in progress on servers that were closed."""
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _call(self, server: Server, kubelet: dial.Identity) -> None:
+        """Register. Raises Failed, Refused."""
+        import grpc
+
+        request = api.v1beta1.RegisterRequest(
+            version=api.VERSION,
+            endpoint=os.path.basename(server.path),
+            resource_name=self._part.name,
+            options=server.options,
+        )
+        try:
+            await dial.register(self._kubelet_socket, request, ANSWER)
+        except grpc.RpcError as error:
+            code: Any = error.code()
+            text = f"the kubelet refuses Register: {' '.join(str(error.details()).split())} ({code.name})"
+            if _FINAL.search(text) or code == grpc.StatusCode.INVALID_ARGUMENT:
+                raise Refused(text) from None
+            if code == grpc.StatusCode.UNIMPLEMENTED:
+                self._no_register = kubelet
+            raise Failed(code.name.lower(), text) from None
+
+    async def _arrival(self, server: Server, arrived: int, kubelet: dial.Identity) -> Stream:
+        """The stream that the kubelet opened because of Register. Raises Failed."""
+        feed, end = self._part.feed, self._now() + ARRIVAL
+        while True:
+            stream = feed.first_after(arrived)
+            if stream:
+                return stream
+            if not server.intact:
+                raise Failed("socket", "the socket was removed while the kubelet registered it")
+            if self._kubelet not in (None, kubelet):
+                raise Failed("restart", "the kubelet was restarted while it registered the resource")
+            left = end - self._now()
+            if left <= 0:
+                break
+            await self._woken(min(left, LOOK))
+        if feed.streams:  # a kubelet may take a second Register of the same socket for nothing new
+            return feed.streams[-1]
+        self._fresh = True
+        raise Failed("arrival", f"the kubelet took Register, and no ListAndWatch came within {ARRIVAL:g} s")
+
+    async def _found(self, server: Server, arrived: int) -> Stream:
+        """The stream of a kubelet that found the socket. Raises Failed, Refused."""
+        settings, end = self._site.settings, None
+        while True:
+            stream = self._part.feed.first_after(arrived)
+            if stream:
+                return stream
+            if not server.intact:
+                raise Failed("socket", "the socket was removed before a kubelet came")
+            if self._notice:
+                self._fresh = True
+                text = f"the kubelet does not register it: {self._notice}"
+                raise Refused(text) if _FINAL.search(text) else Failed("notified", text)
+            alive = await _listening(settings.pod_resources) or await _listening(self._kubelet_socket)
+            end = (end or self._now() + ARRIVAL) if alive else None
+            if end and self._now() >= end:
+                self._fresh = True
+                asked = "asked what it is" if server.info_asked.is_set() else "did not look at it"
+                raise Failed("arrival", f"the kubelet {asked}, and no ListAndWatch came within {ARRIVAL:g} s")
+            if not alive:
+                self._enter(status.WAITING, f"no kubelet has looked into {settings.registry_dir} yet")
+            await self._woken(LOOK)
+
+    def _enter(self, state: str, reason: str) -> None:
+        """Be in a state; one line where it is another one that matters."""
+        if (state, reason) == (self.state, self.reason):
+            return
+        self.state, self.reason = state, reason
+        if state not in (status.REGISTERING, status.REGISTERED):
+            level = "info" if state in (status.WAITING, status.STANDBY) else "warning"
+            self._site.log.change(
+                self._part.name, (state, reason), state, level, resource=self._part.name, reason=reason
+            )
+        elif state == status.REGISTERED:
+            self._site.log.over(self._part.name)
+        self._site.changed()
+
+    async def _sleep(self, seconds: Optional[float], kubelet: dial.Identity) -> bool:
+        """Wait, with jitter; None: for ever. Returns whether another kubelet, which came meanwhile, ended it early."""
+        end = None if seconds is None else self._now() + seconds * random.uniform(0.75, 1.25)
+        while True:
+            if self._kubelet not in (None, kubelet):
+                return True
+            left = LOOK if end is None else end - self._now()
+            if left <= 0:
+                return False
+            await self._woken(min(left, LOOK))
+
+    async def _woken(self, seconds: float) -> None:
+        """Until somebody says that something may have changed, at most `seconds`."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        self._wake.clear()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def _listening(path: str) -> bool:
+    return await asyncio.get_running_loop().run_in_executor(None, dial.listening, path)

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What each instance of the daemon says of itself in run_dir, and which of them live. Private API of fleet.cdi.
+
+`<instance>.json` is the document, replaced whole; `<instance>.lock` is locked (flock) for as long as the process lives,
+so that a kill leaves no instance that seems to live, in whatever PID namespace it was. The youngest instance has the
+resources: of two that serve one resource only it registers (docs/device-plugin.md).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+VERSION = 1
+LARGEST = 8 << 20  # bytes of a document that is read
+
+# States of a resource.
+IDLE = "idle"  # there is no device of it yet
+WAITING = "waiting"  # for a kubelet
+REGISTERING = "registering"
+REGISTERED = "registered"  # the kubelet's ListAndWatch has arrived
+STANDBY = "standby"  # a younger instance has it
+CONFLICT = "conflict"  # another plugin has it, and takeover is off
+REFUSED = "refused"  # the kubelet will not take it, whatever is tried
+RETRYING = "retrying"  # something failed that may go better later
+STATES = (IDLE, WAITING, REGISTERING, REGISTERED, STANDBY, CONFLICT, REFUSED, RETRYING)
+
+_YIELDED = (IDLE, CONFLICT, REFUSED)  # whoever is in one of these states leaves the resource to others
+
+
+class Seen(NamedTuple):
+    """An instance, as its files tell."""
+
+    document: Mapping[str, Any]
+    alive: bool
+
+    @property
+    def age_key(self) -> tuple[float, str]:
+        """What orders instances by age, the youngest last."""
+        return float(self.document["since_boot"]), str(self.document["instance"])
+
+
+class Instance:
+    """This process' own place in `run_dir`, from `enter` to `leave`."""
+
+    def __init__(self, run_dir: str, name: str) -> None:
+        self.run_dir = run_dir
+        self.name = name
+        self._lock: Optional[int] = None
+        self._written = b""
+
+    def enter(self) -> list[Seen]:
+        """Take the lock, and clear away what dead instances left; returns these. Raises CdiError.
+
+        An instance of this name that lives is an error: the service manager starts each name once.
+        """
+        files.make_directory(self.run_dir)
+        path = self._path("lock")
+        try:
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._drop()
+            raise CdiError(
+                f"{path}: instance {self.name!r} runs already; stop it, or choose another --instance"
+            ) from None
+        except OSError as error:
+            self._drop()
+            raise CdiError(f"{path}: can't lock it: {error.strerror}; choose another run_dir") from None
+        dead = [seen for seen in look(self.run_dir) if not seen.alive or seen.document["instance"] == self.name]
+        for seen in dead:
+            _remove(self.run_dir, str(seen.document["instance"]), keep_lock=seen.document["instance"] == self.name)
+        return dead
+
+    def write(self, document: Mapping[str, Any]) -> None:
+        """Say `document`; nothing is written where it is as before. Raises CdiError."""
+        content = (json.dumps({"version": VERSION, **document}, sort_keys=True) + "\n").encode()
+        if content != self._written:
+            files.replace(self._path("json"), content, 0o644)
+            self._written = content
+
+    def leave(self) -> None:
+        """Be dead to others. The document stays, for whoever starts next."""
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _path(self, ending: str) -> str:
+        return os.path.join(self.run_dir, f"{self.name}.{ending}")
+
+
+def look(run_dir: str) -> list[Seen]:
+    """All instances that left a document, the youngest last. Raises nothing: what can't be read is left out."""
+    found = []
+    with suppress(OSError):
+        for name in sorted(os.listdir(run_dir)):
+            stem, ending = os.path.splitext(name)
+            document = _read(os.path.join(run_dir, name)) if ending == ".json" else None
+            if document is not None and document["instance"] == stem:
+                found.append(Seen(document, _alive(os.path.join(run_dir, f"{stem}.lock"))))
+    return sorted(found, key=lambda seen: seen.age_key)
+
+
+def younger(run_dir: str, own: str, resource: str) -> str:
+    """The instance that has `resource` because it lives and is younger than `own`; "" for none."""
+    seen = look(run_dir)
+    me = next((one for one in seen if one.document["instance"] == own), None)
+    for one in seen:
+        if one.alive and me is not None and one.age_key > me.age_key:
+            state = one.document["resources"].get(resource, {}).get("state", IDLE)
+            if state not in _YIELDED:
+                return str(one.document["instance"])
+    return ""
+
+
+def others_with(run_dir: str, own: str, resource: str) -> bool:
+    """Whether another instance that lives serves `resource` to the kubelet."""
+    return any(
+        one.alive
+        and one.document["instance"] != own
+        and one.document["resources"].get(resource, {}).get("stream", False)
+        for one in look(run_dir)
+    )
+
+
+def _alive(path: str) -> bool:
+    """Whether somebody holds the lock. Shared, so that two who ask don't take each other for the owner."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _read(path: str) -> Optional[dict[str, Any]]:
+    try:
+        live = files.read(path, LARGEST)
+        document = json.loads(live.content) if live else None
+        if document is None or document["version"] != VERSION:
+            return None
+        document["instance"], float(document["since_boot"]), document["resources"].items()
+    except (CdiError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return dict(document)
+
+
+def _remove(run_dir: str, name: str, keep_lock: bool) -> None:
+    for ending in ("json",) if keep_lock else ("json", "lock"):
+        with suppress(OSError):
+            os.unlink(os.path.join(run_dir, f"{name}.{ending}"))
