@@ -94,9 +94,9 @@ def take(ledger: Ledger, resource: str, wants: Sequence[Want], pending: bool = F
         for want in wants:  # all go before the first comes, so that units may have swapped their devices
             stored = tables.parts(key_of(resource, want.unit))
             older[want.unit] = stored[0].part if stored else None
-            stuck = next((text for one in stored for text in _stuck(one.part)), "")
-            if stuck:
-                troubles[want.unit] = stuck
+            why = next((text for one in stored for text in stuck(one.part)), "")
+            if why:
+                troubles[want.unit] = why
                 continue
             for one in stored:
                 tables.remove(one)
@@ -212,12 +212,12 @@ def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str) ->
     return token
 
 
-def _stuck(part: Part) -> Iterator[str]:
+def stuck(part: Part) -> Iterator[str]:
     """Why a hold can't be followed by the next one. A teardown that was interrupted can be made up for."""
     if part.state == WITHHELD:
         for device, reason in part.reasons.items():
             if reason != INTERRUPTED:
-                yield f"{device}: is withheld ({reason}). Put it right, then `fleet-cdi grants release {device}`"
+                yield f"{reason}; {device} is withheld: put it right, then `fleet-cdi grants release {device}`"
 
 
 def _conflict(tables: Tables, hold: Hold) -> str:

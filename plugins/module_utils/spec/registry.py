@@ -38,6 +38,7 @@ class SpecFile(NamedTuple):
     spec: dict[str, Any]
     target: str = ""  # the same file without symlinks in its path
     findings: tuple[Finding, ...] = ()  # warnings: what SPEC.md forbids and runtimes take
+    state: tuple[int, ...] = ()  # of the file, as it was read: for `changed`
 
     @property
     def qualified_names(self) -> list[str]:
@@ -96,6 +97,16 @@ def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
     return resolve(directories, specs, errors)
 
 
+def changed(registry: Registry) -> bool:
+    """Whether a file came, went or is another one since `registry` was loaded; without reading any. Raises nothing."""
+    paths, errors = find(registry.directories)
+    if {path for _priority, path in paths} | errors.keys() != {file.path for file in registry.specs} | (
+        registry.errors.keys()
+    ):
+        return True
+    return any(_state(os.path.realpath(file.path)) != file.state for file in registry.specs)
+
+
 def _read(path: str, priority: int) -> Optional[SpecFile]:
     """The spec at `path`; None if the file is gone again. Raises CdiError for anything else that is no valid spec."""
     target = os.path.realpath(path)  # the reference follows symlinks, so reading does too
@@ -111,7 +122,7 @@ def _read(path: str, priority: int) -> Optional[SpecFile]:
             return None
         if before == _state(target):
             spec, findings = checked(live.content, path)
-            return SpecFile(path, priority, spec, target, findings)
+            return SpecFile(path, priority, spec, target, findings, before)
     raise CdiError(f"{path}: changes all the time while it is read; look again when its writer is done")
 
 

@@ -1,0 +1,226 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Allocate: the kubelet gives devices to a container, all of them or none. Private API of fleet.cdi.
+
+Before the answer every device is looked at, its CDI name found in what is on disk now (KEP-4009, "What are other known
+failure modes?": a name that no spec has is the runtime's to find out, when the pod is long admitted), and the hold is
+recorded, durably. What fails on the way refuses the whole request (device plugin proposal, "Failure Handling"), undoes
+the other devices, and says which units the kubelet had better not ask for again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, turns
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import ACTIVE
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Handed, Refusal, Want, key_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands, delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import inject
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+
+
+class Failed(CdiError):
+    """The request is refused as a whole. `troubles`: unit id -> why it can't be had (trouble.py)."""
+
+    def __init__(self, message: str, troubles: Optional[Mapping[str, str]] = None) -> None:
+        super().__init__(message)
+        self.troubles = dict(troubles or {})
+
+
+class Allocator:
+    """Hands units out. Its methods block, for `longest` seconds at most besides those that the ledger waits for others;
+    threads may share it."""
+
+    def __init__(self, ledger: Ledger, root: str = "/") -> None:
+        self._ledger = ledger
+        self._root = root
+        self._state_dir = os.path.dirname(ledger.path)
+
+    def allocate(
+        self,
+        resource: Resource,
+        device_ids: Sequence[str],
+        registry: Registry,
+        ways: Delivery,
+        unhealthy: Optional[Mapping[str, str]] = None,
+    ) -> Any:
+        """The ContainerAllocateResponse for one container; its devices are held when this returns.
+
+        `unhealthy` are the device IDs, or ids of units, that the kubelet was told not to ask for: ID -> why. Raises
+        Failed.
+        """
+        units = _asked(resource, device_ids, unhealthy or {})
+        names = list(dict.fromkeys(name for unit in units for name in unit.qualified_names))
+        registry = self._fit(resource, units, registry)
+        expanded = _expanded(units, registry, ways)
+        self._hold(resource, units, registry)
+        return delivery.response(ways, resource.name, names, expanded)
+
+    def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """PreStartContainer: set up what is not set up in this boot. A restarted container changes nothing.
+
+        After a reboot the kubelet starts the containers that it had without asking for their devices again. Health is
+        not looked at: the container has its devices already. Raises Failed.
+        """
+        units = _asked(resource, device_ids, {})
+
+        def ready(tables: Tables) -> set[str]:
+            found = (
+                (unit.id, stored.part) for unit in units for stored in tables.parts(key_of(resource.name, unit.id))
+            )
+            return {unit for unit, part in found if part.state == ACTIVE and part.boot_id == self._ledger.boot_id}
+
+        try:
+            done = self._ledger.transact(ready)
+        except CdiError as error:
+            raise Failed(f"{resource.name}: {error}") from None
+        left = [unit for unit in units if unit.id not in done]
+        if left:
+            self._hold(resource, left, None)
+
+    def _fit(self, resource: Resource, units: Sequence[Unit], registry: Registry) -> Registry:
+        """The specs as they are on disk, in which these units are what they were, and well. Raises Failed."""
+        now = specs.load(registry.directories) if specs.changed(registry) else registry
+        found = look(resource, now, self._root, units=units)
+        if now is not registry:
+            for unit in units:
+                if unit.id not in found and _items(unit, now) != _items(unit, registry):
+                    text = f"{', '.join(unit.qualified_names)} gives other device nodes than a moment ago"
+                    found[unit.id] = reason("unresolved", text)
+        if found:
+            raise _failed(resource, found)
+        return now
+
+    def _hold(self, resource: Resource, units: Sequence[Unit], registry: Optional[Registry]) -> None:
+        """Record the holds, and run the operator's commands where a unit changes hands. Raises Failed.
+
+        Without a `registry` it stays with the holder that it had: nothing is torn down first, and nothing looked at.
+        """
+        wants = [Want(unit.id, unit.device, unit.replicas > 1) for unit in units]
+        settings = resource.settings
+        try:
+            if not (settings.setup or settings.teardown):
+                handover.take(self._ledger, resource.name, wants)
+                return
+            with turns.turn(self._state_dir, [key_of(resource.name, unit.id) for unit in units], settings.time_limit):
+                handed = handover.take(self._ledger, resource.name, wants, pending=True)
+                self._prepare(resource, units, handed, registry)
+        except Refusal as error:
+            raise _failed(resource, {unit: _taken(why) for unit, why in error.units.items()}) from None
+        except Failed:
+            raise
+        except CdiError as error:
+            raise Failed(f"{resource.name}: {error}") from None
+
+    def _prepare(self, resource: Resource, units: Sequence[Unit], handed: Handed, registry: Optional[Registry]) -> None:
+        """Tear down what the holder before left, set up for the next; undo all if anything fails. Raises Failed."""
+        settings = resource.settings
+        new = commands.subjects(unit for unit in units if unit.id in handed.changed)
+        failed: dict[str, str] = {}
+        begun: commands.Subjects = {}
+        if registry is not None:
+            failed = commands.run(settings, "teardown", {one: told for one, told in new.items() if one in handed.owed})
+        if not failed:
+            begun = new
+            failed = commands.run(settings, "setup", new)
+        lost = {} if failed or registry is None else look(resource, registry, self._root, units=units)
+        if not (failed or lost):
+            handover.settle(self._ledger, resource.name, handed.tokens, active=handed.changed)
+            return
+        failed = {**commands.run(settings, "teardown", begun), **failed}
+        free = handed.changed - failed.keys()
+        more = ""
+        try:
+            handover.settle(self._ledger, resource.name, handed.tokens, free=free, withheld=failed)
+        except CdiError as error:  # what is pending stays held until it is torn down
+            more = f"; then it could not be undone: {error}"
+        raise _failed(resource, {**lost, **failed}, more)
+
+
+def longest(settings: ResourceSettings) -> float:
+    """The seconds that the commands of a resource may take for one container: a turn, and up to three commands."""
+    return (
+        settings.time_limit
+        * (1 + 2 * bool(settings.teardown) + bool(settings.setup))
+        * bool(settings.setup or settings.teardown)
+    )
+
+
+def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[Unit]:
+    """The units that are asked for, by id. Raises Failed for an ID that can't be asked for."""
+    if not device_ids:
+        raise Failed(f"{resource.name}: found no device; expected one or more")
+    if len(set(device_ids)) != len(device_ids):
+        twice = next(one for number, one in enumerate(device_ids) if one in device_ids[:number])
+        raise Failed(f"{resource.name}: found the device {twice!r} twice; expected each once")
+    found: dict[str, Unit] = {}
+    sick: dict[str, str] = {}
+    for device_id, unit in units_of(resource, device_ids).items():
+        if unit is None:
+            raise Failed(
+                f"{resource.name}: found the device {device_id!r}; expected one that this resource has now "
+                f"({_some(resource)})"
+            )
+        why = unhealthy.get(device_id) or unhealthy.get(unit.id)
+        if why:
+            sick[unit.id] = why
+        found[unit.id] = unit
+    if sick:
+        raise _failed(resource, sick)
+    return [found[name] for name in sorted(found)]
+
+
+def _some(resource: Resource) -> str:
+    ids = [one for unit in resource.units[:5] for one in unit.device_ids[:2]][:5]
+    rest = sum(unit.replicas for unit in resource.units) - len(ids)
+    return ", ".join(ids) + (f" and {rest} more" if rest else "") or "none"
+
+
+def _failed(resource: Resource, troubles: Mapping[str, str], more: str = "") -> Failed:
+    text = "; ".join(f"{unit}: {why}" for unit, why in sorted(troubles.items()))
+    return Failed(f"{resource.name}: {text}{more}", troubles)
+
+
+def _taken(why: str) -> str:
+    return why if class_of(why) else reason("taken", why)
+
+
+def _items(unit: Unit, registry: Registry) -> Collection[str]:
+    """The device nodes and network interfaces that a unit's names inject."""
+    try:
+        return frozenset(
+            item for _path, one in inject.resolve(unit.qualified_names, registry) for item in items_of(one)
+        )
+    except InjectError:
+        return ()
+
+
+def _expanded(units: Iterable[Unit], registry: Registry, ways: Delivery) -> delivery.Expanded:
+    """What is spelled out. Raises Failed for a unit of which a container would get nothing."""
+    if not ways.expanded:
+        return delivery.expand([])
+    names: list[str] = []
+    for unit in units:
+        found = delivery.expand(one for _path, one in inject.resolve(unit.qualified_names, registry))
+        if found.is_empty and not (ways.cdi or ways.annotations):
+            raise Failed(
+                f"{unit.id}: a container gets nothing of it: this node's runtime reads no CDI, and "
+                f"{', '.join(found.lost)} can't be given without. Configure the runtime for CDI"
+            )
+        names += unit.qualified_names
+    return delivery.expand(one for _path, one in inject.resolve(names, registry))

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kubelet says about its pods' devices: podresources v1, the only way to learn that a device is free again.
+
+List is there from Kubernetes 1.20 on, GetAllocatableResources from 1.21 (both behind a gate at first). The answer grows
+with the pods of a node; a kubelet that is busy may take seconds. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+SECONDS = 5.0
+LARGEST = 64 << 20  # bytes of an answer: some hundred pods with tens of thousands of devices
+
+Devices = frozenset[tuple[str, str]]  # extended resource name, device ID
+
+
+class InUse(NamedTuple):
+    """What List says."""
+
+    pods: int  # that it names, with and without devices
+    devices: Devices
+
+
+class Unavailable(CdiError):
+    """podresources can't be asked. `cause`: "absent", "unsupported" (an older kubelet), "time", "failed"."""
+
+    def __init__(self, message: str, cause: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+async def in_use(path: str, seconds: float = SECONDS) -> InUse:
+    """The devices that containers have. Raises Unavailable."""
+    answer = await _ask(path, "List", "ListPodResourcesRequest", seconds)
+    devices = frozenset(
+        (device.resource_name, device_id)
+        for pod in answer.pod_resources
+        for container in pod.containers
+        for device in container.devices
+        for device_id in device.device_ids
+    )
+    return InUse(len(answer.pod_resources), devices)
+
+
+async def allocatable(path: str, seconds: float = SECONDS) -> Devices:
+    """The devices that the kubelet knows as healthy. Raises Unavailable."""
+    answer = await _ask(path, "GetAllocatableResources", "AllocatableResourcesRequest", seconds)
+    return frozenset((device.resource_name, one) for device in answer.devices for one in device.device_ids)
+
+
+async def _ask(path: str, method: str, request: str, seconds: float) -> Any:
+    """The answer to one call; nothing is kept open. Raises Unavailable within `seconds`, or soon after."""
+    import grpc
+
+    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            raise Unavailable(f"{path}: is no socket; expected the kubelet's for podresources", "absent")
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror}; is a kubelet running?", "absent") from None
+    options = [("grpc.max_receive_message_length", LARGEST), ("grpc.enable_http_proxy", 0)]
+    channel = grpc.aio.insecure_channel(f"unix:{path}", options=options)
+    try:
+        call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
+        # wait_for as well: a peer that is stopped, with a connection already made, is not seen by every gRPC release.
+        return await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
+    except grpc.aio.AioRpcError as error:
+        raise _explained(path, method, error) from None
+    except asyncio.TimeoutError:
+        raise Unavailable(f"{path}: {method}: no answer within {seconds:g} s", "time") from None
+    finally:
+        await channel.close()
+
+
+def _explained(path: str, method: str, error: Any) -> Unavailable:
+    """What gRPC raised, in one line."""
+    name = error.code().name
+    said = " ".join((error.details() or "").split())
+    if name == "UNIMPLEMENTED":
+        return Unavailable(
+            f"{path}: this kubelet has no {method} of podresources v1 ({said}); one from 1.21 on has", "unsupported"
+        )
+    if name == "DEADLINE_EXCEEDED":
+        return Unavailable(f"{path}: {method}: no answer in time", "time")
+    if name == "UNAVAILABLE":
+        return Unavailable(f"{path}: nobody answers ({said}); is a kubelet running?", "absent")
+    return Unavailable(f"{path}: {method}: {name}: {said}", "failed")

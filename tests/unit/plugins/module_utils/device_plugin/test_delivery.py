@@ -1,0 +1,255 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a container gets its devices: which ways are taken on which node, what is in the answer, what is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery, Reader, decide, expand
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
+
+OLD = Reader("containerd", False, "containerd 1.6.20 is from before CDI")
+OFF = Reader("containerd", False, "containerd 1.7.24: enable_cdi is off (default)")
+NEW = Reader("cri-o", True)
+
+BY_NAME = Delivery(True, True, False)
+ALL_WAYS = Delivery(True, True, True)
+SPELLED_OUT = Delivery(False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "readers", "ways", "why"),
+    [
+        ("auto", [], BY_NAME, ""),
+        ("auto", [NEW], BY_NAME, ""),
+        ("auto", [OLD], SPELLED_OUT, ""),
+        ("auto", [OFF, OLD], SPELLED_OUT, ""),
+        ("auto", [NEW, OLD], ALL_WAYS, ""),
+        ("cdi", [], Delivery(True, False, False), ""),
+        ("cdi", [NEW, OLD], Delivery(True, False, False), ""),
+        ("cdi", [OLD], Delivery(True, False, False), "delivery cdi: containerd 1.6.20 is from before CDI; containers"),
+        ("annotations", [NEW], Delivery(False, True, False), ""),
+        ("annotations", [OFF], Delivery(False, True, False), "enable_cdi is off (default); containers get no devices"),
+        ("expanded", [NEW], SPELLED_OUT, ""),
+        ("expanded", [OLD], SPELLED_OUT, ""),
+    ],
+)
+def test_which_ways_are_taken(mode, readers, ways, why):
+    found = decide(mode, readers)
+    assert found._replace(why="") == ways
+    assert bool(found.why) == bool(why)
+    assert why in found.why
+
+
+def test_every_mode_of_the_configuration_is_known():
+    for mode in config.DELIVERY:
+        assert isinstance(decide(mode, [NEW]), Delivery)
+
+
+def test_what_the_configuration_can_not_have():
+    settings = config.parse(
+        {"version": 1, "delivery": "cdi", "resources": {"a.com/bb": {}, "a.com/cc": {"delivery": "annotations"}}}, "x"
+    )
+    assert [text.partition(":")[0] for text in delivery.warnings(settings, [OLD])] == [
+        "delivery cdi",
+        "delivery annotations",
+    ]
+    assert delivery.warnings(settings, [NEW]) == ()
+    assert delivery.warnings(config.parse({"version": 1}, "x"), [OLD]) == ()
+
+
+@pytest.mark.parametrize(
+    ("program", "says", "found"),
+    [
+        ("containerd", "containerd github.com/containerd/containerd 1.6.20~ds1", [("containerd", False)]),
+        ("containerd", "containerd github.com/containerd/containerd/v2 2.1.4", [("containerd", True)]),
+        ("crio", "crio version 1.23.0", [("cri-o", False)]),
+        ("dockerd", "Docker version 28.5.1, build x", []),
+    ],
+)
+def test_the_runtimes_of_a_node(tmp_path, monkeypatch, program, says, found):
+    monkeypatch.setattr("ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect.DIRECTORIES", ())
+    (tmp_path / program).write_text(f"#!/bin/sh\necho '{says}'\n")
+    (tmp_path / program).chmod(0o755)
+    readers = delivery.readers("/", str(tmp_path))
+    assert [(one.name, one.reads) for one in readers] == found
+    assert all(one.why or one.reads for one in readers)
+    assert delivery.readers("/host", str(tmp_path)) == ()
+
+
+class TestAnnotation:
+    """The reference library's rules: AnnotationKey and ParseAnnotations."""
+
+    def test_one_resource(self):
+        names = ["nvidia.com/gpu=GPU-1", "nvidia.com/gpu=GPU-2"]
+        assert delivery.annotation("nvidia.com/gpu", names) == (
+            "cdi.k8s.io/fleet-cdi_nvidia.com_gpu",
+            "nvidia.com/gpu=GPU-1,nvidia.com/gpu=GPU-2",
+        )
+
+    @given(
+        st.from_regex(
+            r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?(\.[a-z0-9]{1,40}){1,5}/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+            fullmatch=True,
+        )
+    )
+    def test_any_resource_name_makes_a_key(self, resource):
+        name = delivery.annotation(resource, [])[0].partition("/")[2]
+        assert len(name) <= 63
+        assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", name)
+
+    def test_long_names_that_begin_alike_have_keys_of_their_own(self):
+        keys = {delivery.annotation(f"{'a' * 60}.com/{end}", [])[0] for end in ("b", "c", "d")}
+        assert len(keys) == 3
+
+
+class TestExpand:
+    """Container edits, spelled out."""
+
+    def test_all_that_can_be(self):
+        edits = {
+            "env": ["A=1", "B=x=y", "C="],
+            "deviceNodes": [
+                {"path": "/dev/a"},
+                {"path": "/dev/b", "hostPath": "/dev/host-b", "permissions": "rw"},
+                {"path": "/dev/c", "permissions": "none", "type": "c", "major": 1, "minor": 3},
+            ],
+            "mounts": [
+                {"hostPath": "/lib/x", "containerPath": "/usr/lib/x", "options": ["ro", "nosuid", "rbind"]},
+                {"hostPath": "/run/y", "containerPath": "/run/y", "type": "bind"},
+                {"hostPath": "/run/z", "containerPath": "/run/z", "type": "none", "options": ["rw"]},
+            ],
+        }
+        found = expand([edits])
+        assert found.envs == {"A": "1", "B": "x=y", "C": ""}
+        assert list(found.devices.values()) == [
+            ("/dev/a", "/dev/a", "rwm"),
+            ("/dev/b", "/dev/host-b", "rw"),
+            ("/dev/c", "/dev/c", ""),
+        ]
+        assert list(found.mounts.values()) == [
+            ("/usr/lib/x", "/lib/x", True),
+            ("/run/y", "/run/y", False),
+            ("/run/z", "/run/z", False),
+        ]
+        assert found.lost == ()
+        assert not found.is_empty
+
+    @pytest.mark.parametrize(
+        ("edits", "lost"),
+        [
+            ({"hooks": [{"hookName": "createContainer", "path": "/x"}]}, "hooks"),
+            ({"netDevices": [{"hostInterfaceName": "eth1", "name": "eth1"}]}, "netDevices"),
+            ({"intelRdt": {"closID": "x"}}, "intelRdt"),
+            ({"additionalGids": [44]}, "additionalGids"),
+            ({"mounts": [{"hostPath": "x", "containerPath": "/x", "type": "tmpfs"}]}, "mounts of type tmpfs"),
+            ({"deviceNodes": [{"path": "/dev/fifo", "type": "p"}]}, "deviceNodes of type p"),
+        ],
+    )
+    def test_what_can_not(self, edits, lost):
+        found = expand([edits])
+        assert found.lost == (lost,)
+        assert found.is_empty
+
+    def test_the_owner_of_a_node(self):
+        found = expand([{"deviceNodes": [{"path": "/dev/a", "fileMode": 432, "gid": 0}]}])
+        assert found.lost == ("deviceNodes.fileMode", "deviceNodes.gid")
+        assert list(found.devices) == ["/dev/a"]
+
+    def test_later_edits_win(self):
+        found = expand(
+            [
+                {
+                    "env": ["A=1"],
+                    "deviceNodes": [{"path": "/dev/a"}],
+                    "mounts": [{"hostPath": "/1", "containerPath": "/m"}],
+                },
+                {
+                    "env": ["A=2"],
+                    "deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}],
+                    "mounts": [{"hostPath": "/2", "containerPath": "/m"}],
+                },
+            ]
+        )
+        assert found.envs == {"A": "2"}
+        assert list(found.devices.values()) == [("/dev/a", "/dev/b", "rwm")]
+        assert list(found.mounts.values()) == [("/m", "/2", False)]
+
+
+def registry():
+    spec = {
+        "cdiVersion": "0.6.0",
+        "kind": "v.com/gpu",
+        "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/x"}], "env": ["ALL=1"]},
+        "devices": [
+            {"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/null"}]}},
+            {"name": "b", "containerEdits": {"additionalGids": [44]}},
+        ],
+    }
+    return resolve(["/etc/cdi"], [SpecFile("/etc/cdi/v.json", 0, spec)], {})
+
+
+def test_what_is_lost_is_told_once_for_each_spec():
+    units = [
+        Unit(name, (f"v.com/gpu={name}",), Device(name, "p", "v.com/gpu", (name,), ())) for name in ("a", "b", "gone")
+    ]
+    lines = delivery.lost(Resource("v.com/gpu", tuple(units)), registry())
+    assert len(lines) == 1
+    assert lines[0].startswith("/etc/cdi/v.json: hooks, additionalGids: not given to containers of v.com/gpu")
+
+
+class TestResponse:
+    """The message, over the wire and back."""
+
+    NAMES = ("v.com/gpu=a", "v.com/gpu=b")
+    EXPANDED = expand(
+        [
+            {
+                "env": ["A=1"],
+                "deviceNodes": [{"path": "/dev/null"}],
+                "mounts": [{"hostPath": "/h", "containerPath": "/c", "options": ["ro"]}],
+            }
+        ]
+    )
+
+    def ask(self, ways):
+        from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+
+        message = delivery.response(ways, "v.com/gpu", self.NAMES, self.EXPANDED)
+        return api.v1beta1.ContainerAllocateResponse.FromString(message.SerializeToString())
+
+    def test_by_name(self):
+        found = self.ask(BY_NAME)
+        assert [one.name for one in found.cdi_devices] == [*self.NAMES]
+        assert dict(found.annotations) == {"cdi.k8s.io/fleet-cdi_v.com_gpu": "v.com/gpu=a,v.com/gpu=b"}
+        assert not (found.envs or found.devices or found.mounts)
+
+    def test_spelled_out(self):
+        found = self.ask(SPELLED_OUT)
+        assert not (found.cdi_devices or found.annotations)
+        assert dict(found.envs) == {"A": "1"}
+        assert [(one.container_path, one.host_path, one.permissions) for one in found.devices] == [
+            ("/dev/null", "/dev/null", "rwm")
+        ]
+        assert [(one.container_path, one.host_path, one.read_only) for one in found.mounts] == [("/c", "/h", True)]
+
+    def test_all_ways(self):
+        found = self.ask(ALL_WAYS)
+        assert found.cdi_devices and found.annotations and found.devices
+
+
+def test_a_runtime_that_is_installed_here_is_found():
+    """On a machine with containerd: the real one."""
+    if not os.path.exists("/usr/bin/containerd"):
+        pytest.skip("no containerd here")
+    assert "containerd" in [one.name for one in delivery.readers()]
