@@ -168,6 +168,8 @@ class Manifest:
     `kind` is that of a spec, "" for other files; `by` says who asked for it, "" for nobody in particular.
     `directories` lists the directories that we made.
 
+    `edits` maps the path of a file of somebody else's to the keys that we set in it (converge/keys.py).
+
     `kinds` maps a kind to what its spec is to be made from, whether there is a file now or not (converge/memory.py).
     """
 
@@ -176,6 +178,7 @@ class Manifest:
         self.path = os.path.join(state_dir, "manifest.json")
         self.files: dict[str, dict[str, Any]] = document.get("files", {})
         self.directories: list[str] = document.get("directories", [])
+        self.edits: dict[str, dict[str, Any]] = document.get("edits", {})
         self.kinds: dict[str, dict[str, Any]] = document.get("kinds", {})
 
     def owns(self, path: str) -> bool:
@@ -223,6 +226,41 @@ class Manifest:
         if content is None and record["prior"] is None:
             self.forget(path)
 
+    def amend(self, path: str, content: Optional[bytes], record: Optional[dict[str, Any]]) -> None:
+        """Make `content` (None: no file) what is in somebody else's file at `path`, and `record` what we set in it.
+
+        The record is saved first, as the keys in it count only while they have the values that it says. A file that is
+        there keeps mode and owner. Raises CdiError; file and record are then as before.
+        """
+        live = read(path)
+        before = self.edits.get(path)
+        if content is not None:
+            self.directories += make_directory(os.path.dirname(path))
+        if record is not None:
+            self.edits[path] = record
+            self._save()
+        try:
+            if content is None:
+                remove(path)
+            elif live is None:
+                replace(path, content)
+            elif live.content != content:
+                replace(path, content, live.mode, (live.uid, live.gid))
+        except CdiError:
+            self._note(path, before)
+            raise
+        if record is None:
+            self._note(path, None)
+
+    def _note(self, path: str, record: Optional[dict[str, Any]]) -> None:
+        if self.edits.get(path) == record:
+            return
+        if record is None:
+            del self.edits[path]
+        else:
+            self.edits[path] = record
+        self._save()
+
     def take_back(self, path: str, check: bool = False, force: bool = False) -> str:
         """Put back what was at `path` before us: returns "removed", "restored" or "gone" (it already was as before).
 
@@ -264,14 +302,14 @@ class Manifest:
             self._save()
 
     def clear(self) -> None:
-        """Remove the directories that we made and that are empty, and the manifest once it lists no file and no kind.
+        """Remove the directories that we made and that are empty, and the manifest once it lists nothing else.
 
         A directory that others use by then is theirs, and forgotten with the manifest.
         """
         made = sorted(self.directories, key=len, reverse=True)
         last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
         kept = [directory for directory in made if directory in last or not _remove_empty(directory)]
-        if self.files or self.kinds:
+        if self.files or self.kinds or self.edits:
             if len(kept) < len(made):
                 self.directories = kept
                 self._save()
@@ -283,8 +321,9 @@ class Manifest:
 
     def _save(self) -> None:
         document: dict[str, Any] = {"version": MANIFEST_VERSION, "files": self.files, "directories": self.directories}
-        if self.kinds:
-            document["kinds"] = self.kinds
+        for name, found in (("kinds", self.kinds), ("edits", self.edits)):
+            if found:
+                document[name] = found
         replace(self.path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode(), 0o600)
 
 
@@ -307,6 +346,8 @@ def manifest(state_dir: str) -> Manifest:
                 record["applied"], record["kind"], record["by"], record["prior"]
             for entry in document.get("kinds", {}).values():
                 entry["wanted"]["entries"], entry["directory"], entry["inventory"], entry["offered"], entry["gone"]
+            for record in document.get("edits", {}).values():
+                record["for"], record["syntax"], record["created"], record["keys"], record["first"], record["by"]
             return Manifest(state_dir, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CdiError(

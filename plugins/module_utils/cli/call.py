@@ -23,6 +23,8 @@ CALLS = {
     "device_state": "converge.device_state",
     "refresh": "converge.refresher",
     "release": "release.answer",
+    "runtime": "converge.runtime",
+    "runtime_info": "converge.runtime_info",
     "spec": "converge.host",
     "spec_info": "converge.survey",
 }

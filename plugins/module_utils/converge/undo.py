@@ -9,7 +9,7 @@ import os
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service, refresher
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service, keys, refresher
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import KUBELET, RUN_DIR
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -25,13 +25,14 @@ class Undone(NamedTuple):
 
 
 def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
-    """Remove what we wrote and put back what was there before, per file, and forget what was wanted.
+    """Remove what we wrote and put back what was there before, per file, and forget what was wanted. Of files of others
+    that is the keys that we set, while they have our values.
 
     A file that somebody changed since is kept, with its record, and reported; so is the store of grants while anybody
     holds a device. `force` takes both. Raises CdiError for a manifest that can't be read.
     """
     manifest = files.manifest(state_dir)
-    if check or not (manifest.files or manifest.kinds):
+    if check or not (manifest.files or manifest.kinds or manifest.edits):
         return _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
     with files.locked_manifest(state_dir) as manifest:
         # First: a refresh that came between would write the files again.
@@ -72,6 +73,11 @@ def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:
     for path in sorted(manifest.files):
         try:
             done[manifest.take_back(path, check=check, force=force)].append(path)
+        except CdiError as error:
+            kept.append((path, str(error)))
+    for path in sorted(manifest.edits):
+        try:
+            done[keys.take_back(manifest, path, check)].append(path)
         except CdiError as error:
             kept.append((path, str(error)))
     return Undone(tuple(done["removed"]), tuple(done["restored"]), tuple(kept))

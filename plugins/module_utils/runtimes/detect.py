@@ -16,8 +16,18 @@ from typing import IO, Any, Callable, NamedTuple, cast
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
 
-# Where packages and the vendors' archives put engines, whatever PATH a login, cron or sudo has.
-DIRECTORIES = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/snap/docker/current/bin", "/snap/bin")
+# Where packages, archives of the vendors, snaps and Kubernetes distributions put engines, whatever PATH there is.
+DIRECTORIES = (
+    "/usr/bin",
+    "/usr/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/snap/docker/current/bin",
+    "/snap/bin",
+    "/snap/microk8s/current/bin",
+    "/var/lib/rancher/k3s/data/current/bin",
+    "/var/lib/rancher/rke2/bin",
+)
 
 SECONDS = 10.0  # an answer takes 0.1 s; a cold disk may make it more
 BYTES = 4096  # the banner is in the first line

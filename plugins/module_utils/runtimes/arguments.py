@@ -1,0 +1,126 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a daemon is started with: the words after its program. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Callable, NamedTuple
+
+PROPERTIES = ("MainPID", "ActiveState", "KillMode", "ExecStart", "Environment", "EnvironmentFiles")
+
+
+class Unit(NamedTuple):
+    """What systemd says of a unit."""
+
+    name: str
+    properties: dict[str, str]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self.properties.get("ActiveState") in ("active", "activating", "reloading")
+
+    @property
+    def keeps_processes(self) -> bool:
+        """Whether a restart ends nothing but the daemon itself: containers have processes of their own."""
+        return self.properties.get("KillMode") == "process"
+
+    @property
+    def pid(self) -> int:
+        """Of its main process; 0 where it does not run."""
+        return int(self.properties.get("MainPID", "0") or 0)
+
+
+def show(unit: str) -> str:
+    """What `systemctl show` prints of a unit; "" where there is no systemctl."""
+    command = ["systemctl", "show", "--property", ",".join(PROPERTIES), "--", unit]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30
+        ).stdout
+    return ""
+
+
+def unit_of(names: Sequence[str], ask: Callable[[str], str] = show) -> Unit:
+    """The first of these units that runs, otherwise the first that systemd knows, otherwise an empty one."""
+    found = [Unit(name, dict(line.split("=", 1) for line in ask(name).splitlines() if "=" in line)) for name in names]
+    known = [unit for unit in found if unit.properties.get("ExecStart")]
+    return next((unit for unit in known if unit.is_active), (known or [Unit("", {})])[0])
+
+
+def of_unit(unit: Unit, read: Callable[[str], str]) -> tuple[str, ...]:
+    """The words that a unit starts its daemon with: of the running process, otherwise as the unit says, with the
+    variables of its environment files in place."""
+    running = of_process(unit.pid, read)
+    if running:
+        return running
+    command = unit.properties.get("ExecStart", "").partition("argv[]=")[2].partition(" ;")[0]
+    variables = _variables(unit.properties.get("Environment", ""))
+    for path in unit.properties.get("EnvironmentFiles", "").split(" (ignore_errors="):
+        name = path.split()[-1] if path.split() else ""
+        if name.startswith("/"):
+            with suppress(OSError, ValueError):
+                variables.update(_variables(read(name)))
+    words = []
+    for word in command.split()[1:]:
+        name = word[1:].strip("{}")
+        if word.startswith("${") and word.endswith("}"):
+            words.append(variables.get(name, ""))
+        elif word.startswith("$"):
+            words += variables.get(name, "").split()
+        else:
+            words.append(word)
+    return tuple(words)
+
+
+def of_process(pid: int, read: Callable[[str], str]) -> tuple[str, ...]:
+    """The words that a process was started with; () for one that is gone."""
+    if not pid:
+        return ()
+    with suppress(OSError, ValueError):
+        return tuple(read(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")[1:])
+    return ()
+
+
+def processes(program: str) -> list[int]:
+    """The processes that run `program`, this machine's own: those of a container have another root directory."""
+    found = []
+    real = os.path.realpath(program)
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                if os.readlink(f"/proc/{entry}/exe") == real and os.path.samefile(f"/proc/{entry}/root", "/"):
+                    found.append(int(entry))
+    return sorted(found)
+
+
+def values(arguments: Sequence[str], *names: str) -> list[str]:
+    """What the options say, as `--name value` or `--name=value`, in order."""
+    found = []
+    for index, word in enumerate(arguments):
+        option, equals, value = word.partition("=")
+        if option in names:
+            if equals:
+                found.append(value)
+            elif index + 1 < len(arguments):
+                found.append(arguments[index + 1])
+    return found
+
+
+def _variables(text: str) -> dict[str, str]:
+    """Assignments as systemd's Environment= and environment files have them."""
+    found = {}
+    for line in text.splitlines():
+        if not line.lstrip().startswith(("#", ";")):
+            with suppress(ValueError):
+                for word in shlex.split(line):
+                    name, equals, value = word.partition("=")
+                    if equals:
+                        found[name] = value
+    return found

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDI in CRI-O: always on from 1.24; `cdi_spec_dirs` of [crio.runtime], in a drop-in file. Private API of fleet.cdi.
+
+Source: cri-o/cri-o, crio.conf(5) and crio.conf.d(5): files of the directory overrule the main one, by name, and the
+command line overrules all.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.arguments import values
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
+    DIRECTORIES,
+    Place,
+    Reading,
+    Setting,
+    Source,
+    Wanted,
+    last,
+    texts,
+)
+
+SPEC_DIRS: Path = ("crio", "runtime", "cdi_spec_dirs")
+OPTION = "--cdi-spec-dirs"
+DROP_IN = "zz-fleet-cdi.conf"
+
+
+def read(place: Place, source: Source) -> Reading:
+    """What CRI-O does by its files and its command line. Raises CdiError for a file that it would not start with."""
+    dirs: tuple[str, ...] = DIRECTORIES
+    by, files = "default", []
+    for path in (place.config, *source.glob(f"{_directory(place)}/*")):
+        content = source.read(path)
+        if content is not None:
+            files.append(path)
+            found = get(toml_text.parse(content, path).value, SPEC_DIRS)
+            if found is not None:
+                dirs, by = texts(found, path, SPEC_DIRS[-1]), path
+    if not place.reads:
+        return Reading(False, "none", files=tuple(files))
+    given = values(place.arguments, OPTION)
+    if given:
+        dirs, by = tuple(part for word in given for part in word.split(",")), "command line"
+    return Reading(True, "always", dirs, by, tuple(files))
+
+
+def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
+    """The keys that make it as wanted. Raises CdiError where that can't be."""
+    if not wanted.enabled:
+        raise CdiError(
+            f"{place.title}: always reads CDI, and has no switch; expected state enabled or absent. Remove the specs "
+            "instead (module fleet.cdi.spec)."
+        )
+    if values(place.arguments, OPTION):
+        raise CdiError(
+            f"{place.config}: cdi_spec_dirs: {OPTION} on the command line of {place.title} overrules every file; "
+            f"{list(wanted.spec_dirs or ())} is wanted. Remove the option ({place.units[0]}), or set it there."
+        )
+    path = last(f"{_directory(place)}/{DROP_IN}", read(place, source))
+    return (Setting(path, ((SPEC_DIRS, list(wanted.spec_dirs or ())),)),)
+
+
+def _directory(place: Place) -> str:
+    return f"{place.config}.d"

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the runtimes of a host are: the distribution's, and those that a snap or a Kubernetes distribution brings.
+
+Source: docs.k3s.io ("Advanced options", containerd), docs.rke2.io, microk8s.io ("containerd"), snapcraft.io/docker, and
+the packages of Debian. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Callable, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, detect, table
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
+
+
+class Installation(NamedTuple):
+    """One way in which a runtime is installed."""
+
+    config: str
+    units: tuple[str, ...] = ()
+    socket: str = ""
+    programs: tuple[str, ...] = ()  # directories of its programs; () for the usual ones
+    generated: bool = False
+
+
+RANCHER = "/var/lib/rancher"
+SNAP = "/var/snap/microk8s"
+
+INSTALLATIONS: dict[str, dict[str, Installation]] = {
+    "docker": {
+        "system": Installation("/etc/docker/daemon.json", ("docker.service",), "/var/run/docker.sock"),
+        "snap": Installation(
+            "/var/snap/docker/current/config/daemon.json",
+            ("snap.docker.dockerd.service",),
+            "/var/run/docker.sock",
+            ("/snap/docker/current/bin",),
+        ),
+    },
+    "podman": {"system": Installation("/etc/containers/containers.conf")},
+    "containerd": {
+        "system": Installation(
+            "/etc/containerd/config.toml", ("containerd.service",), "/run/containerd/containerd.sock"
+        ),
+        "k3s": Installation(
+            f"{RANCHER}/k3s/agent/etc/containerd/config.toml",
+            ("k3s.service", "k3s-agent.service"),
+            "/run/k3s/containerd/containerd.sock",
+            (f"{RANCHER}/k3s/data/current/bin",),
+            True,
+        ),
+        "rke2": Installation(
+            f"{RANCHER}/rke2/agent/etc/containerd/config.toml",
+            ("rke2-server.service", "rke2-agent.service"),
+            "/run/k3s/containerd/containerd.sock",
+            (f"{RANCHER}/rke2/bin",),
+            True,
+        ),
+        # A template, from which the configuration is made at every start: TOML, with ${variables} in strings.
+        "microk8s": Installation(
+            f"{SNAP}/current/args/containerd-template.toml",
+            ("snap.microk8s.daemon-containerd.service",),
+            f"{SNAP}/common/run/containerd.sock",
+            ("/snap/microk8s/current/bin",),
+        ),
+    },
+    "cri-o": {"system": Installation("/etc/crio/crio.conf", ("crio.service",), "/var/run/crio/crio.sock")},
+}
+
+# The option of the command line that names another configuration file.
+CONFIG_OPTIONS = {"docker": ("--config-file",), "containerd": ("--config", "-c"), "cri-o": ("--config", "-c")}
+
+OF_OTHERS = tuple(sorted({path for kind in INSTALLATIONS.values() for one in kind.values() for path in one.programs}))
+
+
+class Found(NamedTuple):
+    """The runtimes of a host, and what could not be told."""
+
+    places: tuple[Place, ...]
+    warnings: tuple[str, ...]
+
+
+def find(
+    path: str,
+    ask: Callable[[str], str] = detect.version_text,
+    show: Callable[[str], str] = arguments.show,
+    names: Iterable[str] = tuple(table.ENGINES),
+) -> Found:
+    """The runtimes in the directories of `path` and those of INSTALLATIONS. Nothing is started, nothing raised.
+
+    `ask` answers what a program prints with --version, `show` what systemd says of a unit.
+    """
+    found = detect.detect(path, ask)
+    wanted = set(names)
+    places = [place(one, show) for one in found.runtimes if one.name in wanted]
+    return Found(tuple(places), found.warnings)
+
+
+def place(runtime: detect.Runtime, show: Callable[[str], str] = arguments.show) -> Place:
+    """Where the things of an installed runtime are, by its program and by what it is started with."""
+    directory = os.path.dirname(runtime.path)
+    kinds = INSTALLATIONS[runtime.name]
+    name = next((name for name, one in kinds.items() if directory in one.programs), "system")
+    usual = kinds[name]
+    unit = arguments.unit_of(usual.units, show)
+    words = arguments.of_unit(unit, _text) or _running(runtime, usual)
+    named = [] if usual.generated else arguments.values(words, *CONFIG_OPTIONS.get(runtime.name, ()))
+    return Place(
+        runtime.name,
+        name,
+        runtime.version,
+        table.numbers(runtime.version) or (0, 0, 0),
+        runtime.reads,
+        runtime.path,
+        named[-1] if named else usual.config,
+        usual.units,
+        usual.socket,
+        usual.generated,
+        words,
+    )
+
+
+def _running(runtime: detect.Runtime, usual: Installation) -> tuple[str, ...]:
+    """What a daemon that systemd did not start was started with."""
+    for pid in arguments.processes(runtime.path) if usual.units else ():
+        return arguments.of_process(pid, _text)
+    return ()
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def installed(places: Iterable[Place], name: str) -> Iterator[Place]:
+    """Those of one runtime."""
+    return (place for place in places if place.name == name)

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDI in podman: always on from 4.1; `cdi_spec_dirs` of [engine] from 5.5, in a drop-in file. Private API of fleet.cdi.
+
+Podman has no daemon: what is written counts from the next container on. Source: containers.conf(5): the vendor's file,
+then the administrator's, then those of its directory by name; a list with {append=true} adds to what was there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
+    DIRECTORIES,
+    Place,
+    Reading,
+    Setting,
+    Source,
+    Wanted,
+    last,
+    texts,
+)
+
+VENDOR = "/usr/share/containers/containers.conf"
+SPEC_DIRS: Path = ("engine", "cdi_spec_dirs")
+SETTABLE = (5, 5, 0)  # the first release whose directories can be set
+DROP_IN = "zz-fleet-cdi.conf"
+
+
+def read(place: Place, source: Source) -> Reading:
+    """What podman does by its files. Raises CdiError for a file that it would refuse."""
+    dirs: tuple[str, ...] = DIRECTORIES
+    by, files = "default", []
+    for path in (VENDOR, place.config, *source.glob(f"{place.config}.d/*.conf")):
+        content = source.read(path)
+        if content is not None:
+            files.append(path)
+            found = get(toml_text.parse(content, path).value, SPEC_DIRS)
+            if found is not None and place.numbers >= SETTABLE:
+                dirs, by = _together(dirs, found, path), path
+    if not place.reads:
+        return Reading(False, "none", files=tuple(files))
+    return Reading(True, "always", dirs, by, tuple(files))
+
+
+def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
+    """The keys that make it as wanted. Raises CdiError where that can't be."""
+    if not wanted.enabled:
+        raise CdiError(
+            f"{place.title}: always reads CDI, and has no switch; expected state enabled or absent. Remove the specs "
+            "instead (module fleet.cdi.spec)."
+        )
+    if place.numbers < SETTABLE:
+        raise CdiError(
+            f"{place.title}: its directories are fixed, {' and '.join(DIRECTORIES)}; {list(wanted.spec_dirs or ())} is "
+            "wanted. They can be set from podman 5.5 on; write the specs into one of the two."
+        )
+    path = last(f"{place.config}.d/{DROP_IN}", read(place, source))
+    return (Setting(path, ((SPEC_DIRS, list(wanted.spec_dirs or ())),)),)
+
+
+def _together(before: tuple[str, ...], found: Any, path: str) -> tuple[str, ...]:
+    if isinstance(found, list) and {"append": True} in found:
+        return before + texts([item for item in found if not isinstance(item, dict)], path, SPEC_DIRS[-1])
+    return texts([item for item in found if item != {"append": False}], path, SPEC_DIRS[-1])

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a runtime's daemon really runs with: asked over its own socket, with nothing but the standard library.
+
+A file may say more than the daemon has read. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import socket
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import cri, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import get
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
+
+SECONDS = 10.0  # an answer takes milliseconds; docker's waits for what it is just doing
+
+
+class Running(NamedTuple):
+    """What the daemon runs with."""
+
+    enabled: bool
+    spec_dirs: tuple[str, ...]
+    would_die: int = 0  # containers that a restart of it would end, as far as it knows
+
+
+class Asked(NamedTuple):
+    """The daemon's answer. `running` is None where it does not run, where there is none, and where `trouble` says why
+    it can't be told."""
+
+    running: Optional[Running]
+    trouble: str = ""
+    answers: bool = False  # somebody listens at the socket
+
+
+def ask(place: Place) -> Asked:
+    """Ask the daemon of `place`. Raises nothing: what is wrong is `trouble`."""
+    if not place.socket or not place.reads:
+        return Asked(None)
+    try:
+        return Asked(_ASK[place.name](place.socket), "", True)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+            return Asked(None)
+        return Asked(None, f"{place.socket}: {place.title} can't be asked: {error.strerror or error}", True)
+    except (CdiError, ValueError, KeyError, TypeError, http.client.HTTPException) as error:
+        return Asked(None, f"{place.socket}: {place.title} can't be asked: {error}", True)
+
+
+def is_pending(asked: Asked, reading: Reading) -> bool:
+    """Whether the daemon runs with something else than its configuration says."""
+    if asked.running is None:
+        return False
+    if asked.running.enabled != reading.enabled:
+        return True
+    return reading.enabled and asked.running.spec_dirs != reading.spec_dirs
+
+
+def _docker(path: str) -> Running:
+    """GET /info of the Engine API: CDISpecDirs is empty where CDI is off."""
+    info = json.loads(_get(path, "/info"))
+    dirs = tuple(info.get("CDISpecDirs") or ())
+    return Running(bool(dirs), dirs, 0 if info.get("LiveRestoreEnabled") else int(info["ContainersRunning"]))
+
+
+def _containerd(path: str) -> Running:
+    """The verbose status of the CRI plugin, which holds its configuration."""
+    config = json.loads(cri.status(path, SECONDS)["config"])
+    dirs = tuple(config.get("cdiSpecDirs") or ())
+    enabled = config.get("enableCDI")
+    return Running((True if enabled is None else enabled is True) and bool(dirs), dirs)
+
+
+def _crio(path: str) -> Running:
+    """GET /config of CRI-O's own interface (crio-status(8))."""
+    document = toml_text.parse(_get(path, "/config"), path).value
+    return Running(True, tuple(get(document, ("crio", "runtime", "cdi_spec_dirs")) or ()))
+
+
+_ASK: dict[str, Any] = {"docker": _docker, "containerd": _containerd, "cri-o": _crio}
+
+
+def _get(path: str, what: str) -> bytes:
+    connection = _Connection(path)
+    try:
+        connection.request("GET", what, headers={"Host": "localhost"})
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status != 200:
+            raise ValueError(f"GET {what} is answered with status {answer.status}")
+        return content
+    finally:
+        connection.close()
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(SECONDS)
+        self.sock.connect(os.path.realpath(self.path))

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All runtimes of a host: what their configuration says of CDI, and what their daemons run with. It only looks. Private
+API of fleet.cdi."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containerd, crio, docker, podman, running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Source
+
+# Runtime -> its file of this room, with read and settings.
+CONFIGURATIONS: dict[str, ModuleType] = {"docker": docker, "podman": podman, "containerd": containerd, "cri-o": crio}
+
+FOR_KUBELETS = ("containerd", "cri-o")  # those that speak the Container Runtime Interface
+
+
+class State(NamedTuple):
+    """One runtime as it is."""
+
+    place: Place
+    reading: Optional[Reading]  # None where the configuration can't be read
+    error: str  # why
+    asked: running.Asked
+
+    @property
+    def pending(self) -> bool:
+        """Whether its daemon runs with something else than its configuration says."""
+        return self.reading is not None and running.is_pending(self.asked, self.reading)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it gives CDI devices to a container that is started now: what runs counts, not what is written."""
+        if self.asked.running is not None:
+            return self.asked.running.enabled
+        return self.reading is not None and self.reading.enabled
+
+
+def survey(
+    places: Iterable[Place],
+    source: Optional[Source] = None,
+    ask: Callable[[Place], running.Asked] = running.ask,
+) -> tuple[State, ...]:
+    """Look at each. Raises nothing: what can't be read is an error in its state."""
+    return tuple(look(place, source or Source(), ask) for place in places)
+
+
+def look(place: Place, source: Source, ask: Callable[[Place], running.Asked] = running.ask) -> State:
+    """Look at one."""
+    try:
+        return State(place, CONFIGURATIONS[place.name].read(place, source), "", ask(place))
+    except CdiError as error:
+        return State(place, None, str(error), ask(place))
+
+
+class Reader(NamedTuple):
+    """One runtime that a kubelet may talk to."""
+
+    name: str
+    reads: bool  # CDI names: it is new enough, and CDI is on
+    why: str = ""  # why not
+
+
+def readers(states: Iterable[State]) -> tuple[Reader, ...]:
+    """Which of the runtimes that a kubelet may talk to take CDI names, and why not. Pure.
+
+    Where one of them answers at its socket, those that don't are left out: they are installed, and nobody uses them.
+    """
+    for_kubelets = [state for state in states if state.place.name in FOR_KUBELETS]
+    answering = [state for state in for_kubelets if state.asked.answers]
+    return tuple(Reader(state.place.title, state.enabled, _why(state)) for state in answering or for_kubelets)
+
+
+def _why(state: State) -> str:
+    if state.enabled:
+        return ""
+    if not state.place.reads:
+        return f"{state.place.title} is from before CDI"
+    if state.error:
+        return state.error
+    if state.pending:
+        return f"{state.place.title} runs with CDI off: it was not restarted since it was turned on"
+    return f"{state.place.title} has CDI off (module fleet.cdi.runtime turns it on)"

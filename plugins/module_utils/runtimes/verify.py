@@ -1,0 +1,102 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a runtime's own program what its configuration says, after a change. Private API of fleet.cdi.
+
+Nothing is started by that: `dockerd --validate`, `containerd config dump`, `crio config` and `podman info` read the
+files and end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containerd import ENABLE, SECOND, SPEC_DIRS, THIRD
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.crio import SPEC_DIRS as CRIO_SPEC_DIRS
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import get
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
+
+SECONDS = 60
+VALIDATES = (23, 0, 0)  # the first dockerd with --validate
+
+
+class Said(NamedTuple):
+    """How a program ended, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[[list[str]], Said]
+
+
+def run(command: list[str]) -> Said:
+    """Run `command` for real, for SECONDS at most."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Said(127, "", str(error))
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def verify(place: Place, reading: Reading, run: Run = run) -> None:
+    """Raises CdiError if the runtime does not take its files, or takes them to say something else than `reading`."""
+    _VERIFY[place.name](place, reading, run)
+
+
+def _docker(place: Place, _reading: Reading, run: Run) -> None:
+    if place.numbers >= VALIDATES and place.config in _reading.files:
+        words = [word for word in place.arguments if word != "--validate"]
+        named = [] if any(word.startswith("--config-file") for word in words) else ["--config-file", place.config]
+        _ended(place, run([place.program, "--validate", *named, *words]))
+
+
+def _containerd(place: Place, reading: Reading, run: Run) -> None:
+    if not reading.files or place.installation == "microk8s":
+        return  # 1.7 has nothing to dump then; and a template is none
+    said = run([place.program, "--config", place.config, "config", "dump"])
+    _ended(place, said)
+    document = toml_text.parse(said.out.encode(), f"`{place.program} config dump`").value
+    table = get(document, THIRD) or get(document, SECOND) or {}
+    enabled = table.get(ENABLE, place.numbers >= (2, 0, 0)) and bool(table.get(SPEC_DIRS, True))
+    _agrees(place, reading, bool(enabled), table.get(SPEC_DIRS))
+
+
+def _crio(place: Place, reading: Reading, run: Run) -> None:
+    said = run([place.program, "--config", place.config, "--config-dir", f"{place.config}.d", "config"])
+    _ended(place, said)
+    document = toml_text.parse(said.out.encode(), f"`{place.program} config`").value
+    if reading.spec_dirs_by.startswith("/"):
+        _agrees(place, reading, True, get(document, CRIO_SPEC_DIRS))
+
+
+def _podman(place: Place, _reading: Reading, run: Run) -> None:
+    _ended(place, run([place.program, "info", "--format", "{{.Version.Version}}"]))
+
+
+_VERIFY: dict[str, Callable[[Place, Reading, Run], None]] = {
+    "docker": _docker,
+    "containerd": _containerd,
+    "cri-o": _crio,
+    "podman": _podman,
+}
+
+
+def _ended(place: Place, said: Said) -> None:
+    if said.status != 0:
+        text = " ".join((said.err or said.out).split())[-600:]
+        raise CdiError(f"{place.title} does not take its configuration (exit status {said.status}): {text}")
+
+
+def _agrees(place: Place, reading: Reading, enabled: bool, dirs: Optional[Any]) -> None:
+    if enabled != reading.enabled or (enabled and dirs is not None and tuple(dirs) != reading.spec_dirs):
+        raise CdiError(
+            f"{place.title} takes its configuration to say CDI {'on' if enabled else 'off'} with directories {dirs}; "
+            f"expected {'on' if reading.enabled else 'off'} with {list(reading.spec_dirs)}"
+        )

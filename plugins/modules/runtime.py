@@ -1,0 +1,206 @@
+#!/usr/bin/python
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module fleet.cdi.runtime: CDI in one container runtime, on or off."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: runtime
+short_description: Have a container runtime read CDI specs
+version_added: 0.1.0
+description:
+  - Turns the Container Device Interface on or off in docker, containerd, CRI-O or podman, and sets the directories that
+    it reads specs from.
+  - Makes the least edit. Nothing where it is as wanted already, by default or by somebody else's hand; a file of its
+    own where the runtime merges such files; otherwise one key in its place, with every comment, other key and byte
+    kept.
+  - What was set is in the manifest, key by key. O(state=absent) and C(fleet-cdi undo) take back exactly that. What
+    others changed since stays, and if nobody did, the files have the bytes that they had.
+  - A file that is no valid JSON or TOML, or that has a key twice, is never written over. Neither is a symlink, since
+    what it leads to is somebody else's to change. Name the file itself by O(config) if it may be edited.
+  - After a change the runtime's own program is asked (C(dockerd --validate), C(containerd config dump), C(crio config),
+    C(podman info)). If it does not agree, or its daemon does not start again, the files are put back.
+  - Says in RV(pending_restart) whether the daemon runs with something else than its files say, by asking the daemon, so
+    that a play which failed half-way can't lose it.
+author:
+  - fleet.cdi contributors (@fleet-cdi)
+extends_documentation_fragment:
+  - fleet.cdi.attributes
+  - fleet.cdi.attributes.writer
+  - fleet.cdi.on_host
+options:
+  name:
+    description:
+      - The runtime.
+    type: str
+    required: true
+    choices: [docker, podman, containerd, cri-o]
+  state:
+    description:
+      - V(enabled) has it read CDI, V(disabled) has it not, whoever turned it on. Podman and CRI-O have no switch and
+        refuse V(disabled).
+      - V(absent) takes back what this module ever set in it. CDI that was on before stays on.
+    type: str
+    choices: [enabled, disabled, absent]
+    default: enabled
+  spec_dirs:
+    description:
+      - The directories that it is to read, lowest priority first, exactly these. Left as they are by default.
+      - Podman before 5.5 has none to set.
+    type: list
+    elements: path
+  installation:
+    description:
+      - Which one, where a host has several. V(system) is the distribution's or the vendor's package, V(snap) docker's
+        snap, V(k3s), V(rke2) and V(microk8s) the containerd that these bring.
+    type: str
+    choices: [system, snap, k3s, rke2, microk8s]
+    default: system
+  config:
+    description:
+      - Its main configuration file, where that is neither the usual one nor named on the daemon's command line.
+    type: path
+  restart:
+    description:
+      - Whether the daemon may be restarted so that it reads its files, and only if it runs with something else.
+      - V(when_idle) does so if no container would end. Docker needs C(live-restore), or no running container.
+        Containerd's containers outlive it where its unit says C(KillMode=process), as packages have it. CRI-O reads its
+        directories anew on a reload.
+      - A daemon that does not run is not started.
+    type: str
+    choices: [never, when_idle, always]
+    default: never
+  on_unsupported:
+    description:
+      - What to do with a release from before CDI (docker before 25.0, podman before 4.1, containerd before 1.7, CRI-O
+        before 1.24). V(fail), or V(warn) and leave it alone.
+    type: str
+    choices: [fail, warn]
+    default: fail
+  state_dir:
+    description:
+      - The directory of the manifest.
+    type: path
+    default: /var/lib/cdi
+  managed_by:
+    description:
+      - Who asks for it, in a word that M(fleet.cdi.runtime_info) returns.
+    type: str
+    default: ""
+seealso:
+  - module: fleet.cdi.runtime_info
+  - module: fleet.cdi.spec
+"""
+
+EXAMPLES = r"""
+- name: Have docker read CDI, and restart it if no container would end
+  fleet.cdi.runtime:
+    name: docker
+    restart: when_idle
+
+- name: Have containerd read specs from one directory more
+  fleet.cdi.runtime:
+    name: containerd
+    spec_dirs: [/etc/cdi, /var/run/cdi, /opt/site/cdi]
+
+- name: Turn CDI off in the containerd of k3s
+  fleet.cdi.runtime:
+    name: containerd
+    installation: k3s
+    state: disabled
+
+- name: Take back what was set in docker
+  fleet.cdi.runtime:
+    name: docker
+    state: absent
+"""
+
+RETURN = r"""
+name:
+  description: The runtime.
+  returned: success
+  type: str
+  sample: docker
+installation:
+  description: Which one of it.
+  returned: when the runtime is installed and not left alone
+  type: str
+  sample: system
+version:
+  description: Its release.
+  returned: when the runtime is installed and not left alone
+  type: str
+  sample: 26.1.5+dfsg1
+reads:
+  description: The newest CDI version that it reads; empty for a release from before CDI.
+  returned: when the runtime is installed and not left alone
+  type: str
+  sample: 0.7.0
+enabled:
+  description: Whether it reads CDI by its configuration, afterwards.
+  returned: when the runtime is installed and not left alone
+  type: bool
+  sample: true
+enabled_by:
+  description: >-
+    What says so. A file, C(command line), C(default), C(always) where there is no switch, C(none) where there is no
+    CDI.
+  returned: when the runtime is installed and not left alone
+  type: str
+  sample: /etc/docker/daemon.json
+spec_dirs:
+  description: The directories that it reads, lowest priority first.
+  returned: when the runtime is installed and not left alone
+  type: list
+  elements: str
+  sample: [/etc/cdi, /var/run/cdi]
+paths:
+  description: The files that were changed.
+  returned: when the runtime is installed and not left alone
+  type: list
+  elements: str
+  sample: [/etc/docker/daemon.json]
+pending_restart:
+  description: Whether its daemon runs with something else than its configuration says, afterwards.
+  returned: success
+  type: bool
+  sample: false
+restarted:
+  description: Whether the daemon was restarted, or in check mode would be.
+  returned: when the runtime is installed and not left alone
+  type: bool
+  sample: true
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.fleet.cdi.plugins.module_utils import on_host
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True, "choices": ["docker", "podman", "containerd", "cri-o"]},
+            "state": {"type": "str", "choices": ["enabled", "disabled", "absent"], "default": "enabled"},
+            "spec_dirs": {"type": "list", "elements": "path"},
+            "installation": {
+                "type": "str",
+                "choices": ["system", "snap", "k3s", "rke2", "microk8s"],
+                "default": "system",
+            },
+            "config": {"type": "path"},
+            "restart": {"type": "str", "choices": ["never", "when_idle", "always"], "default": "never"},
+            "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            "managed_by": {"type": "str", "default": ""},
+            **on_host.ARGUMENTS,
+        },
+        supports_check_mode=True,
+    )
+    on_host.run(module, "runtime")
+
+
+if __name__ == "__main__":
+    main()
