@@ -277,8 +277,8 @@ def _twice(resources: Sequence[Resource]) -> Iterator[str]:
 def _too_long(resource: Resource, length: int) -> str:
     number = sum(unit.replicas for unit in resource.units)
     return (
-        f"resource {resource.name}: its {number} devices make a list of {length} bytes; expected at most {LONGEST}, as a "
-        "kubelet drops a message of more than 4 MiB. Offer fewer of them with match or replicas, or share them out "
+        f"resource {resource.name}: its {number} devices make a list of {length} bytes; expected at most {LONGEST}, as "
+        "a kubelet drops a message of more than 4 MiB. Offer fewer of them with match or replicas, or share them out "
         "among resources."
     )
 

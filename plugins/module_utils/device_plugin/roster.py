@@ -89,7 +89,7 @@ class Roster:
         old, self.advertised = self.advertised, tuple(one for _name, one in found)
         self._gone = {name: since for name, since in self._gone.items() if name in self._units}
         self._forget()
-        waits = [end for end in self._until.values() if end > now]
+        waits = [end for name, end in self._until.items() if name in offered]
         waits += [since + health.linger for name, since in self._gone.items() if self._units[name] not in in_use]
         self.due = min(waits, default=None)
         return self.advertised != old, tuple(_events(before, self._states()))
