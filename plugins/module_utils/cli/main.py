@@ -87,6 +87,15 @@ VERBS = {
             "name": Operand("NAME", "+", "a qualified name: vendor/class=device"),
         },
     ),
+    "plugin": Verb(
+        "run the kubelet's device plugin, look at it, or see what it would offer; exit code 1 if something is wrong",
+        JSON,
+        {"action": Operand("run|status|check|forget", None, "what to do; forget frees what pods held")},
+        {
+            "--config": Operand("FILE", None, "its configuration (/etc/fleet-cdi/device-plugin.json)"),
+            "--instance": Operand("NAME", None, "run: tells this instance from another one that runs beside it"),
+        },
+    ),
     "refresh": Verb(
         "discover again what this host was told to offer, and write what differs; exit code 1 if devices are missing",
         {

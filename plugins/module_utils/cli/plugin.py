@@ -1,0 +1,96 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi plugin: the kubelet's device plugin, to run and to look at. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+
+STATUS = ("RESOURCE", "INSTANCE", "STATE", "HEALTHY", "UNHEALTHY", "MODE", "WHY")
+CHECK = ("RESOURCE", "DEVICE", "HEALTHY", "NUMA", "CONTAINERS GET", "WHY NOT")
+
+
+def run(arguments: Any, _paths: Paths) -> int:
+    """Do what `action` says. Raises CdiError."""
+    action = ACTIONS.get(arguments.action)
+    if action is None:
+        raise CdiError(f"plugin: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
+    return action(arguments, arguments.config or config.PATH)
+
+
+def _run(arguments: Any, path: str) -> int:
+    """Serve until SIGTERM."""
+    try:
+        from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon
+    except ImportError as error:
+        raise CdiError(
+            f"plugin run: {error}. Install python3-grpcio (Debian, Ubuntu: apt-get install python3-grpcio; "
+            "EL: dnf install python3-grpcio, from EPEL)"
+        ) from None
+    return daemon.run(path, arguments.instance or "")
+
+
+def _status(arguments: Any, path: str) -> int:
+    """What the instances that live say; 1 if something is wrong."""
+    found, findings = operate.living(operate.run_dir_of(path))
+    if arguments.json:
+        say(json.dumps({"instances": found, "findings": findings}, indent=2, sort_keys=True))
+        return int(bool(findings))
+    rows = [_row(name, document["instance"], one) for document in found for name, one in document["resources"].items()]
+    if rows:
+        say(table(STATUS, rows))
+    elif found:
+        say("There are no devices to offer.")
+    for text in findings:
+        say(text)
+    return int(bool(findings))
+
+
+def _row(name: str, instance: str, one: Mapping[str, Any]) -> list[list[str]]:
+    numbers = ([str(one[key])] for key in ("healthy", "unhealthy"))
+    return [[name], [instance], [one["state"]], *numbers, [one["mode"]] if one["mode"] else [], [one["error"] or "-"]]
+
+
+def _check(arguments: Any, path: str) -> int:
+    """What would be offered by the configuration; 1 if something is wrong with it or with the host."""
+    offered = operate.would_offer(operate.settings_at(path))
+    if arguments.json:
+        document = {name: [as_document(one) for one in listed] for name, listed in offered.resources.items()}
+        ways = {name: as_document(way) for name, way in offered.delivery.items()}
+        everything = {"resources": document, "names": offered.names, "delivery": ways, "findings": offered.findings}
+        say(json.dumps(everything, indent=2, sort_keys=True))
+        return int(bool(offered.findings))
+    rows = [
+        [
+            [name],
+            [one.id],
+            ["yes" if one.healthy else "no"],
+            [",".join(map(str, one.numa_nodes))] if one.numa_nodes else [],
+            list(offered.names[name][one.id]),
+            [one.reason] if one.reason else [],
+        ]
+        for name, listed in offered.resources.items()
+        for one in listed
+    ]
+    say(table(CHECK, rows) if rows else "There are no devices to offer.")
+    for text in offered.findings:
+        say(text)
+    return int(bool(offered.findings))
+
+
+def _forget(_arguments: Any, path: str) -> int:
+    """Free what pods held on a node that serves none any more."""
+    number = operate.forget(operate.settings_at(path))
+    say(f"{number} devices may be granted again." if number else "Pods hold nothing here.")
+    return 0
+
+
+ACTIONS: dict[str, Callable[[Any, str], int]] = {"run": _run, "status": _status, "check": _check, "forget": _forget}

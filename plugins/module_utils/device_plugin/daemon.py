@@ -1,0 +1,335 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The device plugin's process: one daemon for every resource of a node. Private API of fleet.cdi.
+
+It looks at the host when something says that it changed, tells the kubelet what that means, and goes on whatever is
+missing: devices, a kubelet, inotify, a configuration that can be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import (
+    api,
+    delivery,
+    dial,
+    inforce,
+    pods,
+    reclaim,
+    report,
+    status,
+    udev,
+    watch,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics, serve
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node, same_site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
+PERIOD = 30.0  # seconds between two looks where nothing tells of a change
+ALLOCATIONS = 8  # at a time
+END = 4.0  # seconds for everything to end
+
+
+class Daemon:
+    """One instance. Made in the running loop; `run` serves until `end` is set."""
+
+    def __init__(self, path: str, instance: str = "", log: Optional[Log] = None) -> None:
+        self._start = os.urandom(4).hex()
+        self._log = log or Log()
+        self._metrics = Metrics()
+        self._config = inforce.load(path)
+        self._instance = status.Instance((self._config.settings or Settings()).run_dir, instance or self._start)
+        self._watch = watch.Watch(self._log)
+        self._udev = udev.Events(self._soon)
+        self._node: Optional[Node] = None
+        self._http: Optional[Any] = None
+        self._former: dict[str, set[str]] = {}
+        self._began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+        self._news, self._writing, self.end = asyncio.Event(), asyncio.Lock(), asyncio.Event()
+        self._to_write: Optional[asyncio.TimerHandle] = None
+        self._applying = asyncio.Lock()
+        self._defect: Optional[BaseException] = None
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
+        self._choosing = ThreadPoolExecutor(1, "choose")
+        self._looking = ThreadPoolExecutor(1, "look")
+
+    async def run(self) -> None:
+        """Serve. Raises CdiError if it can't even begin."""
+        for seen in self._instance.enter():
+            for name, found in seen.document["resources"].items():
+                self._former.setdefault(name, set()).update(found.get("devices", ()))
+        release = report.release()
+        self._log.info("started", instance=self._instance.name, release=release or None, config=self._config.path)
+        try:
+            self._watch.start()
+            why = self._udev.start()
+            if why:
+                self._log.info("no-udev-events", reason=why)
+            self._watch.follow("config", [watch.Subject(self._config.path)], self.reload)
+            await self._apply()
+            for work in (self._looks, self._reclaims):
+                self._later(work())
+            await self.end.wait()
+        finally:
+            await self._stop()
+        if self._defect is not None:
+            raise self._defect
+
+    # Configuration
+
+    def reload(self) -> None:
+        """Take the configuration as it is now, or say why not and keep the one in force."""
+        found = inforce.load(self._config.path, self._config)
+        if found == self._config:
+            return
+        old, self._config = self._config, found
+        self._metrics.count("reloads_total", result="error" if found.error else "ok")
+        if not found.error:
+            self._log.over("config")
+            self._log.info("config", path=found.path, sha256=found.sha256 or None)
+        if found.error or found.settings != old.settings:
+            self._later(self._apply())
+        self._changed()
+
+    async def _apply(self) -> None:
+        """Work by the settings in force. Resources whose own settings did not change keep their streams."""
+        async with self._applying:
+            if self._config.error:
+                self._log.change("config", self._config.error, "config-error", reason=self._config.error)
+            settings = self._config.settings
+            if settings is None:
+                await self._write()
+                return
+            if settings.run_dir != self._instance.run_dir:
+                text = f"run_dir stays {self._instance.run_dir} until this instance is started again"
+                self._log.change("run_dir", settings.run_dir, "warning", reason=text)
+            if self._node is not None and not same_site(self._node.site.settings, settings):
+                await self._node.stop()
+                self._node = None
+            before = self._node
+            self._node = self._make(settings, before)
+            if before is None:
+                self._follow(settings)
+            await self._serve_metrics(settings.metrics)
+        self._news.set()
+
+    def _make(self, settings: Settings, before: Optional[Node]) -> Node:
+        """What works by these settings; what `before` serves goes on."""
+        boot = inventory.boot_id()
+        if before is not None:
+            before.site.settings = settings
+            before.viewer = Viewer(settings, before.hands.ledger)
+            before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace, settings.root)
+            return before
+        ledger = Ledger(settings.state_dir, boot)
+        site = Site(settings, self._instance.name, self._start, self._log, self._metrics, self._changed)
+        hands = Hands(
+            ledger,
+            Allocator(ledger, settings.root),
+            self._allocating,
+            self._choosing,
+            self._looking,
+            lambda: delivery.readers(settings.root),
+            numa_nodes(settings.root),
+            self._soon,
+        )
+        reclaimer = reclaim.Reclaimer(ledger, settings.grace, settings.root)
+        return Node(site, hands, Viewer(settings, ledger), reclaimer)
+
+    def _follow(self, settings: Settings) -> None:
+        """Hear of kubelets and of what happens to sockets; clear away those that former starts left."""
+        socket = watch.Subject(os.path.join(settings.plugin_dir, api.KUBELET_SOCKET), urgent=True)
+        self._watch.follow("kubelet", [socket], self._kubelet_changed)
+        directories = (settings.plugin_dir, settings.registry_dir)
+        self._watch.follow("sockets", [watch.Subject(one, watch.entries) for one in directories], self._look_at_sockets)
+        for directory in directories:
+            for path in dial.remove_stale(directory, time.time()):
+                self._log.info("removed-stale-socket", path=path)
+
+    async def _serve_metrics(self, where: str) -> None:
+        if self._http is not None:
+            if self._http[0] == where:
+                return
+            self._http[1].close()
+            self._http = None
+        if where:
+            try:
+                self._http = (where, await serve(where, self._text))
+                self._log.over("metrics")
+            except CdiError as error:  # what serves the kubelet is worth more than what counts it
+                self._log.change("metrics", str(error), "warning", reason=error)
+
+    def _text(self) -> str:
+        served = self._node.served.values() if self._node else ()
+        process = report.of_process(self._began[0], self._watch.polling, bool(self._config.error))
+        return self._metrics.render((*report.gauges(served), *process))
+
+    # Work that goes on
+
+    async def _looks(self) -> None:
+        """Look at the host when there is news, or something is due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = None
+            self._news.clear()
+            node = self._node
+            if node is not None:
+                began = time.monotonic()
+                view = await loop.run_in_executor(self._looking, node.viewer.look)
+                self._metrics.observe("look_seconds", time.monotonic() - began)
+                async with self._applying:
+                    if node is self._node:  # no other configuration came meanwhile
+                        due = await node.take(view, self._former)
+                        self._watch.follow("host", node.viewer.subjects(view), self._soon)
+                        await self._write()  # others see what this instance serves before the kubelet does
+                        node.start()
+            wait = PERIOD if due is None else min(max(due - loop.time(), 0), PERIOD)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait)
+                await asyncio.sleep(SETTLE)
+
+    async def _reclaims(self) -> None:
+        """Give back to the ledger what no pod has any more."""
+        loop = asyncio.get_running_loop()
+        while True:
+            node = self._node
+            await asyncio.sleep(node.site.settings.grace / 3 if node else PERIOD)
+            if node is None or node is not self._node:
+                continue
+            try:
+                node.in_use = await pods.in_use(node.site.settings.pod_resources)
+                self._log.over("pods", "podresources")
+            except pods.Unavailable as error:
+                node.in_use = None
+                if any(one.state == status.REGISTERED for one in node.served.values()):
+                    self._log.change("pods", error.cause, "no-podresources", reason=error)
+            try:
+                resources, now = list(node.resources), time.monotonic()
+                events = await loop.run_in_executor(self._looking, node.reclaimer.step, resources, node.in_use, now)
+            except (CdiError, OSError) as error:
+                self._log.change("reclaim", str(error), "warning", reason=error)
+                continue
+            self._log.over("reclaim")
+            for event in events:
+                self._log.info(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
+                self._metrics.count("released_total", resource=event.resource)
+            if events:
+                self._soon()
+
+    def _soon(self) -> None:
+        """The host may have changed."""
+        self._news.set()
+
+    def _kubelet_changed(self) -> None:
+        if self._node is not None:
+            self._node.reclaimer.forget()
+        self._look_at_sockets()
+
+    def _look_at_sockets(self) -> None:
+        if self._node is not None:
+            self._node.look()
+
+    # Status
+
+    def _changed(self) -> None:
+        """Something that the status says is another one: write it soon, once for many changes."""
+        if self._to_write is None:
+            loop = asyncio.get_running_loop()
+            self._to_write = loop.call_later(SETTLE, lambda: self._later(self._write()))
+
+    async def _write(self) -> None:
+        if self._to_write is not None:
+            self._to_write.cancel()
+            self._to_write = None
+        async with self._writing:
+            document = self._document()
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, self._instance.write, document)
+                self._log.over("status")
+            except CdiError as error:
+                self._log.change("status", str(error), "warning", reason=error)
+
+    def _document(self) -> dict[str, Any]:
+        node = self._node
+        resources = {name: report.of_refused(why) for name, why in (node.refused if node else {}).items()}
+        resources.update((name, report.of_resource(one)) for name, one in (node.served if node else {}).items())
+        return {
+            "instance": self._instance.name,
+            "pid": os.getpid(),
+            "release": report.release(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began[0])),
+            "since_boot": self._began[1],
+            "config": self._config.document,
+            "resources": resources,
+            "warnings": list(node.warnings) if node else [],
+            "polling": self._watch.polling,
+        }
+
+    # End
+
+    def _later(self, work: Any) -> None:
+        """Do it beside the rest. A defect in it ends the daemon, so that the service manager sees it."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._defect = task.exception()
+            self.end.set()
+
+    async def _stop(self) -> None:
+        """Leave nothing behind but the status."""
+        self._watch.stop()
+        self._udev.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._http is not None:
+            self._http[1].close()
+        if self._node is not None:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._node.stop(), END)
+        self._instance.leave()
+        self._log.info("stopped", instance=self._instance.name)
+        for pool in (self._allocating, self._choosing, self._looking):
+            pool.shutdown(wait=False)
+
+
+def run(path: str, instance: str = "") -> int:
+    """Serve by the configuration at `path` until SIGTERM or SIGINT; SIGHUP reads it again. Raises CdiError."""
+    # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
+
+    async def serve_until_told() -> None:
+        daemon, loop = Daemon(path, instance), asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, daemon.end.set)
+        await daemon.run()
+
+    asyncio.run(serve_until_told())
+    if threading.active_count() > 1:  # a backend that hangs in its thread must not keep the process
+        os._exit(0)
+    return 0

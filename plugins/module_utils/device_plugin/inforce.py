@@ -1,0 +1,40 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The configuration in force, and the file that it came from. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+class InForce(NamedTuple):
+    """What is in force. `settings` is None where there never was a configuration that could be used."""
+
+    path: str
+    settings: Optional[Settings] = None
+    sha256: str = ""  # of the file's content; "" where there is no file
+    error: Optional[str] = None  # why the file as it is now was not taken
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What the status says of it."""
+        return {"path": self.path, "sha256": self.sha256, "error": self.error}
+
+
+def load(path: str, before: Optional[InForce] = None) -> InForce:
+    """The configuration at `path`; without a file the defaults. One that is wrong leaves `before` in force."""
+    try:
+        if not os.path.lexists(path):
+            return InForce(path, Settings())
+        settings = config.read(path)
+        with open(path, "rb") as file:
+            return InForce(path, settings, hashlib.sha256(file.read()).hexdigest())
+    except (CdiError, OSError) as error:
+        return (before or InForce(path))._replace(error=" ".join(str(error).split()))

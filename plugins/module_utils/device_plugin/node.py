@@ -1,0 +1,115 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The resources that this instance serves, as looks and the configuration change them. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import View, Viewer
+
+# What a registration, or a hold, depends on: if it changes, every resource starts anew.
+SITE = ("plugin_dir", "registry_dir", "pod_resources", "registration", "state_dir", "root")
+
+
+def same_site(a: Settings, b: Settings) -> bool:
+    """Whether resources can stay as they are registered from one configuration to the other."""
+    return all(getattr(a, name) == getattr(b, name) for name in SITE)
+
+
+class Node:
+    """What is served of one node. `viewer` looks at it, `reclaimer` gives back what its pods have no more."""
+
+    def __init__(self, site: Site, hands: Hands, viewer: Viewer, reclaimer: reclaim.Reclaimer) -> None:
+        self.site = site
+        self.hands = hands
+        self.viewer = viewer
+        self.reclaimer = reclaimer
+        self.served: dict[str, Served] = {}
+        self.refused: Mapping[str, str] = {}
+        self.warnings: tuple[str, ...] = ()
+        self.in_use: Optional[InUse] = None
+
+    async def take(self, view: View, former: Mapping[str, Collection[str]]) -> Optional[float]:
+        """Serve what a look found. Returns when to look again, in the loop's time, if nothing happens before."""
+        self._say(view)
+        offered = {resource.name: resource for resource in view.offer.resources}
+        configured = self.site.settings.resources
+        for name in [name for name in self.served if name not in offered]:
+            # A kind that is gone takes its list with it in order: Unhealthy first, then off the list, then away.
+            one = self.served[name]
+            if name in view.offer.refused or (configured and name not in configured) or not one.roster.advertised:
+                await self.drop(name)
+            else:
+                offered[name] = one.resource._replace(units=())
+        for name, resource in sorted(offered.items()):
+            known = self.served.get(name)
+            if known and known.resource.settings.pre_start != resource.settings.pre_start:
+                await self.drop(name)  # the kubelet knows the options only from a registration
+            if name not in self.served:
+                self.served[name] = Served(resource, self.site, self.hands, former.get(name, ()))
+            one = self.served[name]
+            one.update(resource, view.registry, view.troubles.get(name, {}), self._used(one.resource))
+        self.site.changed()
+        dues = [one.roster.due for one in self.served.values() if one.roster.due is not None]
+        return min(dues, default=None)
+
+    def start(self) -> None:
+        """Let those register that have devices now, and did not before."""
+        for one in self.served.values():
+            if not one.started and one.roster.advertised:
+                one.start()
+
+    def look(self) -> None:
+        """Sockets, or other instances, may have changed."""
+        for one in self.served.values():
+            one.registrar.look()
+
+    async def drop(self, name: str) -> None:
+        """Serve a resource no more."""
+        one = self.served.pop(name)
+        await one.stop()
+        self.site.log.info("dropped", resource=name)
+        self.site.metrics.forget(name)
+        self.site.changed()
+
+    async def stop(self) -> None:
+        """Serve nothing any more."""
+        await asyncio.gather(*(one.stop() for one in self.served.values()))
+        self.served.clear()
+
+    @property
+    def resources(self) -> Iterable[Resource]:
+        """Those that are served."""
+        return [one.resource for one in self.served.values()]
+
+    def _used(self, resource: Resource) -> Collection[str]:
+        """Ids of its units that pods have."""
+        if self.in_use is None:
+            return ()
+        held = {device_id for name, device_id in self.in_use.devices if name == resource.name}
+        return [unit.id for unit in resource.units if held.intersection(unit.device_ids)]
+
+    def _say(self, view: View) -> None:
+        """What the look found wrong, once each, and when it is over."""
+        log = self.site.log
+        self.warnings = (*view.offer.warnings, *view.problems.values())
+        found = {("look", text): text for text in self.warnings}
+        for subject, text in found.items():
+            log.change(subject, True, "warning", reason=text)
+        for subject in [one for one in log.subjects("look") if one not in found]:
+            log.over(subject, "warning-over", reason=subject[1])
+        self.refused = view.offer.refused
+        for name, why in self.refused.items():
+            log.change(("refused", name), why, "refused", resource=name, reason=why)
+        for subject in [one for one in log.subjects("refused") if one[1] not in self.refused]:
+            log.over(subject)

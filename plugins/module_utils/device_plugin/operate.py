@@ -1,0 +1,108 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The device plugin as operators see it: what lives, what would be offered, what is held. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import clear
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import delivery, inforce, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised, Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+WELL = (status.REGISTERED, status.STANDBY, status.IDLE)
+
+
+class Offered(NamedTuple):
+    """What would be told to the kubelet now."""
+
+    resources: Mapping[str, Sequence[Advertised]]
+    names: Mapping[str, Mapping[str, Sequence[str]]]  # resource -> device ID -> what a container would get
+    findings: Sequence[str]
+    delivery: Mapping[str, delivery.Delivery]
+
+
+def settings_at(path: str) -> Settings:
+    """The configuration that an instance would start with. Raises CdiError."""
+    found = inforce.load(path)
+    if found.settings is None:
+        raise CdiError(found.error or f"{path}: can't be used")
+    return found.settings
+
+
+def run_dir_of(path: str) -> str:
+    """Where the instances of a configuration say how they are; of one that is wrong, where they are by default."""
+    return (inforce.load(path).settings or Settings()).run_dir
+
+
+def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The documents of the instances that live, the youngest last, and what is wrong with them."""
+    found = [seen.document for seen in status.look(run_dir) if seen.alive]
+    if not found:
+        return [], ["no instance of the device plugin runs here"]
+    findings = []
+    for document in found:
+        error = document["config"]["error"]
+        if error:
+            findings.append(f"instance {document['instance']}: works by an older configuration, or none: {error}")
+        findings += [f"instance {document['instance']}: {text}" for text in document["warnings"]]
+    names = sorted({name for document in found for name in document["resources"]})
+    for name in names:
+        findings += _of_resource(name, [one["resources"][name] for one in found if name in one["resources"]])
+    return found, findings
+
+
+def _of_resource(name: str, seen: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with one resource, of which at least one of the instances has to be well."""
+    findings = []
+    youngest = seen[-1]
+    if youngest["state"] not in WELL and not any(one["state"] == status.REGISTERED for one in seen):
+        findings.append(f"{name}: {youngest['state']}: {youngest['error'] or 'not there yet'}")
+    elif youngest["state"] == status.REGISTERED and not youngest["stream"]:
+        findings.append(f"{name}: the kubelet's stream has ended")
+    for device, said in sorted(youngest["devices"].items()):
+        if not said["healthy"] and class_of(said["reason"]) not in ("taken", "reserved"):
+            findings.append(f"{name}: {device} is Unhealthy: {said['reason']}")
+    findings += [f"{name}: {text}" for text in youngest["warnings"]]
+    why = (youngest["delivery"] or {}).get("why")
+    return [*findings, f"{name}: {why}"] if why else findings
+
+
+def would_offer(settings: Settings) -> Offered:
+    """What an instance with these settings would offer on this host now. Changes nothing."""
+    ledger = Ledger(settings.state_dir, inventory.boot_id())
+    view = Viewer(settings, ledger).look()
+    readers = delivery.readers(settings.root)
+    resources, names, ways = {}, {}, {}
+    for resource in view.offer.resources:
+        roster = Roster(numa_nodes(settings.root))
+        roster.update(resource, view.troubles[resource.name], 0.0)
+        resources[resource.name] = roster.advertised
+        names[resource.name] = {one: unit.qualified_names for unit in resource.units for one in unit.device_ids}
+        ways[resource.name] = delivery.decide(resource.settings.delivery or settings.delivery, readers)
+    findings = [*view.offer.warnings, *view.problems.values()]
+    findings += [f"{name}: {why}" for name, why in view.offer.refused.items()]
+    findings += [f"{name}: {way.why}" for name, way in ways.items() if way.why]
+    return Offered(resources, names, findings, ways)
+
+
+def forget(settings: Settings) -> int:
+    """Give all that pods hold back to the ledger: for a node whose pods, and this plugin, are gone; how many.
+
+    Raises CdiError while an instance lives.
+    """
+    found, _findings = living(settings.run_dir)
+    if found:
+        raise CdiError(f"instance {found[-1]['instance']} runs; stop it first, and drain the node")
+    ledger = Ledger(settings.state_dir, inventory.boot_id())
+    return clear(ledger) if os.path.exists(ledger.path) else 0

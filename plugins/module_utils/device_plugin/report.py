@@ -1,0 +1,102 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the daemon says of itself: the status document and the gauges of the metrics. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Sample
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Served
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
+
+MOST = 2000  # devices of a resource that the status names; of more it names those that are Unhealthy
+_RELEASE = re.compile(r"[^/]+-[0-9a-f]{8,}\Z")
+
+
+def release() -> str:
+    """The release that this code runs from, as its directory is called; "" for a checkout."""
+    directory = os.path.realpath(__file__)
+    for _level in range(7):  # ansible_collections/fleet/cdi/plugins/module_utils/device_plugin/report.py
+        directory = os.path.dirname(directory)
+    name = os.path.basename(directory)
+    return name if _RELEASE.match(name) else ""
+
+
+def of_resource(served: Served) -> dict[str, Any]:
+    """One resource in the status document."""
+    registrar, listed = served.registrar, served.roster.advertised
+    named = listed if len(listed) <= MOST else [one for one in listed if not one.healthy][:MOST]
+    healthy = sum(one.healthy for one in listed)
+    return {
+        "state": served.state,
+        "error": registrar.reason or None,
+        "stream": bool(served.feed.streams),
+        "streams": len(served.feed.streams),
+        "mode": registrar.mode,
+        "socket": registrar.server.path if registrar.server else "",
+        "healthy": healthy,
+        "unhealthy": len(listed) - healthy,
+        "devices": {one.id: {"healthy": one.healthy, "reason": one.reason} for one in named},
+        "omitted": len(listed) - len(named),
+        "delivery": served.delivery._asdict() if served.delivery else None,
+        "warnings": list(served.warnings),
+    }
+
+
+def of_refused(why: str) -> dict[str, Any]:
+    """A resource that can't be offered as it is."""
+    return {
+        "state": status.REFUSED,
+        "error": why,
+        "stream": False,
+        "streams": 0,
+        "mode": "",
+        "socket": "",
+        "healthy": 0,
+        "unhealthy": 0,
+        "devices": {},
+        "omitted": 0,
+        "delivery": None,
+        "warnings": [],
+    }
+
+
+def gauges(served: Iterable[Served]) -> Iterator[Sample]:
+    """What the metrics say of the resources, as they are now."""
+    for one in served:
+        labels = {"resource": one.name}
+        yield from _devices(one, labels)
+        yield Sample("registered", labels, one.state == status.REGISTERED)
+        yield Sample("streams", labels, len(one.feed.streams))
+        for state in status.STATES:
+            yield Sample("resource_state", {**labels, "state": state}, state == one.state)
+
+
+def _devices(one: Served, labels: Mapping[str, str]) -> Iterator[Sample]:
+    counts = {"healthy": 0, "unhealthy": 0, "taken": 0}
+    for device in one.roster.advertised:
+        taken = class_of(device.reason) == "taken"
+        counts["healthy" if device.healthy else "taken" if taken else "unhealthy"] += 1
+    for state, count in counts.items():
+        yield Sample("devices", {**labels, "state": state}, count)
+    for device in one.roster.advertised:
+        if not device.healthy:
+            yield Sample("device_fault", {**labels, "device": device.id, "reason": device.reason}, 1)
+
+
+def of_process(started: float, polling: bool, config_error: bool) -> Iterator[Sample]:
+    """What the metrics say of the process."""
+    yield Sample("start_time_seconds", {}, started)
+    yield Sample("polling", {}, polling)
+    yield Sample("config_error", {}, config_error)
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            yield Sample("resident_memory_bytes", {}, int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        return  # no /proc here

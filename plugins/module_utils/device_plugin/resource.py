@@ -1,0 +1,248 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One resource that the daemon serves: its list, its answers, its registration. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, delivery, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed, longest
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Part, Registrar, Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Event, Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Refusal, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+
+ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
+PREFER = 0.5  # seconds, then the first that fit
+DECIDE = 5.0  # seconds to ask the node's runtimes what they can read
+
+
+class Hands(NamedTuple):
+    """What the resources of a daemon share."""
+
+    ledger: Ledger
+    allocator: Allocator
+    allocating: ThreadPoolExecutor
+    choosing: ThreadPoolExecutor
+    looking: ThreadPoolExecutor
+    readers: Callable[[], Any]  # delivery.readers of this host; blocking
+    numa_nodes: Optional[frozenset[int]]
+    look_again: Callable[[], None]
+
+
+class Served:
+    """One resource, from its first device until it is configured no more."""
+
+    def __init__(self, resource: Resource, site: Site, hands: Hands, former: Collection[str]) -> None:
+        self.resource = resource
+        self.delivery: Optional[delivery.Delivery] = None
+        self.feed = Feed(self._stream_changed)
+        self.roster = Roster(hands.numa_nodes)
+        self._site = site
+        self._hands = hands
+        self._former = frozenset(former)
+        self._registry: Optional[Registry] = None
+        self._troubles: dict[str, str] = {}
+        self._closing = False
+        part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
+        self.registrar = Registrar(part, site)
+        self.warnings: tuple[str, ...] = ()
+        self._task: Optional[asyncio.Task[None]] = None
+
+    @property
+    def started(self) -> bool:
+        """Whether it registers: from its first device on."""
+        return self._task is not None
+
+    @property
+    def state(self) -> str:
+        """How its registration stands."""
+        return self.registrar.state if self.started else status.IDLE
+
+    @property
+    def name(self) -> str:
+        """Its extended resource name."""
+        return self.resource.name
+
+    def start(self) -> None:
+        """Begin to register."""
+        self._task = asyncio.ensure_future(self.registrar.run())
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Take no more calls, end the streams, remove the socket; calls in progress end first."""
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self.registrar.close()
+        await self.registrar.closed()
+
+    def update(
+        self, resource: Resource, registry: Registry, troubles: Mapping[str, str], in_use: Collection[str]
+    ) -> None:
+        """Take in what a look found, and tell the kubelet what changed."""
+        self.resource, self._registry, self._troubles = resource, registry, dict(troubles)
+        self._publish(in_use)
+
+    def _publish(self, in_use: Collection[str] = ()) -> None:
+        loop = asyncio.get_running_loop()
+        changed, events = self.roster.update(self.resource, self._troubles, loop.time(), in_use)
+        for event in events:
+            self._log(event)
+        if changed or self.feed.empty:
+            self.feed.publish(message(self.roster))
+            self._site.metrics.count("updates_total", resource=self.name)
+            self._site.changed()
+
+    def _log(self, event: Event) -> None:
+        say = self._site.log.warning if event.after == "unhealthy" else self._site.log.info
+        say(
+            event.after, resource=self.name, device=event.unit, before=event.before or None, reason=event.reason or None
+        )
+
+    def _offered(self) -> Collection[str]:
+        return self._former.union(one.id for one in self.roster.advertised)
+
+    def _server(self, path: str) -> Server:
+        answers = Answers(self._prefer, self._allocate, self._start, self.registrar.notified)
+        return Server(self.name, path, self.resource.settings.pre_start, self.feed, answers)
+
+    async def _prepare(self) -> None:
+        """Decide anew how containers get their devices: a runtime may have been replaced since the last time."""
+        settings = self._site.settings
+        mode = self.resource.settings.delivery or settings.delivery
+        try:
+            readers = await self._in(self._hands.looking, DECIDE, self._hands.readers)
+        except asyncio.TimeoutError:
+            readers = None
+        if readers is not None or self.delivery is None:
+            found = delivery.decide(mode, readers or ())
+            if found != self.delivery:
+                fields = {key: value for key, value in found._asdict().items() if value}
+                self._site.log.info("delivery", resource=self.name, **fields)
+                self.delivery = found
+            lost = delivery.lost(self.resource, self._registry) if found.expanded and self._registry else ()
+            self.warnings = tuple(lost)
+            for text in self.warnings:
+                self._site.log.change((self.name, text), True, "lost-in-delivery", resource=self.name, reason=text)
+
+    async def _prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
+        began = time.monotonic()
+        self._site.metrics.count("preferences_total", resource=self.name)
+        try:
+            chosen = await self._in(
+                self._hands.choosing, PREFER, preferred, self.resource, available, must_include, size
+            )
+        except Exception as error:  # pylint: disable=broad-exception-caught  # an error would reject the pod
+            self._site.metrics.count("preference_fallbacks_total", resource=self.name)
+            reason = "took too long" if isinstance(error, asyncio.TimeoutError) else repr(error)
+            self._site.log.change(
+                (self.name, "prefer"), reason, "preference-fallback", resource=self.name, reason=reason
+            )
+            rest = sorted(set(available) - set(must_include))
+            chosen = [*must_include, *rest][: max(size, 0)]
+        self._site.metrics.observe("prefer_seconds", time.monotonic() - began, resource=self.name)
+        return chosen
+
+    async def _allocate(self, device_ids: Sequence[str]) -> Any:
+        began = time.monotonic()
+        try:
+            answer = await self._within("Allocate", self._hands.allocator.allocate, device_ids, self.delivery)
+        except Refusal as error:
+            self._site.log.warning("refused", resource=self.name, devices=",".join(device_ids), reason=str(error))
+            raise
+        finally:
+            self._site.metrics.observe("allocate_seconds", time.monotonic() - began, resource=self.name)
+        self._site.metrics.count("allocations_total", resource=self.name)
+        self._site.log.info(
+            "allocated", resource=self.name, devices=",".join(device_ids), seconds=time.monotonic() - began
+        )
+        return answer
+
+    async def _start(self, device_ids: Sequence[str]) -> None:
+        await self._within("PreStartContainer", self._hands.allocator.start, device_ids)
+
+    async def _within(self, call: str, work: Callable[..., Any], device_ids: Sequence[str], *more: Any) -> Any:
+        """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal."""
+        settings = self.resource.settings
+        seconds = ALLOCATE + longest(settings)
+        unhealthy = {one.id: one.reason for one in self.roster.advertised if not one.healthy}
+        reason, code = "", "FAILED_PRECONDITION"
+        try:
+            if self._closing:
+                raise Refusal(f"{call}: this instance of the device plugin ends", "UNAVAILABLE")
+            return await self._in(
+                self._hands.allocating,
+                seconds,
+                lambda: work(self.resource, device_ids, self._registry, *more, unhealthy=unhealthy),
+            )
+        except Refusal:
+            reason = "shutdown"
+            raise
+        except Failed as error:
+            classes = {class_of(why) or "other" for why in error.troubles.values()}
+            reason = classes.pop() if len(classes) == 1 else "several" if classes else "request"
+            self._take(error.troubles)
+            text = str(error)
+        except asyncio.TimeoutError:
+            reason, code = "time", "DEADLINE_EXCEEDED"
+            text = f"it took more than {seconds:g} s; look for what keeps {', '.join(device_ids)} busy"
+        except (CdiError, OSError) as error:
+            reason, text = "error", str(error)
+        except Exception as error:  # pylint: disable=broad-exception-caught  # a defect must not go without a line
+            reason, code, text = "defect", "INTERNAL", repr(error)
+        finally:
+            if reason:
+                self._site.metrics.count("allocation_failures_total", resource=self.name, reason=reason)
+        raise Refusal(f"{call}: {text}", code)
+
+    def _take(self, troubles: Mapping[str, str]) -> None:
+        """Units that turned out to be unfit: the list says so before the call is refused."""
+        if troubles:
+            self._troubles.update(troubles)
+            self._publish()
+            self._hands.look_again()
+
+    @staticmethod
+    async def _in(pool: ThreadPoolExecutor, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Raises asyncio.TimeoutError. What did not begin by then never does; what did, ends unheard."""
+        return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(pool, work, *arguments), seconds)
+
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.over.is_set() and not self._closing:
+            self._site.metrics.count("stream_ends_total", resource=self.name)
+        self.registrar.look()
+        self._site.changed()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A registration never ends by itself: that would be a defect, and must not pass in silence."""
+        if not task.cancelled() and task.exception() is not None:
+            self._site.log.warning("defect", resource=self.name, reason=repr(task.exception()))
+            asyncio.get_running_loop().call_later(1.0, self._restart)
+
+    def _restart(self) -> None:
+        if not self._closing:
+            self.start()
+
+
+def message(roster: Roster) -> Any:
+    """The ListAndWatchResponse of a list."""
+    answer = api.v1beta1.ListAndWatchResponse()
+    for one in roster.advertised:
+        device = answer.devices.add(ID=one.id, health=api.HEALTHY if one.healthy else api.UNHEALTHY)
+        for node in one.numa_nodes:
+            device.topology.nodes.add(ID=node)
+    return answer
