@@ -9,19 +9,17 @@ One JSON document; docs/device-plugin.md explains the options. Private API of fl
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import fields
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import SORTS
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import fault_class
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import (
     DEVICE,
     DEVICE_RULE,
-    split_kind,
-    split_qualified_name,
 )
 
 PATH = "/etc/fleet-cdi/device-plugin.json"  # not in /etc/cdi, where runtimes would take it for a spec
@@ -105,65 +103,28 @@ class Settings(NamedTuple):
 DELIVERY = ("auto", "cdi", "annotations", "expanded")
 SHARING = ("spread", "pack")
 REGISTRATION = ("auto", "register", "watcher")
-SORTS = ("uuid", "pci", "serial", "other", "index")  # of names, in the order in which one becomes a unit's id
-
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})\Z")
-_HEX = re.compile(r"(0[xX])?[0-9a-fA-F]{4}\Z")
-
-_pattern = fields.text("a text, in which *, ? and [...] match as in file names")
-_patterns = fields.one_or_many(_pattern, "a pattern, or a list of patterns")
-
-
-def _pci_id(value: Any) -> str:
-    """0x and four lower-case digits, as sysfs has it."""
-    found = fields.text('a PCI id in quotes, as in "0x10de"', _HEX.match)(value)
-    return "0x" + str(found).lower()[-4:]
-
-
-def _is_address(value: str) -> bool:
-    found = _ADDRESS.match(value)
-    return bool(found) and 0 < int(found[2] if found else 0) < 65536
-
-
-def _kind(value: Any) -> str:
-    """A kind of CDI."""
-    try:
-        split_kind(fields.text("a kind, vendor/class")(value))
-    except CdiError as error:
-        raise fields.Wrong(fields.shown(value), f"a kind, vendor/class ({error})") from None
-    return str(value)
-
-
-def _qualified(value: Any) -> str:
-    """A qualified name of CDI."""
-    try:
-        split_qualified_name(fields.text("a qualified name, vendor/class=name")(value))
-    except CdiError as error:
-        raise fields.Wrong(fields.shown(value), f"a qualified name, vendor/class=name ({error})") from None
-    return str(value)
-
 
 _match = fields.record(
     Match,
     {
-        "names": _patterns,
-        "ids": _patterns,
-        "driver": _patterns,
-        "vendor_id": fields.one_or_many(_pci_id, "a PCI id, or a list of them"),
-        "device_id": fields.one_or_many(_pci_id, "a PCI id, or a list of them"),
-        "pci_address": _patterns,
+        "names": fields.patterns,
+        "ids": fields.patterns,
+        "driver": fields.patterns,
+        "vendor_id": fields.one_or_many(fields.pci_id, "a PCI id, or a list of them"),
+        "device_id": fields.one_or_many(fields.pci_id, "a PCI id, or a list of them"),
+        "pci_address": fields.patterns,
         "numa_node": fields.one_or_many(fields.whole(0, 1023), "a NUMA node, or a list of them"),
-        "profile": _patterns,
+        "profile": fields.patterns,
         "partition": fields.boolean,
         "properties": fields.mapping(
-            fields.text("the name of a property"), lambda _name, value: _patterns(value), "an object of patterns"
+            fields.text("the name of a property"), lambda _name, value: fields.patterns(value), "an object of patterns"
         ),
     },
 )
-_names = fields.many(_qualified, "a list of qualified names")
+_names = fields.many(fields.qualified_name, "a list of qualified names")
 _group = fields.record(
     lambda **found: found,
-    {"members": fields.many(_qualified, "a list of one or more qualified names", 1), "optional": _names},
+    {"members": fields.many(fields.qualified_name, "a list of one or more qualified names", 1), "optional": _names},
     ("members",),
 )
 _health = fields.record(
@@ -177,13 +138,13 @@ _health = fields.record(
 _resource = fields.record(
     lambda **found: found,
     {
-        "kinds": fields.many(_kind, "a list of one or more kinds", 1),
+        "kinds": fields.many(fields.kind, "a list of one or more kinds", 1),
         "match": _match,
         "exclude": _match,
         "name_by": fields.many(fields.one_of(*SORTS), "a list of sorts of names", 1),
         "replicas": fields.whole(1, 1024),
         "replicas_by": fields.mapping(
-            _pattern, lambda _name, value: fields.whole(1, 1024)(value), "an object: pattern of names -> replicas"
+            fields.pattern, lambda _name, value: fields.whole(1, 1024)(value), "an object: pattern of names -> replicas"
         ),
         "sharing": fields.one_of(*SHARING),
         "groups": fields.mapping(
@@ -207,12 +168,22 @@ def _of_resource(name: str, value: Any) -> ResourceSettings:
     found = _resource(value)
     kinds = found.pop("kinds", None) or _own_kind(name)
     groups = tuple(found.pop("groups", {}).values())
+    if groups and PROFILE in name:
+        raise fields.Wrong("given", f"none, as groups are no partitions and {PROFILE} is in {name}", ".groups")
+    if found.get("exclude") == Match():
+        raise fields.Wrong("{}", "a condition: what meets all of none is everything", ".exclude")
     return ResourceSettings(name, tuple(kinds), groups=groups, **found)
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != VERSION:
+        raise fields.wrong(value, f"{VERSION}, which this release reads")
+    return VERSION
 
 
 def _own_kind(name: str) -> tuple[str, ...]:
     try:
-        return (_kind(name),)
+        return (fields.kind(name),)
     except fields.Wrong:
         raise fields.Wrong("missing", f"the kinds of its devices, as {name} is no kind itself", ".kinds") from None
 
@@ -228,12 +199,12 @@ def _resource_name(value: str) -> str:
 _settings = fields.record(
     lambda **found: Settings(**{name: value for name, value in found.items() if name != "version"}),
     {
-        "version": fields.whole(VERSION, VERSION),
+        "version": _version,
         "resources": fields.mapping(_resource_name, _of_resource, "an object: resource name -> its settings"),
         "delivery": fields.one_of(*DELIVERY),
         "registration": fields.one_of(*REGISTRATION),
         "takeover": fields.boolean,
-        "metrics": fields.optional(fields.text("host:port, as in 127.0.0.1:9400", _is_address)),
+        "metrics": fields.optional(fields.address),
         "grace": fields.seconds(1, 86400),
         "plugin_dir": fields.path,
         "registry_dir": fields.path,

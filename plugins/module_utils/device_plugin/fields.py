@@ -11,10 +11,17 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind, split_qualified_name
+
 Reader = Callable[[Any], Any]
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})\Z")
+_HEX = re.compile(r"(0[xX])?[0-9a-fA-F]{4}\Z")
 
 
 class Wrong(Exception):
@@ -125,7 +132,8 @@ def mapping(key: Reader, item: Callable[[str, Any], Any], expected: str) -> Read
         for name, one in value.items():
             step = f".{shown(name)}"
             try:
-                found[key(name)] = item(name, one)
+                own = key(name)
+                found[own] = item(name, one)
             except Wrong as error:
                 raise error.below(step) from None
         return found
@@ -143,7 +151,8 @@ def record(make: Callable[..., Any], table: Mapping[str, Reader], required: tupl
             if name not in table:
                 near = difflib.get_close_matches(name, table, 1, 0.5)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                raise Wrong("unknown", f"one of {', '.join(sorted(table))}{hint}", f".{name}")
+                step = name if name.isidentifier() and name.isascii() else shown(name)
+                raise Wrong("unknown", f"one of {', '.join(sorted(table))}{hint}", f".{step}")
         for name in required:
             if name not in value:
                 raise Wrong("missing", "a value", f".{name}")
@@ -177,3 +186,39 @@ def path(value: Any) -> str:
 def optional(item: Reader) -> Reader:
     """What `item` reads, or "" for nothing."""
     return lambda value: "" if value == "" and isinstance(value, str) else item(value)
+
+
+pattern = text("a text, in which *, ? and [...] match as in file names")
+patterns = one_or_many(pattern, "a pattern, or a list of patterns")
+
+
+def pci_id(value: Any) -> str:
+    """0x and four lower-case digits, as sysfs has it."""
+    return "0x" + str(text('a PCI id in quotes, as in "0x10de"', _HEX.match)(value)).lower()[-4:]
+
+
+def address(value: Any) -> str:
+    """Where to listen."""
+    found = _ADDRESS.match(value) if isinstance(value, str) else None
+    if not found or not 0 < int(found[2]) < 65536:
+        raise wrong(value, "host:port, as in 127.0.0.1:9400")
+    return str(value)
+
+
+def kind(value: Any) -> str:
+    """A kind of CDI."""
+    return _named(value, "a kind, vendor/class", split_kind)
+
+
+def qualified_name(value: Any) -> str:
+    """A qualified name of CDI."""
+    return _named(value, "a qualified name, vendor/class=name", split_qualified_name)
+
+
+def _named(value: Any, expected: str, split: Callable[[str], Any]) -> str:
+    found = str(text(expected)(value))
+    try:
+        split(found)
+    except CdiError as error:
+        raise Wrong(shown(value), f"{expected} ({error})") from None
+    return found

@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST, size
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import (
+    MOVED,
     class_of,
     is_fault,
     is_ignored,
@@ -63,11 +64,12 @@ class Roster:
     ) -> tuple[bool, tuple[Event, ...]]:
         """Take in what is offered and what is wrong: unit id -> reason. Returns whether `advertised` changed, and how.
 
-        `in_use`: ids of units that pods have; they are not taken off the list.
+        `in_use`: ids of units that pods have; they are not taken off the list, and may have moved into the pod.
         """
         health = resource.settings.health
         offered = {unit.id: unit for unit in resource.units}
-        reasons = {name: self._reason(name, troubles.get(name, ""), health, now) for name in offered}
+        wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
+        reasons = {name: self._reason(name, wrong.get(name, ""), health, now) for name in offered}
         found: list[tuple[str, Advertised]] = []
         for name, unit in offered.items():
             near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes and 0 <= node <= HIGHEST_NODE)

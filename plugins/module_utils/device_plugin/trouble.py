@@ -38,6 +38,9 @@ OTHERS = frozenset(
 )
 CLASSES = FAULTS | OTHERS
 
+# What is gone from the host because a container has it: an interface moves into the container's network namespace.
+MOVED = frozenset({"interface-missing"})
+
 
 def reason(class_: str, text: str) -> str:
     """A reason in one line."""
