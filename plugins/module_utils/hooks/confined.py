@@ -35,6 +35,8 @@ def copy(path: str) -> int:
     try:
         path = path + WRAPPED if os.path.exists(path + WRAPPED) else path
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         try:
             target = os.memfd_create("cdi-hook", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC)
         except OSError:  # before Linux 6.3 there is no MFD_EXEC, and no need of it
@@ -53,10 +55,13 @@ def copy(path: str) -> int:
 def run(program: int, arguments: list[str], root: bytes) -> int:
     """The exit status of the program, run without environment and input where `root` is "/". Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
     child = os.fork()
     if not child:
         try:
             _call(libc.prctl, PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)  # it ends with us, who are bound by time
+            if os.getppid() != parent:
+                os._exit(127)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(2, 1)  # what a hook prints nobody reads
             for handle in os.listdir("/proc/self/fd"):

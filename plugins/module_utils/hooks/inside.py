@@ -117,7 +117,7 @@ class Inside:
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Make `text` the content of the file `path`, whatever was there, in directories that are made as needed."""
         directory, name = self.locate(path, make=True)
-        new = temporary(directory)
+        new = _temporary()
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=directory)
         try:
             os.write(handle, os.fsencode(text))
@@ -131,7 +131,7 @@ class Inside:
         if _link(directory, name) == target:
             os.close(directory)
             return
-        new = temporary(directory)
+        new = _temporary()
         os.symlink(target, new, dir_fd=directory)
         replace(directory, new, name)
 
@@ -139,16 +139,6 @@ class Inside:
 def reopened(handle: int) -> str:
     """The path by which a descriptor that was opened with O_PATH can be used: the host's own /proc is there."""
     return f"/proc/self/fd/{handle}"
-
-
-def temporary(directory: int) -> str:
-    """A name in `directory` for what is about to get its own, free of what a killed process left."""
-    name = f".cdi-hook-{os.getpid()}"
-    try:  # noqa: SIM105  contextlib is slow to import
-        os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        pass
-    return name
 
 
 def replace(directory: int, new: str, name: str) -> None:
@@ -160,6 +150,11 @@ def replace(directory: int, new: str, name: str) -> None:
         raise
     finally:
         os.close(directory)
+
+
+def _temporary() -> str:
+    """A name that nobody has. Hooks of several containers, with the same process id in each, may share a volume."""
+    return f".cdi-hook-{os.urandom(8).hex()}"
 
 
 def _parts(path: str) -> list[str]:

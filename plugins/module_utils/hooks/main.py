@@ -59,7 +59,7 @@ def perform(request: requests.Request) -> list[str]:
     for target, link in dict.fromkeys(request.links):
         _link(inside, target, link)
     for target, link in dict.fromkeys(request.device_links):
-        if inside.has(os.path.join(os.path.dirname(link), target)):
+        if inside.has(os.path.normpath(os.path.join(os.path.dirname(link), target))):  # its directory may be missing
             _link(inside, target, link)
     if request.driver or request.cuda:
         from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat

@@ -1,0 +1,330 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The host's real ldconfig in containers' root directories, and how little it may do there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat, confined, ldcache
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
+
+from .conftest import COLLECTIONS, tree
+
+LDCONFIG = "/sbin/ldconfig"
+# Any library of this machine, by the name of its file: the soname is another one.
+LIBRARY = next((path for path in Path("/usr/lib").glob("*-linux-gnu/libz.so.1.*")), None)
+BUSYBOX = shutil.which("busybox")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists(LDCONFIG) or LIBRARY is None,
+    reason="needs root, ldconfig and a library with a soname of its own",
+)
+
+
+def cached(root):
+    """What a dynamic linker finds in the container's cache: name -> path."""
+    copy = root.parent / "cache"
+    copy.write_bytes((root / "etc/ld.so.cache").read_bytes())
+    done = subprocess.run([LDCONFIG, "-C", str(copy), "-p"], capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stdout.splitlines() if "=>" in line]
+    return {words[0]: words[-1] for words in lines}
+
+
+def install(bundle, folder="opt/lib", **files):
+    """A library in the container, as a spec mounts it, in an image like Debian's."""
+    bundle.fill({"etc/debian_version": "12", **files})
+    (bundle.root / folder).mkdir(parents=True, exist_ok=True)
+    shutil.copy(LIBRARY, bundle.root / folder)
+
+
+def conf(bundle, name):
+    return (bundle.root / "etc/ld.so.conf.d" / name).read_text().splitlines()
+
+
+def test_a_library_is_found_by_its_soname(bundle):
+    install(bundle)
+    done = bundle.run("createContainer", "--folder", "/opt/lib")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cached(bundle.root) == {"libz.so.1": "/opt/lib/libz.so.1"}
+    assert os.readlink(bundle.root / "opt/lib/libz.so.1") == LIBRARY.name
+    assert (bundle.root / "etc/ld.so.conf").read_text() == "include /etc/ld.so.conf.d/*.conf\n"
+    assert conf(bundle, "00-fleet-cdi.conf") == ["/opt/lib"]
+    assert conf(bundle, "zz-fleet-cdi.conf")[-2:] == ["/lib", "/usr/lib"]
+
+
+def test_again_changes_nothing_and_another_spec_adds(bundle):
+    install(bundle)
+    bundle.run("update-ldcache", "--folder", "/opt/lib")
+    first = {name: held for name, held in tree(bundle.root).items() if not name.endswith("ld.so.cache")}
+    assert bundle.run("update-ldcache", "--folder=/opt/lib").returncode == 0
+    assert {name: held for name, held in tree(bundle.root).items() if not name.endswith("ld.so.cache")} == first
+    install(bundle, "srv/lib")
+    assert bundle.run("createContainer", "--folder", "/srv/lib").returncode == 0
+    assert conf(bundle, "00-fleet-cdi.conf") == ["/opt/lib", "/srv/lib"]
+
+
+def test_what_is_searched_anyway_is_not_named_again(bundle):
+    """A directory in a drop-in goes over all that come later."""
+    config = {
+        "etc/ld.so.conf": "# a comment\ninclude ld.so.conf.d/*.conf\n/opt/lib/\n",
+        "etc/ld.so.conf.d/a.conf": "/srv/lib\n",
+    }
+    install(bundle, **config)
+    folders = ("/opt/lib", "/srv/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/new")
+    bundle.run("createContainer", *(word for folder in folders for word in ("--folder", folder)))
+    assert conf(bundle, "00-fleet-cdi.conf") == ["/new"]
+    assert (bundle.root / "etc/ld.so.conf").read_text() == config["etc/ld.so.conf"]
+    assert cached(bundle.root)["libz.so.1"] == "/opt/lib/libz.so.1"
+
+
+def test_other_images_have_other_directories(bundle):
+    install(bundle)
+    (bundle.root / "etc/debian_version").unlink()
+    bundle.run("createContainer", "--folder", "/opt/lib")
+    assert conf(bundle, "zz-fleet-cdi.conf") == ["/lib", "/usr/lib", "/lib64", "/usr/lib64"]
+
+
+def test_musl_has_no_cache(bundle):
+    bundle.fill({"lib/ld-musl-x86_64.so.1": "loader"})
+    before = tree(bundle.root)
+    done = bundle.run("createContainer", "--folder", "/opt/lib")
+    assert done.returncode == 0 and "C library is musl, which has no cache" in done.stderr
+    assert tree(bundle.root) == before
+
+
+def test_a_configuration_that_is_a_symlink_to_the_hosts_is_the_containers_own(bundle):
+    (bundle.outside / "folder/ld.so.conf").write_text("/of/the/host\n")
+    install(bundle, **{"etc/ld.so.conf.d": {"link": "{outside}/folder"}})
+    before = tree(bundle.outside)
+    assert bundle.run("createContainer", "--folder", "/opt/lib").returncode == 0
+    assert tree(bundle.outside) == before
+    assert bundle.place("{outside}/folder/00-fleet-cdi.conf").read_text() == "/opt/lib\n"
+
+
+def test_a_directory_of_libraries_that_leads_to_the_hosts_is_left_alone(bundle):
+    """ldconfig makes links where it finds libraries: in the container's directories, and never in the host's."""
+    shutil.copy(LIBRARY, bundle.outside / "folder")
+    us = f"proc/{os.getpid()}/root"
+    install(bundle, a={"link": "{outside}/folder"}, b={"link": f"/{us}{{outside}}/folder"}, proc={"mode": 0o755})
+    subprocess.run(["mount", "-t", "proc", "proc", str(bundle.root / "proc")], check=True)
+    try:
+        before = tree(bundle.outside)
+        assert os.path.exists(f"{bundle.root}/{us}{bundle.outside}/folder")
+        done = bundle.run("createContainer", "--folder", "/a", "--folder", "/b", "--folder", "/opt/lib")
+        assert done.returncode == 0, done.stderr
+        assert tree(bundle.outside) == before
+        assert list(cached(bundle.root).values()) == ["/opt/lib/libz.so.1"]
+    finally:
+        subprocess.run(["umount", str(bundle.root / "proc")], check=True)
+
+
+def test_a_host_without_ldconfig_is_named(bundle):
+    done = bundle.run("createContainer", "--folder", "/opt/lib", "--ldconfig-path", "/nonexistent/ldconfig")
+    assert done.returncode == 1
+    assert "/nonexistent/ldconfig: No such file or directory; expected the host's ldconfig" in done.stderr
+
+
+def test_one_that_fails_is_shown(bundle):
+    (bundle.root / "etc/ld.so.cache~").mkdir(parents=True)  # where ldconfig writes the new one
+    done = bundle.run("createContainer", "--folder", "/opt/lib")
+    assert done.returncode == 1 and "/sbin/ldconfig: failed for the container (exit status 1)" in done.stderr
+    assert "ld.so.cache~" in done.stderr
+
+
+def test_a_root_that_can_not_be_written(bundle):
+    subprocess.run(["mount", "--bind", "-o", "ro", str(bundle.root), str(bundle.root)], check=True)
+    try:
+        done = bundle.run("createContainer", "--folder", "/opt/lib")
+    finally:
+        subprocess.run(["umount", str(bundle.root)], check=True)
+    assert done.returncode == 1 and "Read-only file system" in done.stderr
+
+
+@pytest.fixture
+def busybox(bundle):
+    """Run a shell command as ldconfig is run: busybox(command) -> its exit status. Its output is the test's stderr."""
+    if BUSYBOX is None or subprocess.run(["ldd", BUSYBOX], capture_output=True, check=False).returncode == 0:
+        pytest.skip("no static busybox: Debian's package is busybox-static")
+    bundle.fill({"proc": {"mode": 0o755}, "sys": {"mode": 0o755}, "bin": {"mode": 0o755}, "file": "text"})
+    shutil.copy(BUSYBOX, bundle.root / "bin/busybox")
+
+    def run(command):
+        program = confined.copy(BUSYBOX)
+        return confined.run(program, ["busybox", "sh", "-c", command], os.fsencode(bundle.root))
+
+    return run
+
+
+class TestConfined:
+    ALLOWED = ("true", "/bin/busybox touch /new", "/bin/busybox rm /file", "/bin/busybox chmod 600 /file")
+    REFUSED = (
+        "/bin/busybox mknod /null c 1 3",
+        "/bin/busybox chown 1:1 /file",
+        "/bin/busybox chroot / /bin/busybox true",
+        "/bin/busybox mount -t tmpfs none /proc",
+        "/bin/busybox umount /proc",
+        "/bin/busybox touch /proc/file",
+        "/bin/busybox ls /proc/self",
+        "/bin/busybox ls /etc/passwd",  # of the host
+        "/bin/busybox hostname other",
+        "/bin/busybox setpriv --nnp true; test $? = 0 && /bin/busybox su -c true",
+    )
+
+    @pytest.mark.parametrize("command", ALLOWED)
+    def test_files_of_the_container_are_at_hand(self, busybox, command):
+        assert busybox(command) == 0
+
+    @pytest.mark.parametrize("command", REFUSED)
+    def test_everything_else_is_not(self, busybox, command):
+        assert busybox(command) != 0
+
+    def test_nothing_of_the_caller_comes_along(self, busybox, monkeypatch, bundle):
+        monkeypatch.setenv("SECRET", "1")
+        handle = os.open(bundle.outside, os.O_RDONLY)
+        os.set_inheritable(handle, True)
+        try:
+            assert busybox('test -z "$SECRET"') == 0
+            assert busybox(f"/bin/busybox true <&{handle}") != 0
+        finally:
+            os.close(handle)
+
+    def test_the_mounts_are_the_childs_alone(self, busybox, bundle):
+        assert busybox("true") == 0
+        assert str(bundle.root) not in Path("/proc/self/mounts").read_text()
+
+    def test_a_signal_counts_as_a_failure(self, busybox):
+        assert busybox("kill -9 $$") == -signal.SIGKILL
+
+    def test_the_copy_can_not_be_changed(self):
+        program = confined.copy(LDCONFIG)
+        for attempt in (lambda: os.pwrite(program, b"x", 0), lambda: os.ftruncate(program, 0)):
+            with pytest.raises(PermissionError):
+                attempt()
+        os.close(program)
+
+    def test_it_ends_with_whoever_waits_for_it(self, busybox, bundle):
+        assert busybox("true") == 0
+        code = "import sys; sys.path.insert(0, sys.argv[1]); "
+        code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined; "
+        code += "confined.run(confined.copy(sys.argv[2]), ['busybox', 'sleep', '1000'], sys.argv[3].encode())"
+        words = [sys.executable, "-c", code, str(COLLECTIONS.parent), BUSYBOX, str(bundle.root)]
+        with subprocess.Popen(words) as running:
+            listed = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+            command, deadline = b"", time.monotonic() + 60
+            while not command.startswith(b"busybox"):
+                assert time.monotonic() < deadline
+                child = listed.read_text().strip()
+                command = Path(f"/proc/{child}/cmdline").read_bytes() if child else b""
+            running.kill()
+        while os.path.exists(f"/proc/{child}") and "State:\tZ" not in Path(f"/proc/{child}/status").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def elf(note):
+    """An ELF file for 64 bits with a note of NVIDIA's, as small as it can be (elf(5)); None: without one."""
+    names = b"\0.shstrtab\0.note.cuda.fwd_compatibility\0"
+    owner, text = b"NVIDIA Corporation\0", (note or "").encode()
+    body = len(owner).to_bytes(4, "little") + len(text).to_bytes(4, "little") + b"\1\0\0\0"
+    body += owner + b"\0" * (-len(owner) % 8) + text
+    parts = [(1, 3, names), *([] if note is None else [(11, 7, body)])]
+    table, content = bytes(64), b""
+    for name, type_, held in parts:
+        fields = (
+            [name, 4],
+            [type_, 4],
+            [0, 8],
+            [0, 8],
+            [64 + len(content), 8],
+            [len(held), 8],
+            [0, 4],
+            [0, 4],
+            [8, 8],
+            [0, 8],
+        )
+        table += b"".join(value.to_bytes(size, "little") for value, size in fields)
+        content += held
+    head = b"\x7fELF\2\1\1".ljust(40, b"\0") + (64 + len(content)).to_bytes(8, "little") + bytes(10)
+    head += (64).to_bytes(2, "little") + (len(parts) + 1).to_bytes(2, "little") + (1).to_bytes(2, "little")
+    return head + content + table
+
+
+NOTE = '{"Format": 1, "CUDA Version": "12.8", "Driver": [535, 550], "Device": [1]}'
+
+
+class TestCudaCompatibility:
+    @pytest.mark.parametrize(
+        ("library", "note", "driver", "preferred"),
+        [
+            ("libcuda.so.570.86.15", NOTE, "550.54.15", True),
+            ("libcuda.so.570.86.15", NOTE, "560.28.03", False),  # not one of those that it is for
+            ("libcuda.so.550.54.14", NOTE, "550.54.15", False),  # older than the host's
+            ("libcuda.so.550.54.15", NOTE, "550.54.15", False),
+            ("libcuda.so.550.54.15", NOTE, "550.54", True),
+            ("libcuda.so.570.86.15", None, "550.54.15", True),
+            ("libcuda.so.550.86.15", None, "550.54.15", False),  # of the same series
+            ("libcuda.so.570.86.15", "no JSON", "550.54.15", True),  # as if it had none
+            ("libcuda.so.570.86.15", "[]", "550.54.15", True),
+            ("libcuda.so.570.x", None, "550.54.15", False),
+            ("libcuda.so.1", NOTE, "550.54.15", False),  # no version in its name
+        ],
+    )
+    def test_the_containers_own_goes_first_where_it_is_meant_for_the_driver(
+        self, bundle, library, note, driver, preferred
+    ):
+        bundle.fill({"usr/local/cuda": {"link": "/usr/local/cuda-12.8"}, "usr/local/cuda-12.8/compat": {"mode": 0o755}})
+        (bundle.root / "usr/local/cuda-12.8/compat" / library).write_bytes(elf(note))
+        done = bundle.run("createContainer", "--cuda-compat", driver, "--folder", "/opt/lib")
+        assert (done.returncode, bundle.root.joinpath("etc/ld.so.conf.d/00-compat-fleet-cdi.conf").exists()) == (
+            0,
+            preferred,
+        )
+        if preferred:
+            assert conf(bundle, "00-compat-fleet-cdi.conf") == ["/usr/local/cuda/compat"]
+            assert bundle.run("enable-cuda-compat", f"--host-driver-version={driver}").returncode == 0
+            assert conf(bundle, "00-compat-fleet-cdi.conf") == ["/usr/local/cuda/compat"]
+
+    def test_an_image_without_one_is_left_alone(self, bundle):
+        assert bundle.run("enable-cuda-compat", "--host-driver-version=550.54.15").returncode == 0
+        assert tree(bundle.root) == {}
+
+    def test_two_are_told(self, bundle):
+        for library in ("libcuda.so.570.1", "libcuda.so.580.1"):
+            bundle.fill({f"usr/local/cuda/compat/{library}": "elf"})
+        done = bundle.run("enable-cuda-compat", "--host-driver-version=550.54.15")
+        assert done.returncode == 0 and "has libcuda.so.570.1, libcuda.so.580.1; which one is meant" in done.stderr
+
+    @pytest.mark.parametrize("size", [0, 3, 63, 64, 100, 150])
+    def test_a_file_that_ends_too_early_has_no_note(self, tmp_path, size):
+        (tmp_path / "lib").write_bytes(elf(NOTE)[:size])
+        handle = os.open(tmp_path / "lib", os.O_RDONLY)
+        assert compat.read_note(handle) is None
+        os.close(handle)
+
+    def test_the_version_of_cuda_decides_where_the_drivers_is_not_known(self):
+        note = {"CUDA Version": "12.8", "Driver": [535]}
+        assert compat.is_for(note, (570, 0, 0), (), (12, 4, 0))
+        assert not compat.is_for(note, (570, 0, 0), (), (12, 8, 0))
+        assert not compat.is_for(note, (570, 0, 0), (), ())
+
+
+def test_a_copy_of_nothing_is_refused():
+    with pytest.raises(HookError, match="^/etc: Is a directory; expected the host's ldconfig"):
+        confined.copy("/etc")
+
+
+def test_a_drop_in_keeps_its_order(tmp_path):
+    inside = Inside(os.fsencode(tmp_path))
+    ldcache.add(inside, "/conf", ["/b", "/a", "/b"])
+    ldcache.add(inside, "/conf", ["/a", "/c"])
+    assert (tmp_path / "conf").read_text() == "/b\n/a\n/c\n"
