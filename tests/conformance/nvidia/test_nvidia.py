@@ -22,9 +22,13 @@ import pytest
 import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import offer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
 from ansible_collections.fleet.cdi.tests.unit.trees import nvidia
 
 SOURCE = Path(__file__).parent
@@ -186,3 +190,22 @@ def test_what_it_leaves_on_a_host(generator, tmp_path):
     root, gpus = nvidia.of_case(case, tmp_path)
     text = theirs(generator, case, root, gpus, "index", "uuid")["nvml"]["text"]
     assert FIXTURE.read_text(encoding="utf-8") == text, f"the generator writes another file; put it into {FIXTURE}"
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+def test_what_the_kubelet_is_offered_of_the_vendors_spec(generator, case, tmp_path):
+    """One device for each GPU or MIG device, although each has three names; the same hardware as in our inventory."""
+    root, gpus = nvidia.of_case(case, tmp_path)
+    spec = theirs(generator, case, root, gpus, "index", "uuid", "type-index")["nvml"]["spec"]
+    path = "/etc/cdi/nvidia.yaml"
+    registry = resolve(("/etc/cdi",), [SpecFile(path, 0, spec)], {})
+    known = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(root))
+    parts = [max(1, len(case.get("mig", {}).get(gpu.address, ()))) for gpu in gpus]
+    for inventory in (None, Inventory(known.devices, known.kinds, known.links)):
+        (resource,) = offer(Settings(), registry, inventory).resources
+        assert len(resource.units) == sum(parts)
+        assert len(registry.devices) == 3 * sum(parts) + 1
+        uuids = [gpu.mig_uuid(gi, ci) for gpu in gpus for gi, ci, _profile in case.get("mig", {}).get(gpu.address, ())]
+        uuids += [gpu.uuid for gpu in gpus if gpu.address not in case.get("mig", {})]
+        assert [unit.id for unit in resource.units] == sorted(uuids)
+    assert {unit.device.id for unit in resource.units} == {device.id for device in known.devices}
