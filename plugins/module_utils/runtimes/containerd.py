@@ -176,14 +176,16 @@ def _drop_in(place: Place, source: Source, files: list[File], keys: list[tuple[s
     root = files[0] if files else None
     if root is None:
         return None
-    version = root.version or 2
+    # Without a version where the main file has none: one that said 2 would put other keys of that in force.
+    version = root.version
     name = SECOND if version == 2 else THIRD
+    first = ((("version",), version),) if version >= 2 else ()
     for pattern in texts(root.document.get("imports", []), root.path, "imports"):
         directory = os.path.normpath(os.path.join(os.path.dirname(root.path), os.path.dirname(pattern)))
         path = os.path.join(directory, DROP_IN)
         if "*" in directory or "*" not in os.path.basename(pattern):
             continue
-        setting = Setting(path, tuple(((*name, key), value) for key, value in keys), ((("version",), version),))
+        setting = Setting(path, tuple(((*name, key), value) for key, value in keys), first)
         sample = File(path, {"version": version, "plugins": {name[1]: dict(keys)}})
         try:
             reached = path in _imports(root, source.with_({path: b""}))
@@ -191,7 +193,7 @@ def _drop_in(place: Place, source: Source, files: list[File], keys: list[tuple[s
             continue
         others = [file for file in files if file.path != path]
         after = _in_force(place, _sorted([*others, sample], root, source.with_({path: b""})))
-        if reached and version >= 2 and all(after[key].path == path for key, _value in keys):
+        if reached and all(after[key].path == path for key, _value in keys):
             return setting
     return None
 

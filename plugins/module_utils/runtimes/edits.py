@@ -109,8 +109,9 @@ def _cuts(text: str, made: str, start: int, end: int) -> list[str]:
 
 
 def _pruned(value: dict[str, Any], key: Key) -> dict[str, Any]:
-    """Without the tables that were made with the key and hold nothing: whether a header of one stays says nothing."""
-    for depth in range(len(key.path) - 1, key.under, -1):
+    """Without the tables on the way to the key that hold nothing: one that dots made goes with its last key, and a
+    header that stays says nothing."""
+    for depth in range(len(key.path) - 1, 0, -1):
         if get(value, key.path[:depth]) == {}:
-            value = without(value, key.path[:depth], key.under)
+            value = without(value, key.path[:depth], depth)
     return value

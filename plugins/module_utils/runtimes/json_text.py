@@ -126,14 +126,14 @@ def removed(document: Document, key: Key) -> str:
 
 
 def _extent(text: str, inside: Value, name: str) -> tuple[int, int]:
-    """What goes with a member: the space before it and one comma."""
+    """What goes with a member: one comma, and the space on one side of it."""
     start, value = (inside.members or {})[name]
     before = start
     while text[before - 1] in " \t\r\n":
         before -= 1
     after = _space(text, value.end)
     if text[after] == ",":
-        return before, after + 1
+        return (start, _space(text, after + 1)) if before == inside.start + 1 else (before, after + 1)
     return (before - 1 if text[before - 1] == "," else before), value.end
 
 
