@@ -29,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 REGISTER, WATCHER, AUTO = "register", "watcher", "auto"
 
 FIRST, LAST = 0.2, 10.0  # seconds between two tries
+SOON = 1.0  # seconds at most before the next try where the last one succeeded
 STEADY = 5.0  # seconds after which a registration counts as one that holds
 ANSWER = 20.0  # seconds for Register: a kubelet dials back within it, for up to 10, and asks for the options
 ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
@@ -132,10 +133,10 @@ class Registrar:
                 continue
             lost = await self._until_lost(stream, since)
             self._site.log.warning("lost", resource=self._part.name, reason=lost)
-            if self._now() - since[1] >= STEADY:
+            # What is lost as soon as it is made must not be made all the time; a new kubelet is no such loss.
+            if self._now() - since[1] >= STEADY or await self._sleep(min(delay, SOON), since[0]):
                 delay = FIRST
-            else:  # one that is lost as soon as it is made must not be made all the time
-                await self._sleep(delay, self._kubelet)
+            else:
                 delay = min(2 * delay, LAST)
 
     async def _register(self) -> tuple[Stream, tuple[dial.Identity, float]]:

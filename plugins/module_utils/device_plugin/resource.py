@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
@@ -26,6 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Reg
 
 ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
 PREFER = 0.5  # seconds, then the first that fit
+MOST_LINES = 16  # for units that changed alike at one time
 DECIDE = 5.0  # seconds to ask the node's runtimes what they can read
 
 
@@ -100,18 +102,24 @@ class Served:
     def _publish(self, in_use: Collection[str] = ()) -> None:
         loop = asyncio.get_running_loop()
         changed, events = self.roster.update(self.resource, self._troubles, loop.time(), in_use)
-        for event in events:
-            self._log(event)
+        self._log(events)
         if changed or self.feed.empty:
             self.feed.publish(message(self.roster))
             self._site.metrics.count("updates_total", resource=self.name)
             self._site.changed()
 
-    def _log(self, event: Event) -> None:
-        say = self._site.log.warning if event.after == "unhealthy" else self._site.log.info
-        say(
-            event.after, resource=self.name, device=event.unit, before=event.before or None, reason=event.reason or None
-        )
+    def _log(self, events: Sequence[Event]) -> None:
+        """A line for each unit, or one for many that changed alike: a host may have tens of thousands."""
+        alike: dict[tuple[str, str, str], list[Event]] = {}
+        for event in events:
+            alike.setdefault((event.before, event.after, class_of(event.reason)), []).append(event)
+        for group in alike.values():
+            many = len(group) > MOST_LINES
+            for event in group[:1] if many else group:
+                say = self._site.log.warning if event.after == "unhealthy" else self._site.log.info
+                others = len(group) - 1 if many else None
+                fields = {"device": event.unit, "others": others, "before": event.before or None}
+                say(event.after, resource=self.name, **fields, reason=event.reason or None)
 
     def _offered(self) -> Collection[str]:
         return self._former.union(one.id for one in self.roster.advertised)
@@ -160,7 +168,12 @@ class Served:
     async def _allocate(self, device_ids: Sequence[str]) -> Any:
         began = time.monotonic()
         try:
-            answer = await self._within("Allocate", self._hands.allocator.allocate, device_ids, self.delivery)
+            if self._registry is None or self.delivery is None:
+                raise Refusal(f"Allocate: {self.name} has not been looked at yet; ask again", "UNAVAILABLE")
+            allocate = self._hands.allocator.allocate
+            unhealthy = {one.id: one.reason for one in self.roster.advertised if not one.healthy}
+            work = partial(allocate, self.resource, device_ids, self._registry, self.delivery, unhealthy)
+            answer = await self._within("Allocate", device_ids, work)
         except Refusal as error:
             self._site.log.warning("refused", resource=self.name, devices=",".join(device_ids), reason=str(error))
             raise
@@ -173,22 +186,18 @@ class Served:
         return answer
 
     async def _start(self, device_ids: Sequence[str]) -> None:
-        await self._within("PreStartContainer", self._hands.allocator.start, device_ids)
+        work = partial(self._hands.allocator.start, self.resource, device_ids)
+        await self._within("PreStartContainer", device_ids, work)
 
-    async def _within(self, call: str, work: Callable[..., Any], device_ids: Sequence[str], *more: Any) -> Any:
+    async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[], Any]) -> Any:
         """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal."""
         settings = self.resource.settings
         seconds = ALLOCATE + longest(settings)
-        unhealthy = {one.id: one.reason for one in self.roster.advertised if not one.healthy}
         reason, code = "", "FAILED_PRECONDITION"
         try:
             if self._closing:
                 raise Refusal(f"{call}: this instance of the device plugin ends", "UNAVAILABLE")
-            return await self._in(
-                self._hands.allocating,
-                seconds,
-                lambda: work(self.resource, device_ids, self._registry, *more, unhealthy=unhealthy),
-            )
+            return await self._in(self._hands.allocating, seconds, work)
         except Refusal:
             reason = "shutdown"
             raise

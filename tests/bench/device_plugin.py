@@ -1,0 +1,274 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the device plugin costs and how soon it is back, at the fake kubelet of tests/contract, each in its own process.
+
+Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. Baselines, all of this run:
+memory: a process that imported grpc, sqlite3 and pyudev and did nothing; times: one gRPC call to the plugin over a
+connection of its own; Allocate: one durable commit of SQLite's in turns with it, on the disk of the checkout (build/).
+RESTARTS=n in the environment: how often the kubelet restarts while memory is watched (1000).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Optional
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+IMPORTS = str(CHECKOUT / "build/pythonpath")
+sys.path.insert(0, IMPORTS)
+
+import grpc
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import PRAGMAS
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+
+KUBELET = str(CHECKOUT / "tests/contract/kubelet.py")
+PROGRAM = """
+import sys
+sys.path.insert(0, {imports!r})
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+defaults = {{"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": ""}}
+sys.exit(main(["plugin", "run", "--config", {config!r}], "bench", defaults))
+"""
+BARE = "import grpc, grpc.aio, sqlite3, sys\ntry:\n    import pyudev\nexcept ImportError:\n    pass\nsys.stdin.read()"
+RESOURCES = 8
+DEVICES = 7  # of each: virtual consoles, of which a host has 63
+TIMES = 30
+ALLOCATES = 200
+RESTARTS = int(os.environ.get("RESTARTS", "1000"))
+FIRST = "bench.example/r0"
+
+
+def line(case: str, unit: str, value: float, baseline: Optional[float]) -> None:
+    """Print one result."""
+    ratio = round(value / baseline, 3) if baseline else None
+    result = {"bench": "device_plugin", "case": case, "unit": unit, "value": round(value, 4)}
+    print(json.dumps({**result, "baseline": baseline and round(baseline, 4), "ratio": ratio}), flush=True)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value that `share` of `values` are not above."""
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
+
+
+def taken(call: Callable[[], Any]) -> float:
+    """Seconds that one call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def memory(pid: int) -> tuple[float, float]:
+    """(resident, private) MiB of a process: private is what goes with it and can't be read from a file again."""
+    found = {}
+    for text in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]:
+        name, amount = text.split()[:2]
+        found[name] = int(amount) / 1024
+    return found["Rss:"], found["Private_Dirty:"]
+
+
+class Node:
+    """A directory with a daemon of 8 resources, and a kubelet."""
+
+    def __init__(self, directory: str, short: str) -> None:
+        self.directory = Path(directory)
+        self.specs = self.directory / "cdi"
+        self.specs.mkdir()
+        self.plugins = f"{short}/p"
+        self.config = self.directory / "config.json"
+        resources = {f"bench.example/r{number}": {} for number in range(RESOURCES)}
+        for number, name in enumerate(resources):
+            self.offer(name, [f"/dev/tty{number * DEVICES + device + 1}" for device in range(DEVICES)])
+        paths = {"plugin_dir": self.plugins, "registry_dir": f"{short}/r", "pod_resources": f"{short}/l/kubelet.sock"}
+        paths.update((name, str(self.directory / name)) for name in ("state_dir", "run_dir", "inventory"))
+        settings = {"version": 1, "resources": resources, "spec_dirs": [str(self.specs)], **paths}
+        self.config.write_text(json.dumps(settings))
+        self.log = open(self.directory / "log", "w", encoding="utf-8")  # noqa: SIM115 - for as long as the daemon
+        program = PROGRAM.format(imports=IMPORTS, config=str(self.config))
+        self.daemon = subprocess.Popen([sys.executable, "-I", "-c", program], stderr=self.log)
+        command = [sys.executable, KUBELET, "--dir", self.plugins, "--pod-resources", f"{short}/l/kubelet.sock"]
+        self.kubelet = subprocess.Popen(
+            [*command, "--set", "wipe_after=0.01"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._answer()
+
+    def offer(self, name: str, nodes: list[str]) -> None:
+        """A spec with a device for each node."""
+        devices = [
+            {"name": f"d{number}", "containerEdits": {"deviceNodes": [{"path": node}]}}
+            for number, node in enumerate(nodes)
+        ]
+        document = json.dumps({"cdiVersion": "0.5.0", "kind": name, "devices": devices})
+        beside = self.specs / f".{name.replace('/', '-')}"
+        beside.write_text(document)
+        beside.rename(self.specs / f"{name.replace('/', '-')}.json")
+
+    def ask(self, do: str, **request: Any) -> dict[str, Any]:
+        """One request to the kubelet."""
+        assert self.kubelet.stdin
+        self.kubelet.stdin.write(json.dumps({"do": do, **request}) + "\n")
+        self.kubelet.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.kubelet.stdout
+        found: dict[str, Any] = json.loads(self.kubelet.stdout.readline())
+        return found
+
+    def wait(self, name: str, number: int) -> float:
+        """Seconds from kubelet.sock until so many devices of a resource are allocatable."""
+        found = self.ask("wait", resource=name, allocatable=number, seconds=20)
+        assert found["ok"], found
+        return float(found["after"])
+
+    def all_there(self) -> None:
+        """Wait for every resource."""
+        for number in range(RESOURCES):
+            self.wait(f"bench.example/r{number}", DEVICES)
+
+    def call(self) -> None:
+        """One call to the first resource's socket, by a connection of its own."""
+        path = next(Path(self.plugins).glob("fleet-cdi-bench.example-r0-*"))
+        with grpc.insecure_channel(f"unix:{path}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+            stub(channel).GetDevicePluginOptions(api.v1beta1.Empty(), timeout=10)
+
+    def close(self) -> None:
+        """End both."""
+        assert self.kubelet.stdin
+        self.kubelet.stdin.close()
+        self.kubelet.wait()
+        self.daemon.terminate()
+        self.daemon.wait()
+        self.log.close()
+
+
+def stub(channel: Any) -> Any:
+    """The plugin's calls."""
+    return api.stub(channel, "v1beta1.DevicePlugin")
+
+
+def footprint(node: Node) -> None:
+    """Memory with all resources registered, beside bare imports."""
+    bare = subprocess.Popen([sys.executable, "-I", "-c", BARE], stdin=subprocess.PIPE)
+    time.sleep(2)
+    resident, private = memory(node.daemon.pid)
+    base_resident, base_private = memory(bare.pid)
+    bare.communicate()
+    line(f"resident, {RESOURCES} resources", "MiB", resident, base_resident)
+    line(f"private, {RESOURCES} resources", "MiB", private, base_private)
+
+
+def idle(node: Node) -> None:
+    """What the daemon costs while nothing happens."""
+    tick = os.sysconf("SC_CLK_TCK")
+
+    def used() -> float:
+        fields = Path(f"/proc/{node.daemon.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / tick
+
+    before, seconds = used(), 10.0
+    time.sleep(seconds)
+    line("idle, all registered", "CPU-s/s", (used() - before) / seconds, None)
+
+
+def back(node: Node, call: float) -> None:
+    """After a new kubelet.sock, after a dropped stream, after a hot plug."""
+    after = []
+    for _time in range(TIMES):
+        node.ask("restart")
+        after.append(max(node.wait(f"bench.example/r{number}", DEVICES) for number in range(RESOURCES)))
+        time.sleep(0.1)
+    line(f"{RESOURCES} resources allocatable after a new kubelet.sock, p95", "s", percentile(after, 0.95), call)
+    dropped = []
+    for _time in range(TIMES // 3):
+        node.ask("drop", resource=FIRST)
+        started = time.monotonic()
+        node.wait(FIRST, DEVICES)
+        dropped.append(time.monotonic() - started)
+        time.sleep(0.3)
+    line("allocatable after a dropped stream, p95", "s", percentile(dropped, 0.95), call)
+    seen = []
+    nodes = [f"/dev/tty{device + 1}" for device in range(DEVICES)]
+    for number in range(63 - RESOURCES * DEVICES):
+        node.offer(FIRST, [*nodes, *(f"/dev/tty{63 - extra}" for extra in range(number + 1))])
+        seen.append(taken(lambda: node.wait(FIRST, DEVICES + number + 1)))  # noqa: B023 - called at once
+    line("hot-plugged device allocatable, longest", "s", max(seen), call)
+    node.offer(FIRST, nodes)
+
+
+def allocate(node: Node) -> None:
+    """Allocate in turns with a durable commit."""
+    base = str(node.directory / "baseline.db")
+    with sqlite3.connect(base) as db:
+        db.execute("CREATE TABLE item (text)")
+    path = next(Path(node.plugins).glob("fleet-cdi-bench.example-r1-*"))
+    times: dict[str, list[float]] = {"Allocate": [], "commit": []}
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        plugin = stub(channel)
+        for number in range(ALLOCATES):
+            request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": [f"d{number % DEVICES}"]}])
+            times["Allocate"].append(taken(lambda: plugin.Allocate(request, timeout=10)))  # noqa: B023 - at once
+            times["commit"].append(taken(lambda: commit(base, number)))  # noqa: B023 - called at once
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        value, baseline = (percentile(times[what], share) * 1000 for what in ("Allocate", "commit"))
+        line(f"Allocate of one device, {name}", "ms", value, baseline)
+
+
+def commit(path: str, number: int) -> None:
+    """One durable commit by a connection of its own."""
+    db = sqlite3.connect(path, isolation_level=None)
+    for name, value in PRAGMAS:
+        db.execute(f"PRAGMA {name} = {value}")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("INSERT INTO item VALUES (?)", (f"{number:0500}",))
+    db.execute("COMMIT")
+    db.close()
+
+
+def restarts(node: Node) -> None:
+    """Memory after many restarts of the kubelet, beside that after a tenth of them."""
+    before = 0.0
+    for number in range(RESTARTS):
+        node.ask("restart")
+        node.wait(FIRST, DEVICES)
+        if number + 1 == max(RESTARTS // 10, 1):
+            node.all_there()
+            before = memory(node.daemon.pid)[0]
+    node.all_there()
+    line(f"resident after {RESTARTS} restarts of the kubelet", "MiB", memory(node.daemon.pid)[0], before)
+
+
+def main() -> None:
+    """Print all lines."""
+    short = tempfile.mkdtemp(prefix="b", dir="/tmp")  # a socket's path has 107 bytes at most
+    with tempfile.TemporaryDirectory(dir=CHECKOUT / "build") as directory:
+        node = Node(directory, short)
+        try:
+            node.all_there()
+            call = percentile([taken(node.call) for _time in range(TIMES)], 0.5)
+            footprint(node)
+            idle(node)
+            back(node, call)
+            allocate(node)
+            restarts(node)
+        except AssertionError:
+            node.log.flush()
+            sys.stderr.write((node.directory / "log").read_text())
+            raise
+        finally:
+            node.close()
+            shutil.rmtree(short, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
