@@ -9,9 +9,13 @@ import os
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, look, offer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import CLASSES, class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 GPUS = {"0": ["/dev/g0"], "1": ["/dev/g1"], "2": ["/dev/g2"]}
@@ -138,6 +142,21 @@ def test_what_discovery_and_an_operator_say_of_the_hardware(root):
         "1": "reserved: a mounted disk",
         "2": "reserved: out of service with pci:9 since 2026-01-01T00:00:00Z, until it is enabled: broken fan",
     }
+
+
+def test_real_devices_of_this_host():
+    """Our own specs of them, as the module writes them; each device is offered once, and nothing is wrong with it."""
+    found = discover({name: {"profile": name, "required": False} for name in ("misc", "tty")}, snapshot.take("/"))
+    usable = [device for device in found.devices if device.health.is_usable]
+    if not usable:
+        pytest.skip("this host has no device of the profiles misc and tty")
+    made = [spec_of(kind, [one for one in usable if one.kind == kind.name]) for kind in found.kinds]
+    registry = specs.registry(*filter(None, made))
+    result = offer.offer(config.Settings(), registry, Inventory(found.devices, found.kinds, found.links))
+    units = [unit for resource in result.resources for unit in resource.units]
+    assert sorted(unit.device.id for unit in units) == sorted(device.id for device in usable)
+    for resource in result.resources:
+        assert look.look(resource, registry) == {}
 
 
 def test_every_reason_has_a_class(root):
