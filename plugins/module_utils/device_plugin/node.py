@@ -38,6 +38,7 @@ class Node:
         self.refused: Mapping[str, str] = {}
         self.warnings: tuple[str, ...] = ()
         self.in_use: Optional[InUse] = None
+        self.looked = False  # what is served is what there is
 
     async def take(self, view: View, former: Mapping[str, Collection[str]]) -> Optional[float]:
         """Serve what a look found. Returns when to look again, in the loop's time, if nothing happens before."""
@@ -59,6 +60,7 @@ class Node:
                 self.served[name] = Served(resource, self.site, self.hands, former.get(name, ()))
             one = self.served[name]
             one.update(resource, view.registry, view.troubles.get(name, {}), self._used(one.resource))
+        self.looked = True
         self.site.changed()
         dues = [one.roster.due for one in self.served.values() if one.roster.due is not None]
         return min(dues, default=None)

@@ -9,6 +9,7 @@ Without pyudev, or in a container that gets no netlink messages, directory event
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Callable, Optional
 
 # A node under containers makes and removes interfaces and mounts all the time; none of these is a device with a node.
@@ -29,7 +30,8 @@ class Events:
             import pyudev
 
             monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="udev")
-            monitor.set_receive_buffer_size(1 << 20)
+            with suppress(OSError):  # needs CAP_NET_ADMIN, which the service has not; what overflows shows as ENOBUFS
+                monitor.set_receive_buffer_size(1 << 20)
             monitor.start()
             asyncio.get_running_loop().add_reader(monitor.fileno(), self._readable)
         except (ImportError, OSError) as error:  # OSError, in old releases ImportError: no libudev.so.1
