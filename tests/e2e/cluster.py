@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 import uuid
@@ -125,6 +126,11 @@ class Cluster:
 
     def start_kubelet(self, version, **settings):
         """Start it; `settings` go into its configuration. Returns when it answers."""
+        self.launch_kubelet(version, **settings)
+        wait("the kubelet", self._answers, PATIENCE, 0.2)
+
+    def launch_kubelet(self, version, **settings):
+        """The same, without waiting."""
         self.version = version
         for path in (PODS, "/var/lib/kubelet"):
             self.node.path(path).mkdir(parents=True, exist_ok=True)
@@ -150,7 +156,7 @@ class Cluster:
             **settings,
         }
         endpoint = "unix:///run/containerd/containerd.sock"
-        command = [kubelets.program(version.kubelet), "--config", "/etc/kubernetes/kubelet.json", "--v=3"]
+        command = [kubelets.program(version.kubelet), "--config", "/etc/kubernetes/kubelet.json", "--v=4"]
         command += ["--hostname-override=node"]
         if version.minor >= 27:
             configuration["containerRuntimeEndpoint"] = endpoint
@@ -160,7 +166,6 @@ class Cluster:
             configuration["failCgroupV1"] = False  # where the machine's are v1
         self.node.path("/etc/kubernetes/kubelet.json").write_text(json.dumps(configuration))
         self.kubelet = self.node.start("kubelet", command)
-        wait("the kubelet", self._answers, PATIENCE, 0.2)
 
     def _answers(self):
         assert self.kubelet.process.poll() is None, f"the kubelet ended: {self.kubelet.tail()}"
@@ -202,6 +207,12 @@ class Cluster:
         wait(f"{names} gone", lambda: (found := self.pods()) is not None and not set(names) & set(found), PATIENCE, 0.2)
         wait(f"containers of {names} gone", lambda: not any(self.containers(name) for name in names), PATIENCE, 0.2)
 
+    def clear(self):
+        """Have every pod deleted, and the kubelet run."""
+        if self.kubelet is None:
+            self.start_kubelet(self.version)
+        self.delete(*[path.stem for path in self.node.path(PODS).glob("*.json")])
+
     def containers(self, name):
         """The ids of a pod's running containers, as containerd has them."""
         asked = f'labels."io.kubernetes.pod.name"=={name}-node,labels."io.cri-containerd.kind"==container'
@@ -241,6 +252,25 @@ class Cluster:
 
         return "\n".join(wait(f"the output of {name}", lines, PATIENCE)[:-1])
 
+    def crash(self, name):
+        """Kill the container of a running pod, and wait until the kubelet has started another."""
+        (before,) = self.containers(name)
+        self.node.run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", before)
+        wait(f"another container of {name}", lambda: set(self.containers(name)) - {before}, PATIENCE, 0.2)
+
+    @contextlib.contextmanager
+    def allocation_asked(self):
+        """Wait after the block until the kubelet has asked a plugin for devices, answered or not."""
+        before = self.kubelet.log.stat().st_size
+        yield
+
+        def said():
+            with self.kubelet.log.open("rb") as log:
+                log.seek(before)
+                return re.search(b"Issuing an? GetPreferredAllocation|Making allocation request", log.read())
+
+        wait("the kubelet's call of the plugin", said, PATIENCE)
+
     # -- devices, as the kubelet has them
 
     def _ask(self, method):
@@ -260,22 +290,44 @@ class Cluster:
                     held.setdefault(one.resource_name, set()).update(one.device_ids)
         return found
 
-    def allocatable(self, resource):
-        """The IDs of a resource that the kubelet would allocate; before 1.21 those that it wrote down as healthy."""
+    def allocatable(self, resource, since=0.0):
+        """The IDs of a resource that the kubelet would allocate.
+
+        A kubelet before 1.21 doesn't say. It writes them down whenever a plugin tells it something, but not when one
+        goes: what it wrote before `since` (seconds, as time.time) is no answer, and None.
+        """
         try:
             if self.version.minor >= 21:
                 devices = self._ask("GetAllocatableResources").devices
                 return {ident for one in devices if one.resource_name == resource for ident in one.device_ids}
             checkpoint = self.node.path(api.PLUGIN_DIR) / "kubelet_internal_checkpoint"
-            return set(json.loads(checkpoint.read_text())["Data"]["RegisteredDevices"].get(resource) or ())
+            written = checkpoint.stat().st_mtime
+            found = json.loads(checkpoint.read_text())["Data"]["RegisteredDevices"]
+            return set((found or {}).get(resource) or ()) if written >= since else None
         except (grpc.RpcError, OSError, ValueError):
-            return set()
+            return None
 
-    def await_allocatable(self, resource, wanted, seconds=PATIENCE):
-        """Wait until these are the allocatable IDs; returns the seconds that it took."""
-        start = time.monotonic()
-        wait(f"{resource}: {sorted(wanted)} allocatable", lambda: self.allocatable(resource) == wanted, seconds, 0.02)
-        return time.monotonic() - start
+    def now(self):
+        """A moment for `since`; the clock of files is a tick behind."""
+        return time.time() - 0.02
+
+    def await_allocatable(self, resource, wanted, since=0.0, needs=None):
+        """Wait until these are the allocatable IDs, while the program `needs` runs; returns time.time() of then."""
+        what = f"{resource}: {sorted(wanted)} allocatable"
+
+        def look():
+            assert needs is None or needs.process.poll() is None, f"{what}: its program ended"
+            return self.allocatable(resource, since) == wanted
+
+        try:
+            wait(what, look, PATIENCE / 2, 0.02)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it has {self.allocatable(resource)}") from None
+        return time.time()
+
+    def socket_age(self):
+        """When the kubelet that runs made its socket, as time.time."""
+        return (self.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET).stat().st_ctime
 
     def close(self):
         self.node.close()

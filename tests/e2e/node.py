@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node of its own on this machine: namespaces in which /run, /dev, /etc, /var/lib and /var/log are private.
+"""A node of its own on this machine: namespaces in which /run, /dev, /etc, /opt, /var/lib and /var/log are private.
 
 What runs in it, containers too, is in one PID namespace and ends with it. Everything lies at its usual path there, and
 nothing of it is seen or left on the machine but cgroups, which `close` removes.
@@ -19,14 +19,16 @@ import uuid
 from pathlib import Path
 
 # $1: the node's directory. /var/lib is on the disk: the store of grants syncs for real, and overlays don't lie on
-# overlays. /etc is the machine's, what is written there is not. Whose parent ignores SIGCHLD, leaves no zombie.
+# overlays. /etc and /opt are the machine's, what is written there is not. Who ignores SIGCHLD has no zombies.
 SETUP = """
 set -e
 mount --bind "$1/lib" /var/lib
 mount --bind "$1/log" /var/log
-mount -t tmpfs -o mode=755 tmpfs "$1/etc"
-mkdir "$1/etc/upper" "$1/etc/work"
-mount -t overlay -o "lowerdir=/etc,upperdir=$1/etc/upper,workdir=$1/etc/work" overlay /etc
+for name in etc opt; do
+  mount -t tmpfs -o mode=755 tmpfs "$1/$name"
+  mkdir "$1/$name/upper" "$1/$name/work"
+  mount -t overlay -o "lowerdir=/$name,upperdir=$1/$name/upper,workdir=$1/$name/work" overlay "/$name"
+done
 mount -t tmpfs -o mode=755 tmpfs "$1/dev"
 for node in null zero full random urandom tty kmsg; do cp -a "/dev/$node" "$1/dev/"; done
 mkdir "$1/dev/pts" "$1/dev/shm" "$1/dev/mqueue"
@@ -87,6 +89,7 @@ class Program:
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+            self.process.send_signal(signal.SIGCONT)  # nsenter stops when what it runs is stopped
             try:
                 self.process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -104,7 +107,7 @@ class Node:
         self.directory = directory
         self.name = f"fleet-cdi-e2e-{uuid.uuid4().hex[:8]}"  # of its cgroups
         self.environment = {"PATH": f"{programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-        for name in ("lib", "log", "etc", "dev"):
+        for name in ("lib", "log", "etc", "opt", "dev"):
             (directory / name).mkdir(parents=True)
         self.holder = subprocess.Popen(
             [*UNSHARE, "sh", "-c", SETUP, "sh", str(directory)],

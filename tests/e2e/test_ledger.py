@@ -1,0 +1,114 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ledger between a kubelet and the executables of 2017 on one host: who holds what, and nothing twice."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from node import wait
+from product import ACCEL, ALL, CONSOLES, FLEET_CDI, TTY, call
+
+ADD = "/opt/cdi/bin/generic-tty"
+NAMES = {f"tty{number}" for number in CONSOLES}
+
+
+def test_a_device_is_held_while_its_pod_runs_and_free_after_it(product, cluster, figure):
+    product.configure(grace=2)
+    product.serve(ALL)
+    name = cluster.create({ACCEL: 1})
+    (held,) = cluster.in_use()[wait("a pod", lambda: cluster.settled(name) and name)][ACCEL]
+    (keys,) = product.holds().values()
+    assert [key[:2] for key in keys] == [("kubernetes", ACCEL)]
+    since = cluster.now()
+    cluster.delete(name)
+    wait("the ledger without holds", lambda: not product.holds())
+    figure(f"released after the pod of {held} was taken away, with a grace of 2 s", cluster.now() - since)
+
+
+def test_holds_survive_a_restart_of_the_plugin(product, cluster):
+    product.configure(grace=2)
+    plugin = product.serve(ALL)
+    name = cluster.create({ACCEL: 2})
+    cluster.output(name)
+    before = product.holds()
+    assert len(before) == 2
+    plugin.stop(9)
+    since = cluster.now()
+    product.start()
+    cluster.await_allocatable(ACCEL, ALL, since)
+    reclaims = 5  # looks at podresources, a third of the grace each
+    threading.Event().wait(reclaims)
+    assert product.holds() == before
+    cluster.delete(name)
+    wait("the ledger without holds", lambda: not product.holds())
+
+
+@pytest.fixture
+def shared(product):
+    """Consoles belong to the kubelet and to the executables."""
+    product.node.run(FLEET_CDI, "grants", "give", TTY, "kubernetes", "claims")
+    product.configure([TTY], grace=2)
+    return product
+
+
+def test_what_an_executable_granted_is_not_allocatable(shared, cluster):
+    status, reply = call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:2", CDI_REQUEST_ID="job")
+    assert status == 0, reply
+    granted = {path.rpartition("/")[2] for path in reply["devices"]}
+    shared.serve(NAMES - granted, TTY)
+    since = cluster.now()
+    assert call(cluster.node, ADD, CDI_COMMAND="DEL", CDI_REQUEST_ID="job") == (0, {})
+    cluster.await_allocatable(TTY, NAMES, since)
+    since = cluster.now()
+    assert call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:1", CDI_REQUEST_ID="late")[0] == 0
+    wait("one less", lambda: len(cluster.allocatable(TTY, since) or NAMES) == len(NAMES) - 1)
+
+
+def test_what_a_pod_holds_is_not_granted(shared, cluster):
+    shared.serve(NAMES, TTY)
+    cluster.output(cluster.create({TTY: len(NAMES) - 1}))
+    status, reply = call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:1", CDI_REQUEST_ID="one")
+    assert (
+        status == 0
+        and {path.rpartition("/")[2] for path in reply["devices"]}
+        | {name for held in cluster.in_use().values() for name in held[TTY]}
+        == NAMES
+    )
+    status, reply = call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:1", CDI_REQUEST_ID="two")
+    assert status == 1 and reply["error"] == 100
+
+
+def test_executables_and_pods_that_race_for_the_devices_never_share_one(shared, cluster):
+    shared.serve(NAMES, TTY)
+    pods, granted, lock = [], {}, threading.Lock()
+
+    def add(ident):
+        status, reply = call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:1", CDI_REQUEST_ID=f"job-{ident}")
+        with lock:
+            granted[ident] = {path.rpartition("/")[2] for path in reply["devices"]} if status == 0 else set()
+
+    for turn in range(3):
+        callers = [threading.Thread(target=add, args=(f"{turn}-{number}",)) for number in range(8)]
+        for number, caller in enumerate(callers):
+            caller.start()
+            if number % 2:
+                pods.append(cluster.create({TTY: 1}))
+        for caller in callers:
+            caller.join()
+        running = [name for name in pods if cluster.settled(name)["phase"] == "Running"]
+        in_use = cluster.in_use()
+        held = [in_use[name][TTY] for name in running] + [names for names in granted.values() if names]
+        everything = [name for names in held for name in names]
+        assert len(everything) == len(set(everything)) <= len(NAMES), "one device was handed out twice"
+        assert all(len(names) == 1 for names in held)
+        assert {device: len(keys) for device, keys in shared.holds().items()} == {
+            f"tty:{name}": 1 for name in everything
+        }
+        if turn == 0:
+            assert running and any(granted.values()), "there was no race"
+        for ident in [ident for ident, names in granted.items() if names][::2]:
+            assert call(cluster.node, ADD, CDI_COMMAND="DEL", CDI_REQUEST_ID=f"job-{ident}") == (0, {})
+            granted[ident] = set()

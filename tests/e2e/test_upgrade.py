@@ -1,0 +1,124 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two plugins for one resource: an upgrade with the new instance beside the old one, and somebody else's plugin."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+from node import wait
+from product import ACCEL, ALL, HERE, seen
+
+RELEASE = "/opt/cdi/lib/current"
+
+
+class Watch(threading.Thread):
+    """Looks what is allocatable, all the time, until it is told to stop."""
+
+    def __init__(self, cluster):
+        super().__init__(daemon=True)
+        self.cluster, self.seen, self.ended = cluster, [], threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.015):  # a kubelet answers no more than 100 in a second
+            found = self.cluster.allocatable(ACCEL)
+            if found is not None:
+                self.seen.append((time.monotonic(), found))
+
+    def without(self, wanted):
+        """Stop; the seconds in which it was not this that was allocatable."""
+        self.ended.set()
+        self.join()
+        pairs = zip(self.seen, self.seen[1:])
+        return sum(later - now for (now, found), (later, _next) in pairs if found != wanted)
+
+
+@pytest.fixture
+def watch(cluster):
+    """A Watch that runs."""
+    if cluster.version.minor < 21:
+        pytest.skip("a kubelet before 1.21 doesn't say what is allocatable")
+    found = Watch(cluster)
+    found.start()
+    yield found
+    found.ended.set()
+
+
+def rival(product, *idents):
+    """Somebody else's plugin."""
+    command = ["/usr/bin/python3", HERE / "rival.py", ACCEL, *idents]
+    product.programs.append(product.node.start(f"rival-{len(product.programs)}", command, PYTHONPATH=RELEASE))
+    return product.programs[-1]
+
+
+def arrived(product, count):
+    """Whether so many instances live and have a stream from the kubelet for the resource."""
+    document = product.fleet_cdi("plugin", "status")
+    return (
+        sum(
+            bool(resource.get("streams"))
+            for instance in document["instances"]
+            for resource in instance["resources"]
+            if resource["name"] == ACCEL
+        )
+        >= count
+    )
+
+
+def test_an_upgrade_beside_the_old_instance(product, cluster, watch, figure):
+    old = product.serve(ALL)
+    name = cluster.create({ACCEL: 1})
+    (held,) = seen(cluster.output(name))[1]
+    watch.seen.clear()
+    product.start()
+    wait("the new instance's stream", lambda: arrived(product, 2))
+    assert old.stop(signal.SIGTERM) == 0
+    time.sleep(5)  # what an old kubelet does then comes late
+    gap = watch.without(ALL)
+    figure("without the resource in an upgrade", gap)
+    cluster.await_allocatable(ACCEL, ALL)
+    assert cluster.in_use()[name] == {ACCEL: {held}}
+    assert seen(cluster.output(cluster.create({ACCEL: 2})))[1] == ALL - {held}
+
+
+def test_an_upgrade_works_on_each_kubelet(product, cluster):
+    old = product.serve(ALL)
+    since = cluster.now()
+    product.start()
+    cluster.await_allocatable(ACCEL, ALL, since)
+    assert old.stop(signal.SIGTERM) == 0
+    for _pod in range(3):
+        assert len(seen(cluster.output(cluster.create({ACCEL: 1})))[1]) == 1
+
+
+def test_a_rival_that_lives_is_left_alone(product, cluster):
+    rival(product, "theirs")
+    cluster.await_allocatable(ACCEL, {"theirs"})
+    plugin = product.start()
+    wait("a refusal in the log", lambda: "rival" in plugin.tail() or "takeover" in plugin.tail())
+    assert cluster.allocatable(ACCEL) == {"theirs"}
+    assert "RIVAL=1" in cluster.output(cluster.create({ACCEL: 1}))
+
+
+def test_a_rival_is_taken_over_from_where_that_is_asked_for(product, cluster):
+    rival(product, "theirs")
+    cluster.await_allocatable(ACCEL, {"theirs"})
+    product.configure(takeover=True)
+    product.serve(ALL)
+    assert len(seen(cluster.output(cluster.create({ACCEL: 1})))[1]) == 1
+
+
+def test_the_resource_comes_back_from_a_rival_that_came_and_went(product, cluster, figure):
+    """Then a kubelet drops the plugin's stream, or that of the rival closes the connection of both."""
+    product.serve(ALL)
+    other = rival(product, "theirs")
+    cluster.await_allocatable(ACCEL, {"theirs"})
+    since = cluster.now()
+    other.stop(signal.SIGKILL)
+    took = cluster.await_allocatable(ACCEL, ALL, since) - since
+    figure("allocatable after a rival's end", took)
+    assert seen(cluster.output(cluster.create({ACCEL: 3})))[1] == ALL
