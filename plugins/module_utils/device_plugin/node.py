@@ -11,6 +11,7 @@ from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
@@ -95,11 +96,10 @@ class Node:
         return [one.resource for one in self.served.values()]
 
     def _used(self, resource: Resource) -> Collection[str]:
-        """Ids of its units that pods have."""
+        """Ids of its units that pods have, of those that are not offered any more, too."""
         if self.in_use is None:
             return ()
-        held = {device_id for name, device_id in self.in_use.devices if name == resource.name}
-        return [unit.id for unit in resource.units if held.intersection(unit.device_ids)]
+        return {unit_id(device_id) for name, device_id in self.in_use.devices if name == resource.name}
 
     def _say(self, view: View) -> None:
         """What the look found wrong, once each, and when it is over."""
