@@ -8,17 +8,20 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 pytest.importorskip("grpc", reason="missing packages: python3-grpcio (make test INSTALL=1)")
 
+from host import Host, Plugin
 from kubelet import Kubelet
-from personality import BY_NAME, Personality
+from personality import BY_NAME, NEW, Personality
 
+Start = Callable[..., Plugin]
 QUICK = 0.05  # seconds until a kubelet of a test wipes its directory; real ones take longer, which a test shows
 
 
@@ -36,10 +39,9 @@ def personality(request: pytest.FixtureRequest) -> Personality:
     return BY_NAME[request.param]._replace(wipe_after=QUICK)
 
 
-@pytest.fixture
-def kubelet(short: Path, personality: Personality) -> Iterator[Kubelet]:
-    """A running kubelet."""
-    node = Kubelet(
+def make_kubelet(short: Path, personality: Personality) -> Kubelet:
+    """A kubelet that does not run yet, with less patience than a real one has."""
+    return Kubelet(
         str(short / "p"),
         personality,
         registry_dir=str(short / "r"),
@@ -47,6 +49,45 @@ def kubelet(short: Path, personality: Personality) -> Iterator[Kubelet]:
         dial=2.0,
         loop=0.1,
     )
+
+
+@pytest.fixture
+def kubelet(short: Path, personality: Personality) -> Iterator[Kubelet]:
+    """A running kubelet."""
+    node = make_kubelet(short, personality)
     node.start()
     yield node
     node.stop()
+
+
+@pytest.fixture
+def newer(short: Path) -> Iterator[Kubelet]:
+    """A running kubelet of the new personality alone, for what is the same on both."""
+    node = make_kubelet(short, NEW._replace(wipe_after=QUICK))
+    node.start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def host(short: Path) -> Host:
+    """A host without devices, and without the plugin."""
+    return Host(short)
+
+
+@pytest.fixture
+def start(host: Host) -> Iterator[Start]:
+    """Starts the plugin; at the end every instance that lives has to stop in order, without a traceback."""
+    started: list[Plugin] = []
+
+    def one(*arguments: Any, **options: Any) -> Plugin:
+        started.append(Plugin(host, *arguments, **options))
+        return started[-1]
+
+    yield one
+    for plugin in started:
+        lived = plugin.runs
+        status = plugin.stop()
+        assert "Traceback" not in plugin.text, plugin.text
+        assert not plugin.lines("defect"), plugin.text
+        assert status == 0 or not lived, plugin.text

@@ -29,6 +29,7 @@ class Front:
     def __init__(self, path: str, handlers: list[Any]) -> None:
         self.path = path
         self.stalled = False  # connections are accepted, and get no answer
+        self.ignored = 0  # how many did not
         self._name = f"fleet-cdi-test-{uuid.uuid4()}"
         self._server = grpc.server(ThreadPoolExecutor(WORKERS))
         self._server.add_generic_rpc_handlers(handlers)
@@ -65,6 +66,7 @@ class Front:
             with self._lock:
                 self._ends.add(caller)
             if self.stalled:
+                self.ignored += 1
                 continue
             server = socket.socket(socket.AF_UNIX)
             try:

@@ -69,6 +69,8 @@ class Kubelet:
         self.pods: dict[str, Pod] = {}  # that were admitted; their containers run, whatever becomes of the kubelet
         self.versions: tuple[str, ...] = (api.VERSION,)
         self.unavailable = 0  # this many Register calls are answered UNAVAILABLE
+        self.silent = 0  # this many are answered with success, and nothing comes of it
+        self.slow = 0.0  # seconds that Register takes besides
         self.started = 0.0  # time.monotonic() of the last moment that the registry socket appeared
         self.books = Books(directory, personality, grace)
         self._admission = Admission(self.books, node, seed)
@@ -140,7 +142,8 @@ class Kubelet:
             with contextlib.suppress(FileNotFoundError):
                 mode = os.stat(path).st_mode
                 socket = stat.S_ISSOCK(mode)
-                if entry != CHECKPOINT and not stat.S_ISDIR(mode) and (socket or self.personality.wipes == "files"):
+                taken = {"files": True, "sockets": socket, "nothing": False}[self.personality.wipes]
+                if entry != CHECKPOINT and not stat.S_ISDIR(mode) and taken:
                     os.unlink(path)
 
     def remove_directory(self) -> None:
@@ -155,6 +158,10 @@ class Kubelet:
         if self.unavailable:
             self.unavailable -= 1
             context.abort(grpc.StatusCode.UNAVAILABLE, "connection refused")
+        time.sleep(self.slow)
+        if self.silent:
+            self.silent -= 1
+            return api.v1beta1.Empty()
         trouble = ""
         if request.version not in self.versions:
             trouble = (

@@ -20,7 +20,7 @@ class Personality(NamedTuple):
     asks_options: bool  # calls GetDevicePluginOptions; otherwise the options come from Register
     bookkeeping: str  # of streams, see below
     repeats: str  # the second Register of a socket whose stream lives, see below
-    wipes: str  # what goes from the directory at start: "files" (all but the checkpoint) or "sockets"
+    wipes: str  # what goes from the directory at start: "files" (all but the checkpoint), "sockets", "nothing"
     wipe_after: float  # seconds from start until it wipes and listens
     marks_deprecated: bool  # leaves a file DEPRECATION in the directory
     lists_allocatable: bool  # podresources v1 has GetAllocatableResources (1.21)
