@@ -69,10 +69,10 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
     made = []
     for items, alike in groups.items():
         own = {item for item in items if counts[item] == 1 and item not in above}
-        closest = own.intersection(*(direct[name] for name in alike)) or own
-        rest = (items - own) | above.intersection(*(full[name] for name in alike))
+        closest = items.intersection(*(direct[name] for name in alike)) or items  # not what comes with the whole spec
+        rest = (closest - own) | above.intersection(*(full[name] for name in alike))
         if own:
-            made.append(Identity(tuple(alike), tuple(sorted(closest)), tuple(sorted(rest))))
+            made.append(Identity(tuple(alike), tuple(sorted(own & closest or own)), tuple(sorted(rest))))
         else:
             others.update(dict.fromkeys(alike, NOTHING))
     return Kind(tuple(sorted(made)), others)
