@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookE
 
 # linux/sched.h, linux/mount.h, linux/memfd.h, linux/fcntl.h, linux/prctl.h, linux/capability.h
 CLONE_NEWNS = 0x20000
-MS_RDONLY, MS_REC, MS_SLAVE = 0x1, 0x4000, 0x80000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x2, 0x4, 0x20, 0x1000, 0x4000, 0x80000
 MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_EXEC = 0x1, 0x2, 0x10
 F_ADD_SEALS, ALL_SEALS = 1033, 0xF  # seal, shrink, grow, write
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
@@ -52,6 +52,16 @@ def copy(path: str) -> int:
     return target
 
 
+def make_writable(root: bytes) -> None:
+    """Have this process alone see a root directory that can be written where the container's is mounted read-only.
+
+    crun has done that when it runs hooks, runc does it afterwards. Raises OSError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    _own_mounts(libc)
+    _call(libc.mount, None, root, None, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV, None)
+
+
 def run(program: int, arguments: list[str], root: bytes) -> int:
     """The exit status of the program, run without environment and input where `root` is "/". Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -81,8 +91,7 @@ def run(program: int, arguments: list[str], root: bytes) -> int:
 
 def _enter(libc: ctypes.CDLL, root: bytes) -> None:
     """Make `root` this process's root directory, with nothing of the kernel's in it."""
-    _call(libc.unshare, CLONE_NEWNS)
-    _call(libc.mount, None, b"/", None, MS_REC | MS_SLAVE, None)
+    _own_mounts(libc)
     os.chdir(root)
     for name in HIDDEN:
         try:
@@ -92,6 +101,12 @@ def _enter(libc: ctypes.CDLL, root: bytes) -> None:
         _call(libc.mount, b"none", b"/proc/self/fd/%d" % handle, b"tmpfs", MS_RDONLY, b"size=4k")
         os.close(handle)
     os.chroot(b".")
+
+
+def _own_mounts(libc: ctypes.CDLL) -> None:
+    """Let what this process mounts from now on be nobody else's."""
+    _call(libc.unshare, CLONE_NEWNS)
+    _call(libc.mount, None, b"/", None, MS_REC | MS_SLAVE, None)
 
 
 def _give_up_capabilities(libc: ctypes.CDLL) -> None:

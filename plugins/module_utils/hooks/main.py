@@ -52,6 +52,8 @@ def perform(request: requests.Request) -> list[str]:
     """Do it; what was left undone on purpose, and why. Raises HookError and OSError."""
     root = container_root(request.state)
     try:
+        if os.statvfs(root).f_flag & os.ST_RDONLY:
+            _make_writable(root)
         inside = Inside(root)
     except OSError as error:
         raise HookError(f"{os.fsdecode(root)}: {error.strerror}; expected the container's root directory") from None
@@ -76,6 +78,16 @@ def perform(request: requests.Request) -> list[str]:
 
         notes += profile.write(inside)
     return notes
+
+
+def _make_writable(root: bytes) -> None:
+    """Try to; what then can't be written after all says so itself."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined
+
+    try:  # noqa: SIM105  contextlib is slow to import
+        confined.make_writable(root)
+    except OSError:
+        pass
 
 
 def _link(inside: Inside, target: str, link: str) -> None:

@@ -141,12 +141,31 @@ def test_one_that_fails_is_shown(bundle):
     assert "ld.so.cache~" in done.stderr
 
 
-def test_a_root_that_can_not_be_written(bundle):
-    subprocess.run(["mount", "--bind", "-o", "ro", str(bundle.root), str(bundle.root)], check=True)
-    try:
-        done = bundle.run("createContainer", "--folder", "/opt/lib")
-    finally:
-        subprocess.run(["umount", str(bundle.root)], check=True)
+@pytest.fixture
+def mounted(bundle):
+    """Mount something at the container's root directory."""
+
+    def mount(*words):
+        subprocess.run(["mount", *words, str(bundle.root)], check=True)
+
+    yield mount
+    subprocess.run(["umount", str(bundle.root)], check=True)
+
+
+def test_a_container_that_may_not_write_gets_it_all_the_same_and_may_not_write_then(bundle, mounted):
+    """crun has made it read-only when hooks run, runc has not."""
+    mounted("--bind", "-o", "ro", str(bundle.root))
+    done = bundle.run("createContainer", "--link", "a::/b", "--folder", "/opt/lib")
+    assert (done.returncode, done.stderr, os.readlink(bundle.root / "b")) == (0, "", "a")
+    assert (bundle.root / "etc/ld.so.cache").exists()
+    with pytest.raises(OSError, match="Read-only"):
+        (bundle.root / "file").touch()
+
+
+@pytest.mark.parametrize("words", [["--folder", "/opt/lib"], ["--link", "a::/b"]])
+def test_a_root_that_nobody_can_write(bundle, mounted, words):
+    mounted("-t", "tmpfs", "-o", "ro", "none")
+    done = bundle.run("createContainer", *words)
     assert done.returncode == 1 and "Read-only file system" in done.stderr
 
 
