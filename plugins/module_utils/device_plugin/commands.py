@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 AT_ONCE = 16  # processes
+NODE = "node:"  # before the path of a device node, where that is all that is known of the hardware
 
 # What is done -> the CDI_COMMAND that it belongs to, the code of its failure.
 STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
@@ -36,8 +37,9 @@ def subjects(units: Iterable[Unit]) -> Subjects:
 
 
 def about(device: Device) -> tuple[str, tuple[str, ...]]:
-    """What the commands are told of a device."""
-    return device.id, tuple(node.path for node in device.nodes)
+    """What the commands are told of a device. One that only a spec knows has its nodes as ids (offer.py)."""
+    own = [name[len(NODE) :] for name in (device.id, *device.consists_of) if name.startswith(NODE)]
+    return device.id, tuple(dict.fromkeys([*(node.path for node in device.nodes), *own]))
 
 
 def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:

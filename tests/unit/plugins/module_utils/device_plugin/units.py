@@ -1,0 +1,131 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host with device nodes, a spec of them and a ledger, for what hands them out; and programs of root's alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Part
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import key_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+
+NAME = "vendor.com/gpu"
+BY_NAME = Delivery(True, False, False)
+
+
+class Host:
+    """Below `directory`: /dev/gpu0 and so on in a root of its own, one spec, a ledger of boot `boot`."""
+
+    def __init__(self, directory: Path, number: int = 4, boot: str = "boot-1", **resource: Any) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can make device nodes")
+        self.directory = directory
+        self.root = directory / "root"
+        self.specs = directory / "cdi"
+        self.state = directory / "state"
+        self.log = directory / "log"
+        (self.root / "dev").mkdir(parents=True, exist_ok=True)
+        self.specs.mkdir(exist_ok=True)
+        self.resource_settings = resource
+        for index in range(number):
+            self.plug(index)
+        self.write({str(index): f"/dev/gpu{index}" for index in range(number)})
+        self.reboot(boot)
+
+    def reboot(self, boot: str) -> None:
+        """Begin anew with what is on disk."""
+        self.ledger = Ledger(str(self.state), boot)
+        self.allocator = Allocator(self.ledger, str(self.root))
+
+    def plug(self, index: int, minor: int = 0) -> None:
+        """Make a device node; its numbers are those of a device that any machine has."""
+        path = self.root / f"dev/gpu{index}"
+        if not path.exists():
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minor or 3 + index))
+
+    def unplug(self, index: int) -> None:
+        """Remove it."""
+        (self.root / f"dev/gpu{index}").unlink()
+
+    def write(self, devices: dict[str, str], edits: dict[str, Any] | None = None, name: str = "gpu.json") -> None:
+        """The spec: device name -> path of its node. And look at it, as the daemon does."""
+        self.replace(devices, edits, name)
+        self.look()
+
+    def replace(self, devices: dict[str, str], edits: dict[str, Any] | None = None, name: str = "gpu.json") -> None:
+        """Only put the spec there, which nobody has looked at yet."""
+        listed = [{"name": one, "containerEdits": {"deviceNodes": [{"path": path}]}} for one, path in devices.items()]
+        spec = {"cdiVersion": "0.6.0", "kind": NAME, "containerEdits": edits or {"env": ["GPU=1"]}, "devices": listed}
+        new = self.specs / f".{name}.new"
+        new.write_text(json.dumps(spec))
+        new.rename(self.specs / name)
+
+    def look(self) -> None:
+        """Read specs, and make the offer."""
+        settings = config.parse({"version": 1, "resources": {NAME: self.resource_settings}}, "test")
+        self.registry = registry.load([str(self.specs)])
+        self.resource: Resource = offer(settings, self.registry).resources[0]
+
+    def allocate(self, *ids: str, ways: Delivery = BY_NAME, unhealthy: dict[str, str] | None = None) -> Any:
+        """The response."""
+        return self.allocator.allocate(self.resource, ids, self.registry, ways, unhealthy)
+
+    def refused(self, *ids: str, **more: Any) -> tuple[str, dict[str, str]]:
+        """The text of the refusal, and the units that are in trouble."""
+        with pytest.raises(Failed) as refused:
+            self.allocate(*ids, **more)
+        assert "\n" not in str(refused.value)
+        return str(refused.value), refused.value.troubles
+
+    def part(self, unit: str) -> Part | None:
+        """The hold on a unit."""
+        found = self.ledger.find(key_of(NAME, unit))
+        assert found is None or len(found.parts) == 1
+        return found.parts[0] if found else None
+
+    def state_of(self, unit: str) -> str:
+        """What the ledger says of a unit."""
+        found = self.part(unit)
+        return found.state if found else "free"
+
+    def ran(self) -> list[str]:
+        """The lines that the commands wrote, in any order of those that ran together."""
+        return sorted(self.log.read_text().split("\n")[:-1]) if self.log.exists() else []
+
+
+@contextmanager
+def trusted_directory() -> Iterator[str]:
+    """One in which only root can write, all the way down, as root's commands need it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has commands that root runs")
+    directory = f"/run/fleet-cdi-test-{os.getpid()}"
+    os.makedirs(directory, 0o755, exist_ok=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+def program(directory: str, name: str, commands: str) -> list[str]:
+    """The command that runs these shell commands."""
+    path = f"{directory}/{name}"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\n{commands}\n")
+    os.chmod(path, 0o755)
+    return [path]
