@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import sta
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 
 UP, DOWN, ABSENT = "up", "down", "absent"  # of a kubelet
+WRONG = (status.CONFLICT, status.REFUSED, status.RETRYING)  # what an operator has to know of, and not just wait
 
 
 class Kubelet(NamedTuple):
@@ -57,7 +58,8 @@ def judged(
                 "warnings": found["warnings"],
             }
         )
-        warnings += [f"{name}: {text}" for text in (found["error"], delivery.get("why"), *found["warnings"]) if text]
+        wrong = found["error"] if found["state"] in WRONG else None
+        warnings += [f"{name}: {text}" for text in (wrong, delivery.get("why"), *found["warnings"]) if text]
         warnings += _collisions(name, kubelet)
         if kubelet.state == UP:
             pending += _unlisted(name, found, listed)

@@ -69,7 +69,6 @@ NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
 ProtectSystem=strict
 ProtectHome=yes
-ProtectProc=invisible
 ProtectHostname=yes
 ProtectControlGroups=yes
 ProtectKernelLogs=yes

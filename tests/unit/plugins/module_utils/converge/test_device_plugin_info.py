@@ -107,6 +107,7 @@ def test_a_resource_in_numbers():
         ({}, ("vendor.com",), "extendedResourceName"),
         ({}, ("gpu.othervendor.com", "x.org"), None),
         ({"state": "conflict", "error": "another plugin has it"}, (), "vendor.com/gpu: another plugin has it"),
+        ({"state": "waiting", "error": "no such directory"}, (), None),
         ({"delivery": {"why": "containerd reads no CDI"}}, (), "vendor.com/gpu: containerd reads no CDI"),
         ({"delivery": None}, (), None),
         ({"warnings": ["/etc/cdi/x.json: broken"]}, (), "vendor.com/gpu: /etc/cdi/x.json: broken"),
