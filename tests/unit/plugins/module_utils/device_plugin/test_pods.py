@@ -1,0 +1,126 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""podresources over real sockets: what it says, and the ways in which it can't be asked, told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import grpc
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, pods
+
+GPU = "nvidia.com/gpu"
+
+
+def served(path, methods, scene):
+    """What `scene` returns while a kubelet with `methods` listens at `path`."""
+
+    async def run():
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((api.handler("v1.PodResourcesLister", methods),))
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        try:
+            return await scene()
+        finally:
+            await server.stop(None)
+
+    return asyncio.run(run())
+
+
+async def listing(_request, _context):
+    answer = api.podresources.ListPodResourcesResponse()
+    answer.pod_resources.add(name="idle")
+    pod = answer.pod_resources.add(name="job", namespace="default")
+    pod.containers.add(name="init")
+    container = pod.containers.add(name="main")
+    container.devices.add(resource_name=GPU, device_ids=["GPU-1::0", "GPU-2::1"])
+    container.devices.add(resource_name="intel.com/qat", device_ids=["GPU-1"])
+    return answer
+
+
+async def allocatable(_request, _context):
+    answer = api.podresources.AllocatableResourcesResponse()
+    answer.devices.add(resource_name=GPU, device_ids=["GPU-1", "GPU-2"])
+    return answer
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "kubelet.sock")
+
+
+def test_what_is_in_use(path):
+    assert served(path, {"List": listing}, lambda: pods.in_use(path)) == pods.InUse(
+        2, frozenset({(GPU, "GPU-1::0"), (GPU, "GPU-2::1"), ("intel.com/qat", "GPU-1")})
+    )
+
+
+def test_what_is_allocatable(path):
+    found = served(path, {"GetAllocatableResources": allocatable}, lambda: pods.allocatable(path))
+    assert found == {(GPU, "GPU-1"), (GPU, "GPU-2")}
+
+
+def test_an_answer_of_many_megabytes(path):
+    """The default of gRPC is 4 MiB."""
+
+    async def many(_request, _context):
+        answer = api.podresources.ListPodResourcesResponse()
+        for number in range(100):
+            container = answer.pod_resources.add(name=f"pod-{number}").containers.add(name="c")
+            container.devices.add(resource_name=GPU, device_ids=[f"{'x' * 50}{number}-{one}" for one in range(1000)])
+        assert answer.ByteSize() > 5 << 20
+        return answer
+
+    found = served(path, {"List": many}, lambda: pods.in_use(path, 60.0))
+    assert (found.pods, len(found.devices)) == (100, 100_000)
+
+
+def refused(path, methods, call):
+    with pytest.raises(pods.Unavailable) as error:
+        served(path, methods, call)
+    assert "\n" not in str(error.value)
+    return error.value.cause, str(error.value)
+
+
+def test_an_older_kubelet(path):
+    cause, text = refused(path, {"List": listing}, lambda: pods.allocatable(path))
+    assert cause == "unsupported"
+    assert "has no GetAllocatableResources of podresources v1" in text
+
+
+def test_no_answer_in_time(path):
+    async def hangs(_request, _context):
+        await asyncio.sleep(60)
+
+    assert refused(path, {"List": hangs}, lambda: pods.in_use(path, 0.2))[0] == "time"
+
+
+def test_an_error(path):
+    async def fails(_request, context):
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+    assert refused(path, {"List": fails}, lambda: pods.in_use(path)) == (
+        "failed",
+        f"{path}: List: RESOURCE_EXHAUSTED: rejected by rate limit",
+    )
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file", "a socket that nobody listens at", "no directory"])
+def test_nobody_is_there(tmp_path, path, what):
+    if what == "a file":
+        (tmp_path / "kubelet.sock").write_text("")
+    elif what == "a socket that nobody listens at":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+        assert os.path.exists(path)
+    elif what == "no directory":
+        path = f"{path}/kubelet.sock"
+    with pytest.raises(pods.Unavailable) as error:
+        asyncio.run(pods.in_use(path, 2.0))
+    assert error.value.cause == "absent"
