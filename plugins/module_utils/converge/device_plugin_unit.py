@@ -13,7 +13,7 @@ import os
 import re
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, word
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, argument, quoted
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import KUBELET, PATH, Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -135,10 +135,10 @@ def text(unit: Unit) -> bytes:
     values = {
         "before": " ".join(KUBELETS),
         "mark": MARK,
-        "command": word(os.path.join(unit.prefix, "bin", "fleet-cdi")),
-        "config": word(unit.config),
+        "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),
+        "config": argument(unit.config),
         "run_dir": os.path.basename(RUN_DIR),
-        "writable": " ".join("-" + word(path) for path in sorted({_root(unit.state_dir), _root(unit.kubelet_dir)})),
+        "writable": " ".join("-" + quoted(path) for path in sorted({_root(unit.state_dir), _root(unit.kubelet_dir)})),
         "capabilities": " ".join(unit.capabilities),
         "families": " AF_INET AF_INET6" if unit.metrics else "",
         "closed": (_NO_DEVICES if not unit.device_access else "")

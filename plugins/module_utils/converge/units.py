@@ -132,7 +132,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
     """Path -> content of each file."""
     # The directories themselves may have to be made.
     writable = {os.path.dirname(path) for path in (settings.directory, settings.state_dir, settings.inventory)}
-    command = word(os.path.join(settings.prefix, "bin", "fleet-cdi"))
+    command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
     values = {
@@ -146,7 +146,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
         "nodes": " --make-nodes" if settings.make_nodes else "",
         "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd counts anew for each command
         "mknod": " CAP_MKNOD" if settings.make_nodes else "",
-        "writable": " ".join("-" + word(path) for path in sorted(writable)),
+        "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
         "interval": settings.interval,
     }
     files = {
@@ -158,6 +158,11 @@ def texts(settings: Settings) -> dict[str, bytes]:
     return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}
 
 
-def word(path: str) -> str:
-    """A path as a word of a unit: "%" begins a specifier, and in commands "$" a variable."""
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
+def quoted(path: str) -> str:
+    """A path as the first word of a command, or as one of a list of paths: "%" begins a specifier there."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
+
+
+def argument(text: str) -> str:
+    """A text as a later word of a command, where "$" begins a variable, too."""
+    return quoted(text).replace("$", "$$")

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The device plugin's unit as a text, judged by systemd itself where this machine has it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import Unit, mark, text
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+CHECKOUT = Path(__file__).resolve().parents[5]
+TRIED = yaml.safe_load((CHECKOUT / "extensions/molecule/device_plugin/vars/directives.yml").read_text(encoding="utf-8"))
+
+# What says when and how the service runs, rather than what it may do.
+LIFE = {
+    "Type", "Environment", "ExecStart", "ExecReload", "Restart", "RestartSec", "TimeoutStopSec", "KillMode",
+    "OOMScoreAdjust", "RuntimeDirectoryPreserve",
+}  # fmt: skip
+
+VARIANTS = {
+    "closed": Unit(),
+    "metrics for this host": Unit(metrics="127.0.0.1:9400"),
+    "metrics for all": Unit(metrics="0.0.0.0:9400"),
+    "open": Unit(metrics="127.0.0.1:9400", device_access=True),
+    "all that is offered but capabilities": Unit(metrics="[::]:9400", device_access=True),
+}
+
+
+def directives(unit: Unit) -> set[str]:
+    """Those of the section Service."""
+    section = text(unit).decode().partition("[Service]")[2].partition("[Install]")[0]
+    return {line.partition("=")[0] for line in section.splitlines() if line and not line.startswith("#")}
+
+
+@pytest.mark.parametrize("unit", VARIANTS.values(), ids=VARIANTS)
+def test_exposure(unit, tmp_path):
+    """`systemd-analyze security`, of which 2.5 is what is promised."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze: there is none on this machine")
+    path = tmp_path / "fleet-cdi-device-plugin@a.service"
+    path.write_bytes(text(unit))
+    command = ["systemd-analyze", "security", "--no-pager", "--offline=true", str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    exposure = float(re.findall(r"exposure level for \S+: ([0-9.]+)", said)[0])
+    assert exposure <= 2.5, said
+
+
+@pytest.mark.parametrize("unit", VARIANTS.values(), ids=VARIANTS)
+def test_systemd_has_nothing_to_say_of_it(unit, tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze: there is none on this machine")
+    command = tmp_path / "opt % $x/bin/fleet-cdi"
+    command.parent.mkdir(parents=True)
+    command.symlink_to("/bin/true")
+    path = tmp_path / "fleet-cdi-device-plugin@a.service"
+    path.write_bytes(text(unit._replace(prefix=str(command.parents[1]))))
+    done = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_every_directive_is_tried_on_a_host():
+    """By extensions/molecule/device_plugin: each one's effect, and every feature with all of them in force."""
+    tried = {name.partition(",")[0] for name in (*TRIED["directives"], *TRIED["unified"], *TRIED["others"])}
+    assert directives(Unit()) | directives(VARIANTS["open"]) == tried | LIFE
+
+
+def test_what_it_is_before_and_that_it_never_gives_up():
+    said = text(Unit()).decode()
+    assert "\nBefore=kubelet.service k3s.service " in said and "\nStartLimitIntervalSec=0\n" in said
+    assert "\nRestart=always\n" in said and "\nWantedBy=multi-user.target\n" in said
+    assert "Requires=" not in said and "After=" not in said and "Wants=" not in said
+
+
+@pytest.mark.parametrize(
+    ("unit", "has", "lacks"),
+    [
+        (Unit(), ["IPAddressDeny=any", "DevicePolicy=closed", "AF_UNIX AF_NETLINK\n"], ["AF_INET", "IPAddressAllow"]),
+        (Unit(metrics="127.0.0.1:1"), ["AF_INET AF_INET6", "IPAddressDeny=any", "IPAddressAllow=localhost"], []),
+        (Unit(metrics="[::1]:1"), ["IPAddressAllow=localhost"], []),
+        (Unit(metrics="10.0.0.1:1"), ["AF_INET AF_INET6"], ["IPAddress"]),
+        (Unit(device_access=True), ["CapabilityBoundingSet=\n"], ["DevicePolicy", "ProtectClock"]),
+        (Unit(capabilities=("CAP_SYS_ADMIN", "CAP_KILL")), ["CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL\n"], []),
+        (Unit(prefix="/o p%t"), ['ExecStart="/o p%%t/bin/fleet-cdi" plugin run '], []),
+        (Unit(config="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
+        (Unit(state_dir="/srv $x/cdi"), ['-"/srv $x"'], []),
+    ],
+)
+def test_what_settings_change(unit, has, lacks):
+    said = text(unit).decode()
+    assert [one for one in has if one not in said] == [] and [one for one in lacks if one in said] == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "writable"),
+    [
+        (Unit(), '-"/var/lib"'),
+        (Unit(kubelet_dir="/var/lib/k0s/kubelet"), '-"/var/lib"'),
+        (Unit(kubelet_dir="/data/kubelet", state_dir="/srv/site/cdi"), '-"/data" -"/srv/site"'),
+        (Unit(kubelet_dir="/var/snap/microk8s/common/var/lib/kubelet"), '-"/var/lib" -"/var/snap"'),
+    ],
+)
+def test_where_it_may_write_is_there_before_the_kubelet(unit, writable):
+    assert f"\nReadWritePaths={writable}\n" in text(unit).decode()
+
+
+def test_the_mark_tells_texts_apart():
+    units = [*VARIANTS.values(), Unit(prefix="/o"), Unit(config="/x"), Unit(capabilities=("CAP_KILL",))]
+    marks = [mark(text(unit)) for unit in units]
+    assert len(set(marks)) == len(units) and all(re.fullmatch("[0-9a-f]{12}", one) for one in marks)
+    assert mark(b"[Service]\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"capabilities": ("SYS_ADMIN",)}, "capabilities: found 'SYS_ADMIN'"),
+        ({"capabilities": ("CAP_KILL\nUser=x",)}, "capabilities: found"),
+        ({"config": "/etc/x\nUser=nobody"}, "config: found"),
+        ({"prefix": "opt"}, "prefix: found 'opt'; expected an absolute path"),
+    ],
+)
+def test_what_makes_no_unit(changes, message):
+    with pytest.raises(CdiError, match=message):
+        text(Unit(**changes))
+
+
+def test_instances():
+    assert [unit_file.instance(name) for name in unit_file.INSTANCES] == [
+        "fleet-cdi-device-plugin@a.service",
+        "fleet-cdi-device-plugin@b.service",
+    ]
