@@ -85,7 +85,8 @@ def parse(words: Sequence[str]) -> Request:
         else:
             SETTERS[option](request, value)
     if command == "chmod":
-        request.modes += [(_mode("--mode", mode), path) for path in paths]
+        number = _mode("--mode", mode)
+        request.modes += [(number, path) for path in paths]
     # Without a folder, too, libraries that the spec mounts have to be found.
     request.wants_cache = command == "update-ldcache" or bool(request.folders)
     request.wants_profile = request.wants_profile or command == "update-application-profile"
