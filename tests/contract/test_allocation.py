@@ -1,0 +1,350 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""C19 to C25, F8 to F11: who gets what, and what containers are told."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+
+import grpc
+import pytest
+from admission import Node, Pod, Rejected
+from conftest import Start
+from endpoint import Endpoint
+from host import Host, command, until
+from kubelet import Kubelet
+from personality import Personality
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import taken
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+
+RESOURCE = "vendor.com/thing"
+OTHER = "vendor.com/other"
+
+
+def held(host: Host) -> set[str]:
+    """What the ledger says that pods hold, as unit ids."""
+    grants, _owners = taken.read(Ledger(str(host.base / "state"), inventory.boot_id()))
+    return {grant.key.request_id for grant in grants}
+
+
+def asked(kubelet: Kubelet, resource: str = RESOURCE) -> Endpoint:
+    """Its endpoint, to ask what no kubelet would."""
+    return kubelet.books.endpoints[resource]
+
+
+def test_c19_the_kubelet_follows_the_preference_within_what_is_aligned(
+    host: Host, kubelet: Kubelet, start: Start
+) -> None:
+    host.numa_nodes("0-1")
+    host.devices(4)
+    host.inventory({"d0": 0, "d1": 0, "d2": 1, "d3": 1})
+    kubelet.node = Node("best-effort", (0, 1))
+    kubelet.restart()
+    start()
+    assert kubelet.wait_for(RESOURCE, 4)
+    kubelet.run("p", **{RESOURCE: 1})
+    available, _must, size, preferred = kubelet.books.seen("GetPreferredAllocation")[0].detail
+    assert len(available) == 2 and size == 1
+    assert kubelet.holds("p")[RESOURCE] == set(preferred) <= set(available)
+    kubelet.run("q", **{RESOURCE: 2})  # the other node's, not one of each
+    assert kubelet.holds("q")[RESOURCE] in ({"d0", "d1"}, {"d2", "d3"})
+
+
+@pytest.mark.parametrize(
+    ("available", "must", "size", "count"),
+    [
+        (["d0", "d1", "d2"], [], 2, 2),
+        (["d0", "d1", "d2"], ["d2"], 2, 2),
+        (["d0", "d1", "d2"], ["d0", "d1", "d2"], 3, 3),
+        (["d0", "nobody"], [], 1, 1),
+        (["nobody", "either"], [], 1, None),
+        (["d0"], [], 3, None),
+        ([], [], 1, 0),
+        (["d0", "d1"], ["nobody"], 2, None),
+        (["d0"], [], 0, 0),
+        (["d0"], [], -1, 0),
+        (["d0", "d0", "d1"], [], 2, 2),
+    ],
+)
+def test_c20_a_preference_is_always_answered(
+    host: Host, newer: Kubelet, start: Start, available: list[str], must: list[str], size: int, count: Any
+) -> None:
+    host.devices(3)
+    start()
+    assert newer.wait_for(RESOURCE, 3)
+    found = asked(newer).prefer(available, must, size)
+    assert set(found) <= {*available, *must} and len(set(found)) == len(found)
+    first = [one for one in must if one != "nobody"]
+    assert found[: len(first)] == first
+    assert count is None or len(found) == count
+
+
+def test_c21_allocate_once_and_the_answer_is_kept(host: Host, kubelet: Kubelet, start: Start) -> None:
+    host.devices(4)
+    start()
+    assert kubelet.wait_for(RESOURCE, 4)
+    told = kubelet.admit(Pod("p", {"one": {RESOURCE: 1}, "two": {RESOURCE: 2}}))
+    assert len(kubelet.books.seen("Allocate")) == 2  # for each container
+    assert kubelet.restart_container("p", "two") == told["two"]
+    kubelet.restart()
+    assert kubelet.wait_for(RESOURCE, 4)
+    assert kubelet.restart_container("p", "two") == told["two"]
+    assert not kubelet.books.seen("Allocate")
+    kubelet.run("q", **{RESOURCE: 1})
+    assert kubelet.holds("q")[RESOURCE].isdisjoint(kubelet.holds("p")[RESOURCE])
+
+
+def test_c21_a_refusal_frees_what_it_took(host: Host, kubelet: Kubelet, start: Start) -> None:
+    """All of the request or nothing of it; the list says what was wrong."""
+    host.devices(3)
+    host.resource(RESOURCE)
+    plugin = start()
+    assert kubelet.wait_for(RESOURCE, 3)
+    plugin.process.send_signal(signal.SIGSTOP)
+    host.unplug("thing1")
+    caught: list[Rejected] = []
+
+    def admit() -> None:
+        try:
+            kubelet.run("p", **{RESOURCE: 3})
+        except Rejected as rejected:
+            caught.append(rejected)
+
+    pod = threading.Thread(target=admit)
+    pod.start()
+    plugin.process.send_signal(signal.SIGCONT)
+    pod.join(30)
+    assert caught and "d1" in str(caught[0]) and "/dev/thing1" in str(caught[0])
+    assert kubelet.wait_for(RESOURCE, 2)
+    assert held(host) == set()
+    kubelet.run("q", **{RESOURCE: 2})
+    assert held(host) == {"d0", "d2"}
+
+
+def test_c22_what_a_pod_leaves_is_seen_in_podresources(host: Host, kubelet: Kubelet, start: Start) -> None:
+    host.devices(2)
+    plugin = start()
+    assert kubelet.wait_for(RESOURCE, 2)
+    kubelet.run("p", **{RESOURCE: 1})
+    kubelet.run("q", **{RESOURCE: 1})
+    assert held(host) == {"d0", "d1"}
+    (kept,) = kubelet.holds("q")[RESOURCE]
+    kubelet.delete("p")
+    until(lambda: held(host) == {kept})
+    assert plugin.runs and kubelet.counts(RESOURCE) == (2, 2)
+
+
+def test_c22_nothing_is_released_while_podresources_cant_be_asked(host: Host, newer: Kubelet, start: Start) -> None:
+    host.devices(1)
+    start()
+    assert newer.wait_for(RESOURCE, 1)
+    newer.run("p", **{RESOURCE: 1})
+    until(lambda: newer.books.seen("List"))
+    newer.stop()
+    time.sleep(2.5)  # more than twice the grace period, of a second here
+    assert held(host) == {"d0"}
+    newer.start()
+    assert newer.wait_for(RESOURCE, 1)
+    until(lambda: len(newer.books.seen("List")) > 4)
+    assert held(host) == {"d0"}  # the pod runs
+
+
+def test_c23_two_resources_of_one_container_do_not_hide_each_other(
+    host: Host, kubelet: Kubelet, personality: Personality, start: Start
+) -> None:
+    host.devices(2)
+    host.devices(2, OTHER)
+    start()
+    assert kubelet.wait_for(RESOURCE, 2) and kubelet.wait_for(OTHER, 2)
+    told = kubelet.run("p", **{RESOURCE: 2, OTHER: 1})
+    names = {f"{resource}={name}" for resource, ids in kubelet.holds("p").items() for name in ids}
+    said = [name for value in told["annotations"].values() for name in value.split(",")]
+    assert sorted(said) == sorted(names) and len(names) == 3
+    assert all(key.startswith("cdi.k8s.io/") for key in told["annotations"])
+    assert set(told["cdi_devices"]) == (names if personality.takes_cdi_field else set())
+
+
+@pytest.mark.parametrize(
+    ("mode", "cdi", "annotations", "devices"),
+    [("auto", 1, 1, 0), ("cdi", 1, 0, 0), ("annotations", 0, 1, 0), ("expanded", 0, 0, 1)],
+)
+def test_delivery(
+    host: Host, newer: Kubelet, start: Start, mode: str, cdi: int, annotations: int, devices: int
+) -> None:
+    host.plug("thing0")
+    host.spec(
+        RESOURCE,
+        {"d0": ["thing0"]},
+        containerEdits={
+            "env": ["KIND=thing"],
+            "mounts": [{"hostPath": "/etc", "containerPath": "/x", "options": ["ro"]}],
+        },
+    )
+    (host.root / "etc").mkdir()
+    host.configure(delivery=mode)
+    start()
+    assert newer.wait_for(RESOURCE, 1)
+    told = newer.run("p", **{RESOURCE: 1})
+    assert [len(told[key]) for key in ("cdi_devices", "annotations", "devices")] == [cdi, annotations, devices]
+    if devices:
+        assert told["devices"] == {"/dev/thing0": ("/dev/thing0", "rwm")}
+        assert told["envs"] == {"KIND": "thing"} and told["mounts"] == {"/x": ("/etc", True)}
+
+
+def test_c24_the_name_is_looked_up_before_the_answer(host: Host, newer: Kubelet, start: Start) -> None:
+    """The runtime would find out late, and try for ever: CreateContainerError, unresolvable CDI devices."""
+    host.devices(2)
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 2)
+    plugin.process.send_signal(signal.SIGSTOP)
+    host.spec(RESOURCE, {"d1": ["thing1"]}, file="vendor.com-thing.json")
+    pods: dict[str, str] = {}
+
+    def admit(uid: str) -> None:
+        try:
+            newer.run(uid, **{RESOURCE: 2})
+            pods[uid] = "admitted"
+        except Rejected as rejected:
+            pods[uid] = str(rejected)
+
+    thread = threading.Thread(target=admit, args=("p",))
+    thread.start()
+    plugin.process.send_signal(signal.SIGCONT)
+    thread.join(30)
+    assert "vendor.com/thing=d0" in pods["p"] and held(host) == set()
+
+
+def test_c25_pre_start_at_every_start_of_a_container(host: Host, kubelet: Kubelet, start: Start) -> None:
+    host.devices(1)
+    host.resource(RESOURCE, pre_start=True)
+    start()
+    assert kubelet.wait_for(RESOURCE, 1)
+    kubelet.run("p", **{RESOURCE: 1})
+    kubelet.restart_container("p")
+    assert len(kubelet.books.seen("PreStartContainer")) == 2
+    host.unplug("thing0")
+    assert kubelet.wait_for(RESOURCE, 0)
+    with pytest.raises(grpc.RpcError, match="thing0"):
+        kubelet.restart_container("p")  # blocks the start, the pod stays
+    assert kubelet.holds("p") == {RESOURCE: {"d0"}}
+
+
+def test_c25_not_called_where_it_was_not_announced(host: Host, kubelet: Kubelet, start: Start) -> None:
+    host.devices(1)
+    start()
+    assert kubelet.wait_for(RESOURCE, 1)
+    kubelet.run("p", **{RESOURCE: 1})
+    assert not kubelet.books.seen("PreStartContainer")
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["nobody"], "nobody"),
+        (["d1"], "/dev/thing1"),  # unhealthy
+        (["d0", "nobody"], "nobody"),
+        (["o0"], "o0"),  # of another resource
+        (["d0::0"], "d0::0"),  # a replica, where there are none
+        (["../../etc/passwd"], "etc/passwd"),
+        (["\u202egpu"], "gpu"),
+        ([""], ""),
+    ],
+)
+def test_f08_ids_that_are_unknown_unhealthy_or_foreign(
+    host: Host, newer: Kubelet, start: Start, ids: list[str], expected: str
+) -> None:
+    host.devices(3)
+    host.plug("other0")
+    host.spec(OTHER, {"o0": ["other0"]}, file="o.json")
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 3)
+    host.unplug("thing1")
+    assert newer.wait_for(RESOURCE, 2)
+    with pytest.raises(grpc.RpcError) as caught:
+        asked(newer).allocate(ids)
+    assert expected in caught.value.details() and "\n" not in caught.value.details()
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert held(host) == set()  # not the ones beside it either
+    assert plugin.said("refused", resource=RESOURCE)
+    newer.run("p", **{RESOURCE: 2})  # and nothing is broken by it
+
+
+def test_f09_the_same_id_again_without_notice(host: Host, kubelet: Kubelet, start: Start) -> None:
+    host.devices(1)
+    host.configure(grace=3600)
+    start()
+    assert kubelet.wait_for(RESOURCE, 1)
+    for pod in ("p", "q", "r"):
+        kubelet.run(pod, **{RESOURCE: 1})
+        kubelet.delete(pod)
+    assert held(host) == {"d0"}
+
+
+def test_f10_allocate_at_once_after_a_restart(host: Host, kubelet: Kubelet, start: Start) -> None:
+    """The first list is told when the host has been looked at, so that what a kubelet asks for is known."""
+    host.devices(200)
+    plugin = start()
+    assert kubelet.wait_for(RESOURCE, 200)
+    kubelet.run("p", **{RESOURCE: 1})
+    plugin.kill()
+    assert kubelet.wait_for(RESOURCE, 0)
+    start()
+    assert kubelet.books.wait(lambda: kubelet.counts(RESOURCE)[1], 20)
+    kubelet.run("q", **{RESOURCE: 199})
+    assert len(held(host)) == 200
+
+
+def test_f11_allocate_during_the_shutdown(host: Host, newer: Kubelet, start: Start) -> None:
+    """It is answered, or refused; either way the ledger says the same as the kubelet."""
+    began, go = host.base / "began", host.base / "go"
+    host.devices(1)
+    host.resource(RESOURCE, setup=["/bin/sh", "-c", f"touch {began}; while [ ! -e {go} ]; do sleep 0.05; done"])
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 1)
+    outcome: list[str] = []
+
+    def admit() -> None:
+        try:
+            newer.run("p", **{RESOURCE: 1})
+            outcome.append("admitted")
+        except Rejected as rejected:
+            outcome.append(str(rejected))
+
+    pod = threading.Thread(target=admit)
+    pod.start()
+    until(began.exists)
+    plugin.process.terminate()
+    go.touch()
+    pod.join(30)
+    plugin.process.wait(20)
+    assert bool(held(host)) == (outcome == ["admitted"]), (outcome, plugin.text)
+
+
+def test_no_call_after_the_end(host: Host, newer: Kubelet, start: Start) -> None:
+    host.devices(1)
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 1)
+    plugin.stop()
+    with pytest.raises(Rejected):
+        newer.run("p", **{RESOURCE: 1})
+    assert held(host) == set()
+
+
+def test_status_says_what_is_so(host: Host, newer: Kubelet, start: Start) -> None:
+    host.devices(2)
+    host.unplug("thing1")
+    start()
+    assert newer.wait_for(RESOURCE, 1)
+    done = until(lambda: _line(host))
+    assert done[:5] == [RESOURCE, done[1], "registered", "1", "1"]
+
+
+def _line(host: Host) -> list[str]:
+    text = command(host, "status").stdout
+    return next((line.split() for line in text.splitlines() if "registered" in line), [])
