@@ -129,8 +129,12 @@ def address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def serve(where: str, text: Callable[[], str]) -> Any:
-    """Answer GET /metrics with what `text` gives; returns an asyncio.Server. Raises CdiError, also for a taken port."""
+async def serve(where: str, text: Callable[[], str], lacking: Callable[[], str] = str) -> Any:
+    """Answer GET /metrics with what `text` gives; returns an asyncio.Server. Raises CdiError, also for a taken port.
+
+    For the probes of a pod: /healthz answers while the daemon works, /readyz with 503 and what `lacking` says, "" for
+    nothing.
+    """
     host, port = address(where)
     clients: set[Any] = set()
 
@@ -139,7 +143,7 @@ async def serve(where: str, text: Callable[[], str]) -> Any:
         try:
             if len(clients) <= CLIENTS:
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
-                writer.write(_response(head, text))
+                writer.write(_response(head, text, lacking))
                 await asyncio.wait_for(writer.drain(), PATIENCE)
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a client that says nothing, or too much, or went away
@@ -154,15 +158,19 @@ async def serve(where: str, text: Callable[[], str]) -> Any:
         raise CdiError(f"metrics: can't listen on {where}: {error.strerror or error}; choose another address") from None
 
 
-def _response(head: bytes, text: Callable[[], str]) -> bytes:
+def _response(head: bytes, text: Callable[[], str], lacking: Callable[[], str]) -> bytes:
     words = head.split(b"\r\n", 1)[0].split(b" ")
     path = words[1].split(b"?")[0] if len(words) == 3 else b""
     if words[0] not in (b"GET", b"HEAD"):
         status, body = "405 Method Not Allowed", "GET /metrics\n"
-    elif path != b"/metrics":
-        status, body = "404 Not Found", "GET /metrics\n"
-    else:
+    elif path == b"/metrics":
         status, body = "200 OK", text()
+    elif path == b"/healthz" or (path == b"/readyz" and not lacking()):
+        status, body = "200 OK", "ok\n"
+    elif path == b"/readyz":
+        status, body = "503 Service Unavailable", f"{lacking()}\n"
+    else:
+        status, body = "404 Not Found", "GET /metrics, /healthz, /readyz\n"
     content = body.encode()
     lines = (
         f"HTTP/1.1 {status}",
