@@ -78,7 +78,7 @@ class TestRelease:
 
     def test_not_by_many_looks_however_fast(self, scene):
         scene.host.allocate("0")
-        assert not any(scene.look(after=0.01) for _time in range(1000))
+        assert not any(scene.look(after=0.01) for _time in range(100))
         assert scene.look(after=GRACE) == released("0")
 
     def test_what_is_shown_in_between_begins_anew(self, scene):

@@ -129,7 +129,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(ACTIONS, max_size=8))
 def test_it_is_what_allocate_would_refuse(actions):
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
