@@ -62,10 +62,12 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
         if not items:
             others[name] = PARENT if groups and direct[name] else NOTHING
             above |= direct[name]
-    for items, why in _not_offered(groups, devices).items():
-        others.update(dict.fromkeys(groups.pop(items), why))
-        above |= items if why == PARENT else frozenset()
     counts = Counter(item for items in groups for item in items)
+    if len(counts) < sum(counts.values()):  # else no two have anything in common
+        for items, why in _not_offered(groups, devices).items():
+            others.update(dict.fromkeys(groups.pop(items), why))
+            above |= items if why == PARENT else frozenset()
+        counts = Counter(item for items in groups for item in items)
     made = []
     for items, alike in groups.items():
         own = {item for item in items if counts[item] == 1 and item not in above}

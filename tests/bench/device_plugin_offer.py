@@ -1,0 +1,83 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the device plugin's own thinking costs: the offer of a registry, one look at all of it, the kubelet's list.
+
+Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. CPU milliseconds, the best of
+some runs; the baseline is json.loads of the spec, which nobody can do without.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
+
+KIND = "nvidia.com/gpu"
+NULL = "/dev/null"  # a node that is there, so that a look goes all the way
+
+
+def cpu(work: Callable[[], Any], times: int) -> float:
+    """CPU milliseconds of the cheapest run."""
+    taken = []
+    for _time in range(times):
+        start = time.process_time()
+        work()
+        taken.append(1000 * (time.process_time() - start))
+    return min(taken)
+
+
+def gpus(number: int) -> tuple[dict[str, Any], Inventory]:
+    """A spec of so many GPUs by index, by uuid and all together, and the inventory that knows them."""
+    devices, known = [], []
+    for index in range(number):
+        uuid = f"GPU-{index:08x}-1111-2222-3333-444444444444"
+        edits = {"deviceNodes": [{"path": f"/dev/nvidia{index}", "hostPath": f"/dev/nvidia{index}"}, {"path": NULL}]}
+        devices += [{"name": name, "containerEdits": edits} for name in (str(index), uuid)]
+        node = Node(f"/dev/nvidia{index}", "c", 195, index)
+        known.append(Device(f"pci:{index:04x}:00:00.0", "nvidia", KIND, (str(index),), (node,), numa_node=index % 2))
+    every = [{"path": f"/dev/nvidia{index}"} for index in range(number)]
+    devices.append({"name": "all", "containerEdits": {"deviceNodes": every}})
+    return {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}, Inventory(tuple(known))
+
+
+def main() -> None:
+    """The lines of all sizes."""
+    for number in (8, 1000, 60_000):
+        times = 2 if number > 1000 else 5
+        spec, known = gpus(number)
+        text = json.dumps(spec)
+        baseline = cpu(partial(json.loads, text), times)
+        registry = resolve(("/etc/cdi",), [SpecFile("/etc/cdi/gpus.json", 0, spec)], {})
+        (resource,) = offer(Settings(), registry, known).resources
+        assert len(resource.units) == number
+        roster = Roster(frozenset({0, 1}))
+        roster.update(resource, {}, 0.0)
+        cases: dict[str, Callable[[], Any]] = {
+            "offer": partial(offer, Settings(), registry, known),
+            "look": partial(look, resource, registry),
+            "roster, nothing new": partial(roster.update, resource, {}, 1.0),
+        }
+        for name, work in cases.items():
+            value = cpu(work, times)
+            line = {"bench": "device_plugin_offer", "case": f"{name}, {number} devices", "unit": "ms of CPU"}
+            figures = {"value": round(value, 2), "baseline": round(baseline, 2), "ratio": round(value / baseline, 1)}
+            print(json.dumps({**line, **figures}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
