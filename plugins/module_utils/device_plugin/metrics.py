@@ -170,7 +170,7 @@ def _response(head: bytes, text: Callable[[], str], lacking: Callable[[], str]) 
     elif path == b"/readyz":
         status, body = "503 Service Unavailable", f"{lacking()}\n"
     else:
-        status, body = "404 Not Found", "GET /metrics, /healthz, /readyz\n"
+        status, body = "404 Not Found", "GET /metrics\n"
     content = body.encode()
     lines = (
         f"HTTP/1.1 {status}",
