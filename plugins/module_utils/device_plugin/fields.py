@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_
 
 Reader = Callable[[Any], Any]
 
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})\Z")
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):([0-9]{1,5})\Z")  # no host: every address
 _HEX = re.compile(r"(0[xX])?[0-9a-fA-F]{4}\Z")
 
 
