@@ -290,6 +290,10 @@ class Cluster:
                     held.setdefault(one.resource_name, set()).update(one.device_ids)
         return found
 
+    def held(self, name, resource):
+        """The device IDs that a pod holds; a kubelet lists a pod some moments after it runs."""
+        return wait(f"{name} among those that hold {resource}", lambda: self.in_use().get(name, {}).get(resource))
+
     def allocatable(self, resource, since=0.0):
         """The IDs of a resource that the kubelet would allocate.
 

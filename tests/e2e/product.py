@@ -19,6 +19,7 @@ CONFIGURATION = "/etc/fleet-cdi/device-plugin.json"
 ACCEL = "vendor.com/accel"  # the kind of the devices that can be plugged, and their resource
 SPEC = "/etc/cdi/vendor.json"
 TTY = "fleet.cdi/tty"
+CONSOLE = 4  # major number (Documentation/admin-guide/devices.txt)
 CONSOLES = range(56, 64)  # host.yml
 ALL = {"accel0", "accel1", "accel2"}  # those that are there when a test begins
 
@@ -28,7 +29,7 @@ class Product:
 
     def __init__(self, node, cluster=None):
         self.node, self.cluster = node, cluster
-        self.programs = []
+        self.programs, self.count = [], 0
         for number in CONSOLES:
             self._make(f"tty{number}", number)
         tools = str(Path(sys.executable).parent)
@@ -47,13 +48,18 @@ class Product:
     def _make(self, name, minor):
         path = self.node.path(f"/dev/{name}")
         if not path.exists():
-            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(4, minor))
+            os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(CONSOLE, minor))
             path.chmod(0o666)
+
+    @staticmethod
+    def number(name):
+        """Major and minor number of a device's node."""
+        return CONSOLE, 40 + int(name.removeprefix("accel"))
 
     def plug(self, *names):
         """Device nodes come: /dev/<name>."""
         for name in names:
-            self._make(name, 40 + int(name.removeprefix("accel")))
+            self._make(name, self.number(name)[1])
 
     def unplug(self, *names):
         """Their nodes go."""
@@ -91,8 +97,12 @@ class Product:
 
     def start(self, configuration=CONFIGURATION):
         """Start a device plugin."""
-        name = f"plugin-{len(self.programs)}"
-        self.programs.append(self.node.start(name, [FLEET_CDI, "plugin", "run", "--config", configuration]))
+        return self.run("plugin", FLEET_CDI, "plugin", "run", "--config", configuration)
+
+    def run(self, name, *command, **environment):
+        """Start a program that ends with the test."""
+        self.count += 1  # each has a log of its own
+        self.programs.append(self.node.start(f"{name}-{self.count}", command, **environment))
         return self.programs[-1]
 
     def serve(self, wanted, resource=ACCEL):

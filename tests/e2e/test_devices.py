@@ -16,7 +16,7 @@ def test_containers_see_exactly_the_devices_that_the_kubelet_allocated(product, 
     one, two = cluster.create({ACCEL: 1}), cluster.create({ACCEL: 2})
     for name, number in ((one, 1), (two, 2)):
         anything, whole = seen(cluster.output(name))
-        assert anything == whole == cluster.in_use()[name][ACCEL] and len(whole) == number
+        assert anything == whole == cluster.held(name, ACCEL) and len(whole) == number
     without = cluster.create({})
     assert seen(cluster.output(without)) == (set(), set())
 
@@ -57,7 +57,7 @@ def test_a_container_that_restarts_keeps_its_device(product, cluster):
     name = cluster.create({ACCEL: 1})
     first = seen(cluster.output(name))[1]
     cluster.crash(name)
-    assert seen(cluster.output(name))[1] == first == cluster.in_use()[name][ACCEL]
+    assert seen(cluster.output(name))[1] == first == cluster.held(name, ACCEL)
     assert product.holds().keys() == {f"node:/dev/{one}" for one in first}
 
 
@@ -75,7 +75,7 @@ def test_each_way_to_deliver_a_device_works_alone(product, cluster, delivery):
     product.configure(delivery=delivery)
     product.serve(ALL)
     name = cluster.create({ACCEL: 1})
-    assert seen(cluster.output(name))[1] == cluster.in_use()[name][ACCEL]
+    assert seen(cluster.output(name))[1] == cluster.held(name, ACCEL)
 
 
 @pytest.mark.parametrize("version", ["1.30-without-cdi", "1.20"])

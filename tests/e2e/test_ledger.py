@@ -19,7 +19,7 @@ def test_a_device_is_held_while_its_pod_runs_and_free_after_it(product, cluster,
     product.configure(grace=2)
     product.serve(ALL)
     name = cluster.create({ACCEL: 1})
-    (held,) = cluster.in_use()[wait("a pod", lambda: cluster.settled(name) and name)][ACCEL]
+    (held,) = cluster.held(name, ACCEL)
     (keys,) = product.holds().values()
     assert [key[:2] for key in keys] == [("kubernetes", ACCEL)]
     since = cluster.now()
@@ -99,8 +99,7 @@ def test_executables_and_pods_that_race_for_the_devices_never_share_one(shared, 
         for caller in callers:
             caller.join()
         running = [name for name in pods if cluster.settled(name)["phase"] == "Running"]
-        in_use = cluster.in_use()
-        held = [in_use[name][TTY] for name in running] + [names for names in granted.values() if names]
+        held = [cluster.held(name, TTY) for name in running] + [names for names in granted.values() if names]
         everything = [name for names in held for name in names]
         assert len(everything) == len(set(everything)) <= len(NAMES), "one device was handed out twice"
         assert all(len(names) == 1 for names in held)

@@ -17,6 +17,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
 TIMES = {"1.36": 20, "1.30-without-cdi": 5, "1.20": 5}  # restarts; the old ones take seconds
 
 
+def sockets(product):
+    """Those that plugins of ours have made, and not removed."""
+    return set(product.node.path(api.PLUGIN_DIR).glob("fleet-cdi-*"))
+
+
 @pytest.fixture
 def holder(product, cluster):
     """A pod that holds one of the devices, and a check that it still runs and holds it, as the only one."""
@@ -27,7 +32,7 @@ def holder(product, cluster):
 
     def check():
         assert cluster.containers(name) == container, "the container is another one"
-        assert cluster.in_use()[name] == {ACCEL: {held}}
+        assert cluster.held(name, ACCEL) == {held}
         rest = cluster.create({ACCEL: 2})
         assert seen(cluster.output(rest))[1] == ALL - {held}
         assert cluster.settled(cluster.create({ACCEL: 1}))["phase"] == "Failed"
@@ -56,12 +61,10 @@ def test_a_kubelet_that_was_stopped_in_order_has_the_devices_again(cluster, hold
 
 
 def test_sockets_wiped_under_a_running_kubelet_are_made_anew(product, cluster, holder):
-    directory = product.node.path(api.PLUGIN_DIR)
     since = cluster.now()
-    gone = {path.name for path in directory.glob("fleet-cdi-*.sock")}
-    for name in gone:
-        (directory / name).unlink()
-    wait("another socket", lambda: {path.name for path in directory.glob("fleet-cdi-*.sock")})
+    for path in sockets(product):
+        path.unlink()
+    wait("another socket", lambda: sockets(product))
     cluster.await_allocatable(ACCEL, ALL, since)
     holder()
 
@@ -100,9 +103,11 @@ def test_a_killed_plugin_that_is_started_again(product, cluster, holder, figure)
 
 
 def test_a_plugin_that_ends_takes_its_resource_along_and_leaves_nothing(product, cluster):
+    before = sockets(product)  # killed ones leave theirs
     plugin = product.serve(ALL)
+    assert sockets(product) - before
     assert plugin.stop(signal.SIGTERM) == 0
     if cluster.version.minor >= 21:
         cluster.await_allocatable(ACCEL, set())
-    assert not list(product.node.path(api.PLUGIN_DIR).glob("fleet-cdi-*"))
+    assert sockets(product) <= before
     assert cluster.settled(cluster.create({ACCEL: 1}))["phase"] == "Failed"

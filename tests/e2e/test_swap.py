@@ -26,7 +26,7 @@ def test_a_kubelet_is_upgraded_and_taken_back_while_a_pod_holds_a_device(product
             cluster.start_kubelet(kubelet)
             cluster.await_allocatable(ACCEL, ALL, since)
             assert seen(cluster.output(name))[1] == {held}
-            assert cluster.in_use()[name] == {ACCEL: {held}}
+            assert cluster.held(name, ACCEL) == {held}
             rest = cluster.create({ACCEL: 2})
             assert seen(cluster.output(rest))[1] == ALL - {held}
             cluster.delete(rest)

@@ -81,6 +81,17 @@ func (k *kubelet) active() []*v1.Pod {
 	return pods
 }
 
+// set the pod of a name; nil: there is none any more.
+func (k *kubelet) set(name string, pod *v1.Pod) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if pod == nil {
+		delete(k.pods, name)
+	} else {
+		k.pods[name] = pod
+	}
+}
+
 func (k *kubelet) start(asked request) error {
 	nodes := []cadvisor.Node{}
 	for id := 0; id < asked.Nodes; id++ {
@@ -132,15 +143,14 @@ func (k *kubelet) admit(asked request) answer {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, v1.ContainerStatus{Name: name})
 	}
 	sort.Slice(pod.Spec.Containers, func(i, j int) bool { return pod.Spec.Containers[i].Name < pod.Spec.Containers[j].Name })
+	k.set(asked.Pod, pod) // before it is admitted, as in a kubelet: what is not active loses what it got
 	k.devices.UpdateAllocatedDevices()
 	result := k.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
 	said := answer{Admitted: result.Admit, Reason: result.Reason, Message: result.Message}
 	if !result.Admit {
+		k.set(asked.Pod, nil)
 		return said
 	}
-	k.lock.Lock()
-	k.pods[asked.Pod] = pod
-	k.lock.Unlock()
 	said.Devices, said.CDI = map[string]map[string][]string{}, map[string][]string{}
 	said.Environment, said.Nodes = map[string]map[string]string{}, map[string][]string{}
 	for _, container := range pod.Spec.Containers {
@@ -223,9 +233,7 @@ func (k *kubelet) answer(asked request) answer {
 	case "admit":
 		return k.admit(asked)
 	case "delete":
-		k.lock.Lock()
-		delete(k.pods, asked.Pod)
-		k.lock.Unlock()
+		k.set(asked.Pod, nil)
 		k.devices.UpdateAllocatedDevices()
 	case "state":
 		return k.state()
