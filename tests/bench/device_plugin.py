@@ -86,7 +86,7 @@ class Node:
         self.specs.mkdir()
         self.plugins = f"{short}/p"
         self.config = self.directory / "config.json"
-        resources = {f"bench.example/r{number}": {} for number in range(RESOURCES)}
+        resources: dict[str, dict[str, Any]] = {f"bench.example/r{number}": {} for number in range(RESOURCES)}
         for number, name in enumerate(resources):
             self.offer(name, [f"/dev/tty{number * DEVICES + device + 1}" for device in range(DEVICES)])
         paths = {"plugin_dir": self.plugins, "registry_dir": f"{short}/r", "pod_resources": f"{short}/l/kubelet.sock"}

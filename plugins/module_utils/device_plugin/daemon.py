@@ -57,7 +57,7 @@ class Daemon:
         self._log = log or Log()
         self._metrics = Metrics()
         self._config = inforce.load(path)
-        self._instance = status.Instance((self._config.settings or Settings()).run_dir, instance or self._start)
+        self._instance = status.Instance(inforce.run_dir(path), instance or self._start)
         self._watch = watch.Watch(self._log)
         self._udev = udev.Events(self._soon)
         self._node: Optional[Node] = None
@@ -72,6 +72,7 @@ class Daemon:
         self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
         self._choosing = ThreadPoolExecutor(1, "choose")
         self._looking = ThreadPoolExecutor(1, "look")
+        self._reclaiming = ThreadPoolExecutor(1, "reclaim")
 
     async def run(self) -> None:
         """Serve. Raises CdiError if it can't even begin."""
@@ -139,10 +140,11 @@ class Daemon:
         if before is not None:
             before.site.settings = settings
             before.viewer = Viewer(settings, before.hands.ledger)
-            before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace, settings.root)
+            before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace)
             return before
         ledger = Ledger(settings.state_dir, boot)
-        site = Site(settings, self._instance.name, self._start, self._log, self._metrics, self._changed)
+        peers = status.Peers(self._instance.run_dir, self._instance.name, self._began[1])
+        site = Site(settings, peers, self._start, self._log, self._metrics, self._changed)
         hands = Hands(
             ledger,
             Allocator(ledger, settings.root),
@@ -153,7 +155,7 @@ class Daemon:
             numa_nodes(settings.root),
             self._soon,
         )
-        reclaimer = reclaim.Reclaimer(ledger, settings.grace, settings.root)
+        reclaimer = reclaim.Reclaimer(ledger, settings.grace)
         return Node(site, hands, Viewer(settings, ledger), reclaimer)
 
     def _follow(self, settings: Settings) -> None:
@@ -174,7 +176,7 @@ class Daemon:
             self._http = None
         if where:
             try:
-                self._http = (where, await serve(where, self._text))
+                self._http = (where, await serve(where, self._text, self._lacking))
                 self._log.over("metrics")
             except CdiError as error:  # what serves the kubelet is worth more than what counts it
                 self._log.change("metrics", str(error), "warning", reason=error)
@@ -183,6 +185,13 @@ class Daemon:
         served = self._node.served.values() if self._node else ()
         process = report.of_process(self._began[0], self._watch.polling, bool(self._config.error))
         return self._metrics.render((*report.gauges(served), *process))
+
+    def _lacking(self) -> str:
+        """What has to come before another instance may go, "" if nothing. What nobody waits for is told elsewhere."""
+        if self._config.error or self._node is None or not self._node.looked:
+            return self._config.error or "still looking at the devices"
+        waits = (status.WAITING, status.REGISTERING, status.RETRYING)
+        return "; ".join(f"{one.name}: {one.state}" for one in self._node.served.values() if one.state in waits)
 
     # Work that goes on
 
@@ -225,14 +234,18 @@ class Daemon:
                     self._log.change("pods", error.cause, "no-podresources", reason=error)
             try:
                 resources, now = list(node.resources), time.monotonic()
-                events = await loop.run_in_executor(self._looking, node.reclaimer.step, resources, node.in_use, now)
+                # Not where looks are made: a teardown may take its time.
+                step = node.reclaimer.step
+                events = await loop.run_in_executor(self._reclaiming, step, resources, node.in_use, now)
             except (CdiError, OSError) as error:
                 self._log.change("reclaim", str(error), "warning", reason=error)
                 continue
             self._log.over("reclaim")
             for event in events:
-                self._log.info(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
-                self._metrics.count("released_total", resource=event.resource)
+                say = self._log.warning if event.reason else self._log.info
+                say(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
+                if event.what == "released":
+                    self._metrics.count("released_total", resource=event.resource)
             if events:
                 self._soon()
 
@@ -280,6 +293,7 @@ class Daemon:
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began[0])),
             "since_boot": self._began[1],
             "config": self._config.document,
+            "ready": node is not None and node.looked,
             "resources": resources,
             "warnings": list(node.warnings) if node else [],
             "polling": self._watch.polling,
@@ -312,7 +326,7 @@ class Daemon:
                 await asyncio.wait_for(self._node.stop(), END)
         self._instance.leave()
         self._log.info("stopped", instance=self._instance.name)
-        for pool in (self._allocating, self._choosing, self._looking):
+        for pool in (self._allocating, self._choosing, self._looking, self._reclaiming):
             pool.shutdown(wait=False)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from typing import Any, NamedTuple, Optional
 
@@ -26,6 +27,20 @@ class InForce(NamedTuple):
     def document(self) -> dict[str, Any]:
         """What the status says of it."""
         return {"path": self.path, "sha256": self.sha256, "error": self.error}
+
+
+def run_dir(path: str) -> str:
+    """Where the instances of the configuration at `path` say how they are, also while it can't be used otherwise."""
+    try:
+        return config.read(path).run_dir
+    except CdiError:
+        pass
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read(config.LARGEST)).get("run_dir")
+    except (OSError, ValueError, RecursionError, AttributeError):
+        found = None
+    return found if isinstance(found, str) and found.startswith("/") else Settings().run_dir
 
 
 def load(path: str, before: Optional[InForce] = None) -> InForce:

@@ -41,8 +41,8 @@ def settings_at(path: str) -> Settings:
 
 
 def run_dir_of(path: str) -> str:
-    """Where the instances of a configuration say how they are; of one that is wrong, where they are by default."""
-    return (inforce.load(path).settings or Settings()).run_dir
+    """Where the instances of a configuration say how they are."""
+    return inforce.run_dir(path)
 
 
 def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:

@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed impor
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 REGISTER, WATCHER, AUTO = "register", "watcher", "auto"
@@ -38,6 +39,9 @@ LOOK = 1.0  # seconds between two looks, whatever events tell
 # What no second try mends: pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go, errUnsupportedVersion and
 # errInvalidResourceName; the status code is UNKNOWN for both.
 _FINAL = re.compile(r"version.*(not supported|unsupported)|unsupported.*version|resource ?name.*invalid", re.I)
+
+# What kubelets that tell plugins by their sockets may say to a second Register of the same one (kubernetes#139765).
+_ALREADY = re.compile(r"already (connected|registered)", re.I)
 
 
 class Failed(CdiError):
@@ -57,10 +61,10 @@ class Site:
     """What a registration needs of the daemon around it. `settings` may be others from one moment to the next."""
 
     def __init__(
-        self, settings: Settings, instance: str, start: str, log: Log, metrics: Metrics, changed: Callable[[], None]
+        self, settings: Settings, peers: Peers, start: str, log: Log, metrics: Metrics, changed: Callable[[], None]
     ) -> None:
         self.settings = settings
-        self.instance = instance
+        self.peers = peers
         self.start = start  # tells the sockets of this start from all others
         self.log = log
         self.metrics = metrics
@@ -176,6 +180,10 @@ class Registrar:
                 return "the socket is gone, or another one"
             if self.mode == REGISTER and self._kubelet not in (None, since[0]):
                 return "kubelet.sock is another one"
+            other = self._site.peers.younger(self._part.name, serves=True)
+            if other:
+                self._fresh = True  # kubelets that listen to both know this socket, and might take it for nothing new
+                return f"instance {other} is younger and serves it"
             await self._woken(LOOK)
 
     async def _kubelet_there(self) -> None:
@@ -213,7 +221,7 @@ class Registrar:
     async def _no_younger(self) -> None:
         """Wait while an instance that started after this one has the resource."""
         while True:
-            other = status.younger(self._site.settings.run_dir, self._site.instance, self._part.name)
+            other = self._site.peers.younger(self._part.name)
             if not other:
                 return
             self._enter(status.STANDBY, f"instance {other} is younger and has it")
@@ -222,7 +230,7 @@ class Registrar:
     async def _no_rival(self) -> None:
         """Raises Failed where a plugin of others has the resource."""
         name, settings = self._part.name, self._site.settings
-        if status.others_with(settings.run_dir, self._site.instance, name):
+        if self._site.peers.serve(name):
             return
         found = await rivals.rival(name, settings.pod_resources, settings.plugin_dir, self._part.offered())
         if found:
@@ -273,6 +281,8 @@ class Registrar:
         except grpc.RpcError as error:
             code: Any = error.code()
             text = f"the kubelet refuses Register: {' '.join(str(error.details()).split())} ({code.name})"
+            if _ALREADY.search(text) and self._part.feed.streams:
+                return  # it was asked once too often: the stream that it has is the one
             if _FINAL.search(text) or code == grpc.StatusCode.INVALID_ARGUMENT:
                 raise Refused(text) from None
             if code == grpc.StatusCode.UNIMPLEMENTED:

@@ -16,7 +16,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, delivery, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed, longest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, units_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Part, Registrar, Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Event, Roster
@@ -27,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Reg
 
 ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
 PREFER = 0.5  # seconds, then the first that fit
+HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
 MOST_LINES = 16  # for units that changed alike at one time
 DECIDE = 5.0  # seconds to ask the node's runtimes what they can read
 
@@ -186,8 +188,17 @@ class Served:
         return answer
 
     async def _start(self, device_ids: Sequence[str]) -> None:
-        work = partial(self._hands.allocator.start, self.resource, device_ids)
-        await self._within("PreStartContainer", device_ids, work)
+        await self._within("PreStartContainer", device_ids, partial(self._ready, self.resource, device_ids))
+
+    def _ready(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Blocks. What a container could not start with is said here; whether its devices are well is not asked: it
+        has them. Raises Failed."""
+        units = [unit for unit in units_of(resource, device_ids).values() if unit is not None]
+        found = look(resource, self._registry, self._site.settings.root, units=units) if self._registry else {}
+        found = {name: why for name, why in found.items() if class_of(why) not in HELD}
+        if found:
+            raise Failed("; ".join(f"{name}: {why}" for name, why in sorted(found.items())), found)
+        self._hands.allocator.start(resource, device_ids)
 
     async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[], Any]) -> Any:
         """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal."""

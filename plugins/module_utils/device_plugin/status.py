@@ -101,38 +101,44 @@ class Instance:
         return os.path.join(self.run_dir, f"{self.name}.{ending}")
 
 
-def look(run_dir: str) -> list[Seen]:
-    """All instances that left a document, the youngest last. Raises nothing: what can't be read is left out."""
+def look(run_dir: str, but: str = "") -> list[Seen]:
+    """All instances that left a document, the youngest last, without the one called `but`.
+
+    Raises nothing: what can't be read is left out.
+    """
     found = []
     with suppress(OSError):
         for name in sorted(os.listdir(run_dir)):
             stem, ending = os.path.splitext(name)
-            document = _read(os.path.join(run_dir, name)) if ending == ".json" else None
+            document = _read(os.path.join(run_dir, name)) if ending == ".json" and stem != but else None
             if document is not None and document["instance"] == stem:
                 found.append(Seen(document, _alive(os.path.join(run_dir, f"{stem}.lock"))))
     return sorted(found, key=lambda seen: seen.age_key)
 
 
-def younger(run_dir: str, own: str, resource: str) -> str:
-    """The instance that has `resource` because it lives and is younger than `own`; "" for none."""
-    seen = look(run_dir)
-    me = next((one for one in seen if one.document["instance"] == own), None)
-    for one in seen:
-        if one.alive and me is not None and one.age_key > me.age_key:
-            state = one.document["resources"].get(resource, {}).get("state", IDLE)
-            if state not in _YIELDED:
+class Peers:
+    """The other instances beside the one called `own`, which began `since_boot` seconds after the host did."""
+
+    def __init__(self, run_dir: str, own: str, since_boot: float) -> None:
+        self._run_dir = run_dir
+        self._own = own
+        self._age = (since_boot, own)
+
+    def younger(self, resource: str, serves: bool = False) -> str:
+        """One that started after this one and has `resource`, or with `serves` is heard by the kubelet; "" for none."""
+        for one in self._living():
+            found = one.document["resources"].get(resource, {})
+            has = found.get("stream", False) if serves else found.get("state", IDLE) not in _YIELDED
+            if has and one.age_key > self._age:
                 return str(one.document["instance"])
-    return ""
+        return ""
 
+    def serve(self, resource: str) -> bool:
+        """Whether any of them is heard by the kubelet."""
+        return any(one.document["resources"].get(resource, {}).get("stream", False) for one in self._living())
 
-def others_with(run_dir: str, own: str, resource: str) -> bool:
-    """Whether another instance that lives serves `resource` to the kubelet."""
-    return any(
-        one.alive
-        and one.document["instance"] != own
-        and one.document["resources"].get(resource, {}).get("stream", False)
-        for one in look(run_dir)
-    )
+    def _living(self) -> list[Seen]:
+        return [one for one in look(self._run_dir, self._own) if one.alive]
 
 
 def _alive(path: str) -> bool:

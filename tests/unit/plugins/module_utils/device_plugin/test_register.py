@@ -113,7 +113,8 @@ class Places:
         self.log = io.StringIO()
         self.metrics = Metrics()
         self.prepared = 0
-        self.site = Site(self.settings, "a", "abcd", Log(self.log), self.metrics, lambda: None)
+        peers = status.Peers(self.settings.run_dir, "a", 10.0)
+        self.site = Site(self.settings, peers, "abcd", Log(self.log), self.metrics, lambda: None)
         self.feed = Feed(lambda _stream: self.registrar.look())
         self.feed.publish(api.v1beta1.ListAndWatchResponse(devices=[api.v1beta1.Device(ID="w0", health="Healthy")]))
         part = Part(NAME, self.feed, self._server, self._prepare, lambda: {"w0"})
@@ -327,8 +328,6 @@ def other_instance(places: Places, name: str, since_boot: float, state: str, str
 def test_the_older_instance_leaves_a_lost_resource_to_the_younger_until_that_dies(
     places: Places, kubelet: Kubelet
 ) -> None:
-    own = other_instance(places, "a", 10.0, status.REGISTERED)
-
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
@@ -341,23 +340,47 @@ def test_the_older_instance_leaves_a_lost_resource_to_the_younger_until_that_die
         await until(lambda: len(kubelet.requests) == 2)
 
     play(places, scene, kubelet)
-    own.leave()
+
+
+def test_a_kubelet_that_listens_to_both_hears_the_older_anew_when_the_younger_dies(
+    places: Places, kubelet: Kubelet
+) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        [before] = places.sockets
+        younger = other_instance(places, "b", 20.0, status.REGISTERED)
+        await until(state_is(places, status.STANDBY))
+        assert places.feed.streams, "nothing was ended: a kubelet that ends one stream may end both"
+        younger.leave()
+        await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == status.REGISTERED)
+        assert places.sockets != [before]
+
+    play(places, scene, kubelet)
+
+
+def test_a_younger_instance_that_does_not_serve_yet_changes_nothing(places: Places, kubelet: Kubelet) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        younger = other_instance(places, "b", 20.0, status.REGISTERING, stream=False)
+        await asyncio.sleep(0.5)
+        assert places.registrar.state == status.REGISTERED
+        younger.leave()
+
+    play(places, scene, kubelet)
 
 
 @pytest.mark.parametrize("state", [status.REFUSED, status.CONFLICT, status.IDLE])
 def test_a_younger_instance_that_can_not_have_it_does_not_count(places: Places, kubelet: Kubelet, state: str) -> None:
-    instances = [
-        other_instance(places, "a", 10.0, status.REGISTERED),
-        other_instance(places, "b", 20.0, state, stream=False),
-    ]
+    other = other_instance(places, "b", 20.0, state, stream=False)
 
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
 
     play(places, scene, kubelet)
-    for one in instances:
-        one.leave()
+    other.leave()
 
 
 def checkpoint(places: Places, devices: list[str]) -> None:
@@ -461,10 +484,7 @@ def test_devices_that_the_kubelet_lists_while_nobody_of_ours_serves_them_are_a_r
 
 
 def test_devices_that_another_instance_of_ours_serves_are_no_rivals(places: Places, kubelet: Kubelet) -> None:
-    instances = [
-        other_instance(places, "old", 5.0, status.REGISTERED),
-        other_instance(places, "a", 10.0, status.REGISTERED),
-    ]
+    other = other_instance(places, "old", 5.0, status.REGISTERED)
 
     async def scene() -> None:
         server = await pod_resources(places, [["w0"]])
@@ -473,8 +493,7 @@ def test_devices_that_another_instance_of_ours_serves_are_no_rivals(places: Plac
         await server.stop(0)
 
     play(places, scene, kubelet)
-    for one in instances:
-        one.leave()
+    other.leave()
 
 
 class Finder:

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Instances of the daemon beside each other: which live, which has a resource; and the names of their sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial, status
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+NAME = "acme.com/widget"
+IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
+LIVES = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+one = status.Instance(sys.argv[2], sys.argv[3])
+one.enter()
+resources = {sys.argv[5]: {"state": "registered", "stream": True}}
+one.write({"instance": sys.argv[3], "since_boot": float(sys.argv[4]), "resources": resources})
+print("in", flush=True)
+time.sleep(600)
+"""
+
+
+def another(run_dir: Path, name: str, since_boot: float) -> subprocess.Popen[str]:
+    """An instance in a process of its own."""
+    command = [sys.executable, "-c", LIVES, IMPORTS, str(run_dir), name, str(since_boot), NAME]
+    found = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert found.stdout
+    assert found.stdout.readline() == "in\n"
+    return found
+
+
+def document(name: str, since_boot: float, state: str) -> dict[str, object]:
+    return {"instance": name, "since_boot": since_boot, "resources": {NAME: {"state": state}}}
+
+
+def instances(run_dir: Path) -> list[tuple[str, bool]]:
+    """Names, and whether they live."""
+    return [(seen.document["instance"], seen.alive) for seen in status.look(str(run_dir))]
+
+
+def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_path: Path) -> None:
+    other = another(tmp_path, "b", 20.0)
+    try:
+        own = status.Instance(str(tmp_path), "a")
+        assert own.enter() == []
+        own.write(document("a", 10.0, status.REGISTERED))
+        assert instances(tmp_path) == [
+            ("a", True),
+            ("b", True),
+        ]
+        older, younger = status.Peers(str(tmp_path), "a", 10.0), status.Peers(str(tmp_path), "b", 20.0)
+        assert (older.younger(NAME), younger.younger(NAME)) == ("b", "")
+        assert (older.younger(NAME, serves=True), older.serve(NAME)) == ("b", True)
+    finally:
+        other.kill()
+        other.wait()
+    assert instances(tmp_path) == [
+        ("a", True),
+        ("b", False),
+    ]
+    assert (older.younger(NAME), older.serve(NAME)) == ("", False)
+    third = status.Instance(str(tmp_path), "c")
+    assert [seen.document["instance"] for seen in third.enter()] == ["b"]
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "a.lock", "c.lock"]
+    for one in (own, third):
+        one.leave()
+
+
+def test_one_name_runs_once(tmp_path: Path) -> None:
+    first, second = (status.Instance(str(tmp_path), "a") for _number in range(2))
+    first.enter()
+    with pytest.raises(CdiError, match="runs already"):
+        second.enter()
+    first.leave()
+    second.enter()
+    second.leave()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 1}', '{"version": 2, "instance": "x"}', "null"])
+def test_a_document_that_is_none_is_left_out(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.json").write_text(content)
+    assert status.look(str(tmp_path)) == []
+    assert status.look(str(tmp_path / "nowhere")) == []
+
+
+@given(
+    st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,60}[A-Za-z0-9])?", fullmatch=True),
+    st.integers(0, 10**6),
+    st.integers(1, 60),
+)
+def test_a_socket_is_a_path_that_the_kernel_takes_and_no_hidden_file(resource: str, turn: int, length: int) -> None:
+    directory = "/" + "d" * length
+    name = dial.name(resource, "0123abcd", turn, directory)
+    assert len(os.path.join(directory, name).encode()) <= dial.LONGEST_PATH
+    assert name.startswith(dial.OWN)
+    assert "/" not in name
+    assert name != dial.name(resource, "0123abce", turn, directory)
+    assert name != dial.name(resource, "0123abcd", turn + 1, directory)
+    assert name != dial.name(resource + "x", "0123abcd", turn, directory)
+
+
+def test_a_directory_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(CdiError, match="choose a shorter directory"):
+        dial.name(NAME, "0123abcd", 1, "/" + "d" * 90)
+
+
+def listener(path: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    found.bind(str(path))
+    found.listen()
+    return found
+
+
+def test_only_our_own_dead_sockets_are_removed(tmp_path: Path) -> None:
+    listener(tmp_path / "fleet-cdi-a.sock").close()
+    listener(tmp_path / "nvidia-gpu.sock").close()
+    listener(tmp_path / "kubelet.sock").close()
+    alive = listener(tmp_path / "fleet-cdi-b.sock")
+    (tmp_path / "fleet-cdi-file").write_text("x")
+    (tmp_path / "fleet-cdi-directory").mkdir()
+    young = dial.remove_stale(str(tmp_path), time.time())
+    assert young == [], "one that was bound a moment ago may not listen yet"
+    removed = dial.remove_stale(str(tmp_path), time.time() + 60)
+    assert removed == [str(tmp_path / "fleet-cdi-a.sock")]
+    alive.close()
+
+
+def test_a_clock_that_jumped_back_makes_no_socket_young_for_ever(tmp_path: Path) -> None:
+    listener(tmp_path / "fleet-cdi-a.sock").close()
+    assert dial.remove_stale(str(tmp_path), time.time() - 86400) == [str(tmp_path / "fleet-cdi-a.sock")]

@@ -1,0 +1,284 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One served resource: what its calls answer when what stands behind them is slow, fails, or is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import resource as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health, ResourceSettings, Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+
+NAME = "acme.com/widget"
+NOTHING = Registry((), (), {}, {}, {}, {})
+OPTIONS = api.v1beta1.Empty()
+
+
+def unit(name: str) -> Unit:
+    nodes = (Node(f"/dev/{name}", "c", 1, 3),)
+    return Unit(name, (f"{NAME}={name}",), Device(f"node:/dev/{name}", "", NAME, (name,), nodes))
+
+
+class Allocator:
+    """Does what a test says."""
+
+    def __init__(self) -> None:
+        self.allocate: Callable[..., Any] = lambda *_given, **_named: api.v1beta1.ContainerAllocateResponse()
+        self.start: Callable[..., None] = lambda *_given, **_named: None
+
+
+class Stage:
+    """A served resource behind a real socket, and a kubelet's calls to it."""
+
+    def __init__(self, tmp_path: Path, pre_start: bool = False) -> None:
+        self.log = io.StringIO()
+        self.metrics = Metrics()
+        self.allocator = Allocator()
+        self.looks = 0
+        settings = ResourceSettings(NAME, (NAME,), pre_start=pre_start, health=Health(hold_down=0.0))
+        self.resource = Resource(NAME, (unit("d0"), unit("d1")), settings=settings)
+        peers = Peers(str(tmp_path), "a", 1.0)
+        site = Site(Settings(), peers, "s", Log(self.log), self.metrics, lambda: None)
+        pools = [ThreadPoolExecutor(number) for number in (2, 1, 1)]
+        hands: Any = Hands(None, self.allocator, *pools, lambda: (), None, self._look)  # type: ignore[arg-type]
+        self.path = str(tmp_path / "s.sock")
+        self.served = Served(self.resource, site, hands, ())
+        self.plugin: Any = None
+
+    def _look(self) -> None:
+        self.looks += 1
+
+    def act(self, scene: Callable[[], Any]) -> None:
+        async def whole() -> None:
+            self.served.update(self.resource, NOTHING, {}, ())
+            await self.served._prepare()
+            server: Server = self.served._server(self.path)
+            await server.open()
+            async with dial.channel(self.path) as channel:
+                self.plugin = api.stub(channel, "v1beta1.DevicePlugin")
+                try:
+                    await scene()
+                finally:
+                    await server.close(0)
+
+        asyncio.run(whole())
+
+    async def allocate(self, *ids: str) -> Any:
+        request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": ids}])
+        return await self.plugin.Allocate(request, timeout=30)
+
+    async def refused(self, *ids: str) -> tuple[str, str]:
+        with pytest.raises(grpc.RpcError) as caught:
+            await self.allocate(*ids)
+        return caught.value.code().name, caught.value.details()
+
+    async def prefer(self, available: list[str], must: list[str], size: int) -> list[str]:
+        asked = {"available_deviceIDs": available, "must_include_deviceIDs": must, "allocation_size": size}
+        request = api.v1beta1.PreferredAllocationRequest(container_requests=[asked])
+        answer = await self.plugin.GetPreferredAllocation(request, timeout=30)
+        return list(answer.container_responses[0].deviceIDs)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def healths(answer: Any) -> dict[str, str]:
+    return {device.ID: device.health for device in answer.devices}
+
+
+def test_a_device_that_fails_in_allocate_is_unhealthy_on_every_stream_before_the_refusal(stage: Stage) -> None:
+    def fail(*_given: Any, **_named: Any) -> None:
+        raise Failed("d1: setup: exit code 1", {"d1": "setup: exit code 1"})
+
+    async def scene() -> None:
+        stage.allocator.allocate = fail
+        streams = [stage.plugin.ListAndWatch(OPTIONS) for _number in range(3)]
+        for stream in streams:
+            assert healths(await stream.read()) == {"d0": "Healthy", "d1": "Healthy"}
+        assert await stage.refused("d0", "d1") == ("FAILED_PRECONDITION", "Allocate: d1: setup: exit code 1")
+        for stream in streams:
+            assert healths(await stream.read()) == {"d0": "Healthy", "d1": "Unhealthy"}
+            stream.cancel()
+        assert stage.looks == 1
+        assert 'allocation_failures_total{reason="setup",resource="acme.com/widget"} 1' in stage.metrics.render()
+
+    stage.act(scene)
+
+
+def test_a_backend_that_hangs_holds_up_nobody_else(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ALLOCATE", 0.3)
+    end = threading.Event()
+
+    async def scene() -> None:
+        stage.allocator.allocate = lambda *_given, **_named: end.wait(60)
+        slow = [asyncio.ensure_future(stage.refused("d0")) for _number in range(4)]  # more than there are threads
+        options = await stage.plugin.GetDevicePluginOptions(OPTIONS, timeout=10)
+        assert options.get_preferred_allocation_available
+        stream = stage.plugin.ListAndWatch(OPTIONS)
+        assert len((await stream.read()).devices) == 2
+        stream.cancel()
+        assert await stage.prefer(["d0", "d1"], [], 1) == ["d0"]
+        for code, text in await asyncio.gather(*slow):
+            assert code == "DEADLINE_EXCEEDED"
+            assert "more than 0.3 s" in text
+        end.set()
+        stage.allocator.allocate = Allocator().allocate
+        await stage.allocate("d0")
+
+    stage.act(scene)
+
+
+def test_a_refused_call_never_began_where_it_waited_for_a_thread(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ALLOCATE", 0.2)
+    end, began = threading.Event(), []
+
+    def hang(_resource: Any, ids: Any, *_given: Any, **_named: Any) -> None:
+        began.append(ids)
+        end.wait(60)
+
+    async def scene() -> None:
+        stage.allocator.allocate = hang
+        await asyncio.gather(*(stage.refused(f"d{number}") for number in range(6)))
+        end.set()
+        await asyncio.sleep(0.1)
+        assert len(began) == 2, "as many as there are threads"
+
+    stage.act(scene)
+
+
+def test_a_defect_is_a_refusal_with_a_line(stage: Stage) -> None:
+    def fail(*_given: Any, **_named: Any) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    async def scene() -> None:
+        stage.allocator.allocate = fail
+        code, text = await stage.refused("d0")
+        assert code == "INTERNAL"
+        assert "ZeroDivisionError" in text
+        assert "event=refused" in stage.log.getvalue()
+
+    stage.act(scene)
+
+
+def test_allocate_while_the_instance_ends(stage: Stage) -> None:
+    async def scene() -> None:
+        stage.served._closing = True
+        code, text = await stage.refused("d0")
+        assert code == "UNAVAILABLE"
+        assert "ends" in text
+
+    stage.act(scene)
+
+
+@pytest.mark.parametrize("failing", ["raises", "hangs"])
+def test_a_preference_call_never_fails_and_never_waits(
+    stage: Stage, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = threading.Event()
+
+    def fail(*_given: Any) -> list[str]:
+        if failing == "hangs":
+            end.wait(60)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module, "preferred", fail)
+    monkeypatch.setattr(module, "PREFER", 0.2)
+
+    async def scene() -> None:
+        assert await stage.prefer(["d1", "d0", "d2"], ["d2"], 2) == ["d2", "d0"]
+        assert await stage.prefer([], [], 1) == []
+        assert await stage.prefer(["d1", "d0"], [], -1) == []
+        assert "preference_fallbacks_total" in stage.metrics.render()
+        end.set()
+
+    stage.act(scene)
+
+
+def test_what_the_kubelet_was_told_not_to_ask_for_is_passed_on(stage: Stage) -> None:
+    seen: dict[str, Any] = {}
+
+    def note(_resource: Any, ids: Any, _registry: Any, _ways: Any, unhealthy: Any) -> Any:
+        seen.update(ids=ids, unhealthy=unhealthy)
+        return api.v1beta1.ContainerAllocateResponse()
+
+    async def scene() -> None:
+        stage.allocator.allocate = note
+        stage.served.update(stage.resource, NOTHING, {"d1": "taken: by a claim"}, ())
+        await stage.allocate("d0")
+        assert seen == {"ids": ["d0"], "unhealthy": {"d1": "taken: by a claim"}}
+
+    stage.act(scene)
+
+
+@pytest.mark.parametrize("pre_start", [False, True])
+def test_pre_start_is_announced_where_it_is_wanted_and_looks_at_the_devices(tmp_path: Path, pre_start: bool) -> None:
+    stage = Stage(tmp_path, pre_start)
+
+    def fail(*_given: Any, **_named: Any) -> None:
+        raise Failed("d0: node-missing: /dev/d0", {"d0": "node-missing: /dev/d0"})
+
+    async def scene() -> None:
+        options = await stage.plugin.GetDevicePluginOptions(OPTIONS, timeout=10)
+        assert options.pre_start_required is pre_start
+        request = api.v1beta1.PreStartContainerRequest(devices_ids=["d0"])
+        await stage.plugin.PreStartContainer(request, timeout=10)
+        stage.allocator.start = fail
+        with pytest.raises(grpc.RpcError, match="node-missing"):
+            await stage.plugin.PreStartContainer(request, timeout=10)
+
+    stage.act(scene)
+
+
+def test_a_burst_of_changes_is_few_messages_and_the_last_one_is_told(stage: Stage) -> None:
+    async def scene() -> None:
+        stream = stage.plugin.ListAndWatch(OPTIONS)
+        await stream.read()
+        for number in range(101):
+            stage.served.update(stage.resource, NOTHING, {"d0": f"taken: {number}"} if number % 2 == 0 else {}, ())
+            await asyncio.sleep(0)
+        answers = [healths(await stream.read())]
+        await asyncio.sleep(0.5)
+        assert answers[-1] == {"d0": "Unhealthy", "d1": "Healthy"}
+        stage.served.update(stage.resource, NOTHING, {}, ())
+        answers.append(healths(await stream.read()))
+        assert answers[-1] == {"d0": "Healthy", "d1": "Healthy"}, "nothing of the burst came after its end"
+        stream.cancel()
+
+    stage.act(scene)
+
+
+def test_many_devices_that_change_alike_are_one_line(stage: Stage) -> None:
+    async def scene() -> None:
+        many = stage.resource._replace(units=tuple(unit(f"d{number:05}") for number in range(60_000)))
+        stage.served.update(many, NOTHING, {}, ())
+        assert stage.log.getvalue().count("event=healthy") <= 3
+        stream = stage.plugin.ListAndWatch(OPTIONS)
+        assert len((await stream.read()).devices) == 60_002, "with the two that were there before, Unhealthy"
+        stream.cancel()
+        assert len(await stage.prefer([one.id for one in many.units], [], 4)) == 4
+
+    stage.act(scene)

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The daemon's log and metrics, as those read them who parse them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log, quoted
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import METRICS, PREFIX, Metrics, Sample
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+FIELD = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"=]+)(?: |$)')
+
+
+def parsed(line: str) -> dict[str, str]:
+    """A line of logfmt, whole."""
+    found = {key: json.loads(value) if value[0] == '"' else value for key, value in FIELD.findall(line)}
+    assert "".join(match[0] for match in FIELD.finditer(line)) == line
+    return found
+
+
+def test_a_line_has_time_level_event_and_fields() -> None:
+    stream = io.StringIO()
+    log = Log(stream, lambda: 1763749065.1234)
+    log.info("registered", resource="nvidia.com/gpu", seconds=0.0591, reason=None)
+    log.warning("lost", reason="the stream was ended", again=True)
+    assert stream.getvalue().splitlines() == [
+        "ts=2025-11-21T18:17:45.123Z level=info event=registered resource=nvidia.com/gpu seconds=0.059",
+        'ts=2025-11-21T18:17:45.123Z level=warning event=lost reason="the stream was ended" again=true',
+    ]
+
+
+@given(st.text())
+def test_whatever_a_value_is_a_line_stays_one_line_that_says_it(text: str) -> None:
+    stream = io.StringIO()
+    Log(stream).info("x", value=text)
+    [line] = stream.getvalue().split("\n")[:-1]
+    assert parsed(line)["value"] == text
+    assert quoted(text).isascii() or not re.search(r'[\s"=]', quoted(text))
+
+
+def test_what_repeats_is_said_once_and_again_after_it_was_over() -> None:
+    stream = io.StringIO()
+    log = Log(stream)
+    assert [log.change("a", state, "bad", reason=state) for state in ("x", "x", "y", "y")] == [True, False, True, False]
+    assert (log.over("a", "well"), log.over("a", "well")) == (True, False)
+    assert log.change("a", "y", "bad", reason="y")
+    assert [parsed(line)["event"] for line in stream.getvalue().splitlines()] == ["bad", "bad", "well", "bad"]
+
+
+def test_a_reader_that_went_away_ends_nothing() -> None:
+    class Closed(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    Log(Closed()).info("x")
+
+
+LINE = re.compile(r'fleet_cdi_plugin_[a-z_]+(?:\{(?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*\})? -?[0-9.e+]+(?:inf)?')
+
+
+def test_metrics_are_in_the_format_of_prometheus() -> None:
+    found = Metrics()
+    found.count("allocations_total", resource="a.com/x")
+    found.count("allocations_total", 2, resource="a.com/x")
+    found.observe("allocate_seconds", 0.004, resource="a.com/x")
+    found.observe("allocate_seconds", 60.0, resource="a.com/x")
+    text = found.render([Sample("device_fault", {"device": "d0", "reason": 'has "quotes", \\ and\nlines'}, 1)])
+    values = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(LINE.fullmatch(line) for line in values), [line for line in values if not LINE.fullmatch(line)]
+    assert f'{PREFIX}allocations_total{{resource="a.com/x"}} 3' in values
+    assert f'{PREFIX}allocate_seconds_bucket{{resource="a.com/x",le="0.0025"}} 0' in values
+    assert f'{PREFIX}allocate_seconds_bucket{{resource="a.com/x",le="0.005"}} 1' in values
+    assert f'{PREFIX}allocate_seconds_bucket{{resource="a.com/x",le="+Inf"}} 2' in values
+    assert f'{PREFIX}allocate_seconds_count{{resource="a.com/x"}} 2' in values
+    assert f'{PREFIX}device_fault{{device="d0",reason="has \\"quotes\\", \\\\ and\\nlines"}} 1' in values
+    for name, (kind, _help) in METRICS.items():
+        assert text.count(f"# TYPE {PREFIX}{name} {kind}\n") == (f"{PREFIX}{name}" in "".join(values))
+
+
+def test_what_a_dropped_resource_counted_is_gone() -> None:
+    found = Metrics()
+    found.count("allocations_total", resource="a.com/x")
+    found.observe("prefer_seconds", 0.1, resource="a.com/y")
+    found.forget("a.com/x")
+    assert "a.com/x" not in found.render()
+    assert "a.com/y" in found.render()
+
+
+@pytest.mark.parametrize("where", ["9400", "localhost", "localhost:", "localhost:http", "localhost:70000"])
+def test_an_address_is_host_and_port(where: str) -> None:
+    with pytest.raises(CdiError, match="expected host:port"):
+        metrics.address(where)
+
+
+REQUESTS = [
+    (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 OK", b"the text"),
+    (b"GET /metrics?x=1 HTTP/1.0\r\n\r\n", b"HTTP/1.1 200 OK", b"the text"),
+    (b"HEAD /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK", b""),
+    (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 Not Found", b"GET /metrics\n"),
+    (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed", b"GET /metrics\n"),
+    (b"\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed", b"GET /metrics\n"),
+    (b"GET /" + b"x" * 20000, b"", b""),
+]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.mark.parametrize(("request_", "status", "body"), REQUESTS)
+def test_http(request_: bytes, status: bytes, body: bytes) -> None:
+    async def scene() -> bytes:
+        port = free_port()
+        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_)
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+            server.close()
+
+    answer = asyncio.run(scene())
+    assert answer.split(b"\r\n")[0] == status
+    assert answer.partition(b"\r\n\r\n")[2] == body
+
+
+def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE", 0.1)
+
+    async def scene() -> bytes:
+        port = free_port()
+        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            return await asyncio.wait_for(reader.read(), 30)
+        finally:
+            writer.close()
+            server.close()
+
+    assert asyncio.run(scene()) == b""
+
+
+def test_an_address_in_use_is_said_with_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(CdiError, match="choose another address"):
+            asyncio.run(metrics.serve(where, lambda: ""))

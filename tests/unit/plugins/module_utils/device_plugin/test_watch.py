@@ -1,0 +1,159 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the daemon is told of changes on the host, with inotify and on hosts that have none left."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inotify, watch
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.watch import Subject, Watch
+
+DEADLINE = 30  # seconds, for what takes one at most
+
+
+def exhausted(*_arguments: Any) -> Any:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.fixture(params=["inotify", "no instance left", "no watch left"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """With inotify, and without: EMFILE when it begins, ENOSPC at the first directory."""
+    if request.param == "inotify":
+        monkeypatch.setattr(watch, "INTERVAL", 3600)  # only events can tell
+    else:
+        monkeypatch.setattr(watch, "INTERVAL", 0.05)
+    if request.param == "no instance left":
+        monkeypatch.setattr(inotify, "Inotify", exhausted)
+    if request.param == "no watch left":
+        monkeypatch.setattr(inotify.Inotify, "add", exhausted)
+    yield str(request.param)
+
+
+def follow(subjects: list[Subject], steps: list[Callable[[], Any]], log: Log | None = None) -> list[int]:
+    """How often a listener was called after each step, which comes when what the one before did was told."""
+
+    async def whole() -> list[int]:
+        told = [0]
+        calls: list[int] = []
+        watching = Watch(log or Log(io.StringIO()))
+        watching.start()
+        watching.follow("key", subjects, lambda: told.__setitem__(0, told[0] + 1))
+        try:
+            for step in steps:
+                before = told[0]
+                step()
+                for _turn in range(DEADLINE * 100):
+                    if told[0] > before:
+                        break
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)  # more calls than one would come now
+                calls.append(told[0] - before)
+        finally:
+            watching.stop()
+        return calls
+
+    return asyncio.run(whole())
+
+
+def write(path: Path, text: str = "x") -> Callable[[], Any]:
+    return lambda: path.write_text(text)
+
+
+def test_a_file_that_comes_changes_is_replaced_and_goes(way: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "file", tmp_path / "other"
+    steps = [write(file), write(file, "longer"), lambda: (other.write_text("new"), other.rename(file)), file.unlink]
+    assert follow([Subject(str(file))], steps) == [1, 1, 1, 1], way
+
+
+def test_a_directory_of_specs(way: str, tmp_path: Path) -> None:
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    file = specs / "a.json"
+    assert follow([Subject(str(specs), watch.contents)], [write(file), write(file, "{}"), file.unlink]) == [1, 1, 1], (
+        way
+    )
+
+
+def test_a_directory_that_is_not_there_yet_and_is_made_again(way: str, tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    file = deep / "kubelet.sock"
+
+    def appear() -> None:
+        deep.mkdir(parents=True)
+        file.write_text("x")
+
+    def disappear() -> None:
+        file.unlink()
+        deep.rmdir()
+        deep.parent.rmdir()
+
+    assert all(follow([Subject(str(file))], [appear, disappear, appear])), way
+
+
+def test_a_directory_behind_a_symlink(way: str, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "var-run").symlink_to("run")
+    file = tmp_path / "run" / "a.json"
+    assert follow([Subject(str(tmp_path / "var-run"), watch.contents)], [write(file)]) == [1], way
+
+
+def test_only_which_nodes_there_are_matters_in_dev(way: str, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    node.write_text("")
+    calls = []
+
+    def use_it() -> None:
+        node.write_text("used")  # as each write to a terminal
+        (tmp_path / "new").write_text("")
+
+    calls = follow([Subject(str(tmp_path), watch.entries)], [use_it])
+    assert calls == [1], way
+
+
+def test_without_inotify_it_polls_and_says_so_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(inotify, "Inotify", exhausted)
+    monkeypatch.setattr(watch, "INTERVAL", 0.05)
+    stream = io.StringIO()
+    file = tmp_path / "file"
+    follow([Subject(str(file))], [write(file), file.unlink], Log(stream))
+    assert stream.getvalue().count("event=polling") == 1
+    assert "max_user_instances" in stream.getvalue()
+
+
+def test_what_is_urgent_is_looked_at_even_if_no_event_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 0.05)
+    monkeypatch.setattr(inotify.Inotify, "read", lambda _self: iter(()))
+    monkeypatch.setattr(Watch, "_readable", lambda _self: None)
+    file = tmp_path / "kubelet.sock"
+    assert follow([Subject(str(file), urgent=True)], [write(file)]) == [1]
+
+
+def test_following_anew_loses_no_change(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+
+    async def whole() -> int:
+        told = [0]
+        watching = Watch(Log(io.StringIO()))
+        watching.start()
+        for _time in range(2):
+            watching.follow("key", [Subject(str(file))], lambda: told.__setitem__(0, told[0] + 1))
+            file.write_text("x")  # before the second call, and not told by then
+        for _turn in range(DEADLINE * 100):
+            if told[0]:
+                break
+            await asyncio.sleep(0.01)
+        watching.stop()
+        return told[0]
+
+    assert asyncio.run(whole()) >= 1
