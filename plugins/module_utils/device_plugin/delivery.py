@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import detect
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, survey
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import inject
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
-
-RUNTIMES = ("containerd", "cri-o")  # what a kubelet may talk to; by way of cri-dockerd docker gets no CDI names
 
 PREFIX = "cdi.k8s.io/"
 PLUGIN = "fleet-cdi"
@@ -33,14 +32,6 @@ LOST = ("hooks", "netDevices", "intelRdt", "additionalGids")
 LOST_OF_NODES = ("fileMode", "uid", "gid")
 
 PERMISSIONS = {"": "rwm", "none": ""}  # SPEC.md, "permissions": all of them, unless it says otherwise
-
-
-class Reader(NamedTuple):
-    """One runtime of the node that a kubelet may talk to."""
-
-    name: str
-    reads: bool  # CDI specs, as it is configured
-    why: str = ""  # why not
 
 
 class Delivery(NamedTuple):
@@ -81,11 +72,7 @@ def readers(root: str = "/", path: str = "") -> tuple[Reader, ...]:
     """
     if root.rstrip("/"):
         return ()
-    return tuple(
-        Reader(one.name, bool(one.reads), "" if one.reads else f"{one.name} {one.version} is from before CDI")
-        for one in detect(path).runtimes
-        if one.name in RUNTIMES
-    )
+    return survey.readers(survey.survey(installations.find(path, names=survey.FOR_KUBELETS).places))
 
 
 def decide(mode: str, found: Sequence[Reader]) -> Delivery:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery, Reader, decide, expand
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery, decide, expand
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, place, running, survey
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
 
 OLD = Reader("containerd", False, "containerd 1.6.20 is from before CDI")
@@ -69,22 +72,32 @@ def test_what_the_configuration_can_not_have():
 
 
 @pytest.mark.parametrize(
-    ("program", "says", "found"),
+    ("program", "says", "reads", "why"),
     [
-        ("containerd", "containerd github.com/containerd/containerd 1.6.20~ds1", [("containerd", False)]),
-        ("containerd", "containerd github.com/containerd/containerd/v2 2.1.4", [("containerd", True)]),
-        ("crio", "crio version 1.23.0", [("cri-o", False)]),
-        ("dockerd", "Docker version 28.5.1, build x", []),
+        ("containerd", "containerd github.com/containerd/containerd 1.6.20~ds1", False, "is from before CDI"),
+        ("containerd", "containerd github.com/containerd/containerd 1.7.24", False, "has CDI off"),
+        ("containerd", "containerd github.com/containerd/containerd/v2 2.1.4", True, ""),
+        ("crio", "crio version 1.23.0", False, "is from before CDI"),
+        ("crio", "crio version 1.30.0", True, ""),
+        ("dockerd", "Docker version 28.5.1, build x", None, ""),
     ],
 )
-def test_the_runtimes_of_a_node(tmp_path, monkeypatch, program, says, found):
-    monkeypatch.setattr("ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect.DIRECTORIES", ())
+def test_the_runtimes_of_a_node(tmp_path, monkeypatch, program, says, reads, why):
+    monkeypatch.setattr(detect, "DIRECTORIES", ())  # nothing of the machine that runs the tests
+    monkeypatch.setattr(place.Source, "read", lambda _self, _path: None)
+    monkeypatch.setattr(place.Source, "glob", lambda _self, _pattern: [])
+    monkeypatch.setattr(survey, "readers", partial(_unasked, survey.readers))
     (tmp_path / program).write_text(f"#!/bin/sh\necho '{says}'\n")
     (tmp_path / program).chmod(0o755)
-    readers = delivery.readers("/", str(tmp_path))
-    assert [(one.name, one.reads) for one in readers] == found
-    assert all(one.why or one.reads for one in readers)
+    found = delivery.readers("/", str(tmp_path))
+    assert [one.reads for one in found] == ([] if reads is None else [reads])
+    assert all(why in one.why and one.name.startswith(("containerd ", "cri-o ")) for one in found)
     assert delivery.readers("/host", str(tmp_path)) == ()
+
+
+def _unasked(readers, states):
+    """As if no daemon answered."""
+    return readers([state._replace(asked=running.Asked(None)) for state in states])
 
 
 class TestAnnotation:
@@ -252,4 +265,4 @@ def test_a_runtime_that_is_installed_here_is_found():
     """On a machine with containerd: the real one."""
     if not os.path.exists("/usr/bin/containerd"):
         pytest.skip("no containerd here")
-    assert "containerd" in [one.name for one in delivery.readers()]
+    assert "containerd" in [one.name.split()[0] for one in delivery.readers()]
