@@ -18,25 +18,29 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(scope="session")
-def ansible_module(tmp_path_factory):
+def ansible_environment(tmp_path_factory):
+    """Variables for the real ansible, with this collection and nothing of the machine's own settings."""
+    return {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath"),
+        "ANSIBLE_HOME": str(tmp_path_factory.mktemp("ansible")),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+
+@pytest.fixture(scope="session")
+def ansible_module(ansible_environment):
     """Run one module of the collection: ansible_module("fleet.cdi.spec", kind=...) -> its result.
 
     `failed=True` expects a failure; `check=True` runs it in check mode; `variables` are more for Ansible.
     """
-    home = tmp_path_factory.mktemp("ansible")
-    environment = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath"),
-        "ANSIBLE_HOME": str(home),
-        "ANSIBLE_NOCOLOR": "1",
-    }
 
     def run(module, failed=False, check=False, variables=None, **options):
         start = [str(Path(sys.executable).parent / "ansible"), "localhost", "-m", module]
         start += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
         start += ["-e", json.dumps(variables)] if variables else []
         start += ["-a", json.dumps(options)] if options else []
-        done = subprocess.run(start, capture_output=True, text=True, env=environment, check=False)
+        done = subprocess.run(start, capture_output=True, text=True, env=ansible_environment, check=False)
         assert " => " in done.stdout, done.stdout + done.stderr
         head, _arrow, document = done.stdout.partition(" => ")
         assert head.endswith("FAILED!") == failed, done.stdout + done.stderr

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,55 @@ def test_module_spec_wants_the_hook_to_be_there(ansible_module, installed, tmp_p
     assert not (tmp_path / "cdi").exists()
     written = ansible_module("fleet.cdi.spec", **places, content=content(installed, "--link=a::/b"), prefix=installed)
     assert written["changed"] and written["names"] == [f"{KIND}=one"]
+
+
+@pytest.fixture
+def role(tmp_path, ansible_environment):
+    """Run an entry point of the role on this machine: role(entry, *words) -> (exit status, changes, output)."""
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {
+            "cdi_runtime_hooks_prefix": str(tmp_path / "opt/cdi"),
+            "cdi_runtime_hooks_state_dir": str(tmp_path / "state"),
+            "cdi_runtime_hooks_spec_dir": str(tmp_path / "cdi"),
+        },
+    }
+
+    def run(entry="main", *words):
+        task = {"name": "Role", "import_role": {"name": "fleet.cdi.cdi_runtime_hooks", "tasks_from": entry}}
+        (tmp_path / "play.json").write_text(json.dumps([{**play, "tasks": [task]}]))
+        start = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", *words]
+        done = subprocess.run(
+            [*start, "-e", "ansible_python_interpreter=/usr/bin/python3", str(tmp_path / "play.json")],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=ansible_environment,
+        )
+        changed = re.search(r"changed=([0-9]+)", done.stdout)
+        return done.returncode, int(changed[1]) if changed else -1, done.stdout + done.stderr
+
+    return run
+
+
+def test_the_role_brings_the_hook_and_takes_it_back_when_nobody_needs_it(role, tmp_path):
+    hook = tmp_path / "opt/cdi/bin/cdi-hook"
+    assert role("main", "--check")[:2] == (0, 1) and not hook.exists()
+    assert role()[:2] == (0, 1), role()[2]
+    assert subprocess.run([hook, "--version"], check=False).returncode == 0
+    (tmp_path / "cdi").mkdir()
+    named = {"cdiVersion": "0.5.0", "kind": KIND, **content(str(tmp_path / "opt/cdi"), "--link=a::/b")}
+    (tmp_path / "cdi/own.json").write_text(json.dumps(named))
+    assert role()[:2] == (0, 0)
+    status, _changed, said = role("remove")
+    assert status != 0 and "/cdi/own.json: has" in said and hook.exists()
+    (tmp_path / "cdi/own.json").unlink()
+    missing = json.dumps(named).replace("/opt/cdi/bin/cdi-hook", "/nowhere/hook")
+    (tmp_path / "cdi/other.json").write_text(missing)
+    status, _changed, said = role()
+    assert status != 0 and "/nowhere/hook: specs in" in said
+    (tmp_path / "cdi/other.json").unlink()
+    assert role("remove")[:2] == (0, 1) and not (tmp_path / "opt").exists()
+    assert role("remove")[:2] == (0, 0)

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,23 @@ def test_state(bundle, case):
     else:
         assert (done.returncode, done.stderr) == (0, "")
         assert os.readlink(bundle.root / "b") == "a"
+
+
+def imported(words, state):
+    """What a process of the hook's interpreter imports."""
+    start = [sys.executable, "-IS", "-X", "importtime", *words]
+    done = subprocess.run(start, input=state, capture_output=True, text=True, check=True, env={})
+    return set(re.findall(r"^import time:.*\|\s+(\S+)$", done.stderr, re.MULTILINE))
+
+
+def test_a_container_does_not_wait_for_imports(bundle):
+    """A new one is a decision: json alone takes as long as the interpreter's start."""
+    floor = imported(["-c", "import os"], "")
+    words = [str(bundle.program), "createContainer", "--link", "a::/b", "--chmod", "700:/dev"]
+    found = imported(words, json.dumps({"bundle": str(bundle.directory)})) - floor
+    ours = {name.rpartition(".")[2] for name in found if ".hooks." in name}
+    assert ours == {"error", "inside", "main", "request", "state"}
+    assert {name for name in found if not name.startswith("ansible_collections")} <= {"__future__", "_json", "_signal"}
 
 
 def test_help_and_version(bundle):
