@@ -73,7 +73,7 @@ def readers(states: Iterable[State]) -> tuple[Reader, ...]:
     """
     for_kubelets = [state for state in states if state.place.name in FOR_KUBELETS]
     answering = [state for state in for_kubelets if state.asked.answers]
-    return tuple(Reader(state.place.title, state.enabled, _why(state)) for state in answering or for_kubelets)
+    return tuple(Reader(state.place.name, state.enabled, _why(state)) for state in answering or for_kubelets)
 
 
 def _why(state: State) -> str:
