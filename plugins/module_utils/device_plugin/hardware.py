@@ -10,7 +10,8 @@ kind with the same device nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import Identity
@@ -34,15 +35,15 @@ class Hardware:
         self._records: dict[str, list[Device]] = {}  # id -> records: a card may be found by several profiles
         self._items: dict[str, set[str]] = {}  # id -> its device nodes and network interfaces
         self._names: dict[str, str] = {}  # qualified name -> id
-        ends: dict[str, set[str]] = {}
+        self._of_item: dict[str, set[str]] = {}  # item -> ids: what is a part of another may have its nodes
         for device in inventory.devices if inventory else ():
             self._records.setdefault(device.id, []).append(device)
             self._items.setdefault(device.id, set()).update(_items(device))
-            self._names.update(dict.fromkeys(device.qualified_names, device.id))
+            for name in device.qualified_names:
+                self._names.setdefault(name, device.id)
         for name, items in self._items.items():
             for item in items:
-                ends.setdefault(item, set()).add(name)
-        self._of_item = {item: next(iter(ids)) for item, ids in ends.items() if len(ids) == 1}
+                self._of_item.setdefault(item, set()).add(name)
 
     @property
     def items(self) -> Iterable[set[str]]:
@@ -52,44 +53,55 @@ class Hardware:
     def of_kind(self, kind: str, identities: Sequence[Identity]) -> list[Found]:
         """The hardware of all identities of a kind."""
         hits = [self._hits(kind, one) for one in identities]
-        often: dict[str, int] = {}
-        for ids in hits:
-            for name in ids:
-                often[name] = often.get(name, 0) + 1
+        often = Counter(name for ids in hits for name in ids)
         return [self._one(kind, one, ids, often) for one, ids in zip(identities, hits)]
 
     def _hits(self, kind: str, one: Identity) -> list[str]:
-        """The ids of the devices that an identity is made of, sorted."""
-        ids = {self._of_item[item] for item in one.own if item in self._of_item}
+        """The ids of the devices that have hardware of an identity, sorted."""
+        ids = {name for item in one.own for name in self._of_item.get(item, ())}
         if not ids:
             named = {self._names.get(f"{kind}={name}", "") for name in one.names} - {""}
             # A name alone proves nothing where both know nodes, and other ones.
             ids = {name for name in named if not self._items[name] or one.own[0].startswith("mount:")}
         return sorted(ids)
 
-    def _one(self, kind: str, one: Identity, ids: Sequence[str], often: dict[str, int]) -> Found:
+    def _one(self, kind: str, one: Identity, ids: Sequence[str], often: Mapping[str, int]) -> Found:
         if len(ids) == 1 and often[ids[0]] == 1:
             device = self._record(kind, ids[0])
             return Found(one, device, _known(device.numa_node))
         made = Device(one.own[0], "", kind, one.names, (), consists_of=one.own[1:], part_of=one.above)
-        if ids and all(often[name] == 1 for name in ids):  # several devices under one name
-            return Found(one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in ids]))
-        # A part of what the inventory knows, which is older than the partition, or sees only the whole.
-        above = sorted({*ids, *(self._of_item[item] for item in one.above if item in self._of_item)})
-        if not above:
+        inside = [name for name in ids if self._items[name].issubset(one.own)]
+        if inside and len(inside) == len(ids):  # several devices under one name
+            return Found(one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in inside]))
+        # A part of what the inventory knows, because that is older than the partition or sees only the whole.
+        above = dict.fromkeys([*(name for name in ids if name not in inside), *self._above(one)])
+        if not ids and not above:
             return Found(one, made, ())
-        whole = self._record(kind, above[0])
-        part_of = {*made.part_of, *above, *(name for known in above for name in self._record(kind, known).part_of)}
+        known = [self._record(kind, name) for name in (*inside, *above) if name in self._records]
+        composed, near = _composed(made, [self._record(kind, name) for name in inside])
+        part_of = {*composed.part_of, *above, *(name for device in known for name in device.part_of)}
+        whole = known[0] if known else made
         device = whole._replace(
             id=made.id,
             kind=kind,
             names=one.names,
-            nodes=(),
-            part_of=tuple(sorted(part_of - {made.id})),
-            consists_of=made.consists_of,
+            nodes=composed.nodes,
+            part_of=tuple(sorted(part_of.difference(composed.consists_of, [made.id]))),
+            consists_of=composed.consists_of,
             capacity={},
         )
-        return Found(one, device, _known(device.numa_node))
+        return Found(one, device, near or _known(whole.numa_node))
+
+    def _above(self, one: Identity) -> list[str]:
+        """The ids of what an identity is a part of, by the nodes that it shares with its likes."""
+        found: set[str] = set()
+        for item in one.above:
+            ids = self._of_item.get(item, set())
+            if len(ids) > 1:  # the node of a GPU that the inventory has as partitions: what they all are parts of
+                found |= set.intersection(*(set(self._records[name][0].part_of) for name in ids))
+            else:
+                found |= ids
+        return sorted(found)
 
     def _record(self, kind: str, name: str) -> Device:
         """The record of a device; that of this kind, if there is one."""
@@ -111,7 +123,8 @@ def together(name: str, parts: Sequence[Found]) -> Found:
 def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:
     """`made` with all that these devices are, and the NUMA nodes that they are near."""
     inside = dict.fromkeys([*made.consists_of, *(name for one in devices for name in (one.id, *one.consists_of))])
-    above = dict.fromkeys(name for one in devices for name in one.part_of if name not in inside)
+    parts = [*made.part_of, *(name for one in devices for name in one.part_of)]
+    above = dict.fromkeys(name for name in parts if name not in inside)
     near = tuple(sorted({node for one in devices for node in _known(one.numa_node)}))
     bad = [one.health for one in devices if not one.health.is_usable]
     composed = made._replace(

@@ -13,9 +13,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import taken, watch
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import known, taken, watch
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer, offer
@@ -23,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disable
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 
+MOST_DIRECTORIES = 256
 LEDGER = "ledger.db"  # reading the ledger touches the other files beside it
 
 
@@ -53,15 +53,14 @@ class Viewer:
             out = disabled.in_force(self.settings.state_dir)
         except CdiError as error:
             problems["disabled"] = str(error)
-        grants: list[Grant] = []
-        owners: taken.Owners = {}
+        held = taken.Held()
         try:
-            grants, owners = taken.read(self._ledger)
+            held = taken.read(self._ledger)
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
         troubles = {}
         for resource in offered.resources:
-            found = dict(taken.taken(resource, grants, owners))
+            found = dict(taken.taken(resource, held))
             found.update(look(resource, registry, self.settings.root, out))
             troubles[resource.name] = found
         return View(registry, offered, troubles, problems)
@@ -69,7 +68,8 @@ class Viewer:
     def subjects(self, view: View) -> list[watch.Subject]:
         """What to follow, so that the next look comes when it should."""
         settings = self.settings
-        found = [watch.Subject(directory, watch.contents) for directory in settings.spec_dirs]
+        folders = (*settings.spec_dirs, known.folder(settings.inventory))
+        found = [watch.Subject(directory, watch.contents) for directory in folders]
         found += [
             watch.Subject(settings.inventory),
             watch.Subject(disabled.path_of(settings.state_dir)),
@@ -77,21 +77,17 @@ class Viewer:
         ]
         base = settings.root.rstrip("/")
         paths = {path for resource in view.offer.resources for unit in resource.units for path in unit.paths}
-        found += [watch.Subject(base + path, watch.entries) for path in sorted({os.path.dirname(one) for one in paths})]
-        return found
+        directories = sorted({os.path.dirname(path) for path in paths})
+        # A host has some thousand inotify watches for everybody; what is in more directories is looked at in time.
+        return found + [watch.Subject(base + one, watch.entries) for one in directories[:MOST_DIRECTORIES]]
 
     def _offer(self) -> tuple[specs.Registry, Offer, dict[str, str]]:
         settings = self.settings
-        states = (*(watch.contents(directory) for directory in settings.spec_dirs), watch.state(settings.inventory))
+        folders = (*settings.spec_dirs, known.folder(settings.inventory))
+        states = (*map(watch.contents, folders), watch.state(settings.inventory))
         if self._known is None or states != self._states:
-            problems = {}
             registry = specs.load(settings.spec_dirs)
-            found = None
-            if os.path.exists(settings.inventory):  # specs of others are served without one
-                try:
-                    found = inventory.read(settings.inventory, inventory.boot_id(settings.root))
-                except CdiError as error:
-                    problems["inventory"] = str(error)
+            found, problems = known.read(settings.inventory, inventory.boot_id(settings.root))
             self._known = registry, offer(settings, registry, found), {**registry.errors, **problems}
             self._states = states
         return self._known

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of a host's devices: inventory and pools together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, known, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import render
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.tests.unit.trees import specs
+
+GPU = {"id": "pci:0", "kind": "fleet.cdi/gpu", "nodes": ["/dev/g0"], "numa_node": 0}
+NIC = {"id": "pci:9", "kind": "fleet.cdi/nic", "nets": ["eth0"], "names": ["eth0"]}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Writes documents: the inventory, or the pool of an executable."""
+    path = str(tmp_path / "cdi-inventory.json")
+
+    def write(devices, plugin="", boot="b1", links=()):
+        where = pool_path(path, "gpu", plugin, {}) if plugin else path
+        (tmp_path / "cdi-inventory.d").mkdir(exist_ok=True)
+        with open(where, "wb") as file:
+            file.write(render(specs.inventory(devices, links), boot))
+        return path
+
+    return write
+
+
+def test_nothing_is_there(tmp_path):
+    assert known.read(str(tmp_path / "none.json"), "b1") == (None, {})
+
+
+def test_pools_add_what_the_inventory_has_not(place):
+    place([GPU], links=[["pci:0", "pci:9", "NVL", 1]])
+    place([NIC, GPU], "drm", links=[["pci:0", "pci:9", "NVL", 1]])
+    path = place([{**GPU, "names": ["7"]}], "rule")
+    found, problems = known.read(path, "b1")
+    assert not problems
+    assert [(one.id, one.names) for one in found.devices] == [
+        ("pci:0", ("0",)),
+        ("pci:9", ("eth0",)),
+        ("pci:0", ("7",)),
+    ]
+    assert len(found.links) == 1
+
+
+def test_a_spec_of_somebodys_has_the_locks_of_a_device_that_only_an_executable_knows(place):
+    found, _problems = known.read(place([GPU], "drm"), "b1")
+    registry = specs.registry(specs.spec("acme.com/gpu", {"x": ["/dev/g0"]}))
+    ((unit,),) = [one.units for one in offer.offer(config.Settings(), registry, found).resources]
+    assert unit.device.id == "pci:0"
+    assert unit.numa_nodes == (0,)
+
+
+def test_one_that_can_not_be_read_hides_no_other(place):
+    place([GPU], boot="another")
+    path = place([NIC], "drm")
+    broken = pool_path(path, "gpu", "rule", {})
+    Path(broken).write_text("{", encoding="ascii")
+    found, problems = known.read(path, "b1")
+    assert [one.id for one in found.devices] == ["pci:9"]
+    assert sorted(problems) == sorted([path, broken])
+    assert "another" in problems[path]
+
+
+def test_pools_lie_beside_the_inventory():
+    assert known.folder("/run/cdi-inventory.json") == "/run/cdi-inventory.d"
