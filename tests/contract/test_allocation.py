@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from typing import Any
+from typing import Optional
 
 import grpc
 import pytest
@@ -29,7 +29,7 @@ OTHER = "vendor.com/other"
 
 def held(host: Host) -> set[str]:
     """What the ledger says that pods hold, as unit ids."""
-    grants, _owners = taken.read(Ledger(str(host.base / "state"), inventory.boot_id()))
+    grants = taken.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants
     return {grant.key.request_id for grant in grants}
 
 
@@ -56,33 +56,33 @@ def test_c19_the_kubelet_follows_the_preference_within_what_is_aligned(
     assert kubelet.holds("q")[RESOURCE] in ({"d0", "d1"}, {"d2", "d3"})
 
 
-@pytest.mark.parametrize(
-    ("available", "must", "size", "count"),
-    [
-        (["d0", "d1", "d2"], [], 2, 2),
-        (["d0", "d1", "d2"], ["d2"], 2, 2),
-        (["d0", "d1", "d2"], ["d0", "d1", "d2"], 3, 3),
-        (["d0", "nobody"], [], 1, 1),
-        (["nobody", "either"], [], 1, None),
-        (["d0"], [], 3, None),
-        ([], [], 1, 0),
-        (["d0", "d1"], ["nobody"], 2, None),
-        (["d0"], [], 0, 0),
-        (["d0"], [], -1, 0),
-        (["d0", "d0", "d1"], [], 2, 2),
-    ],
-)
-def test_c20_a_preference_is_always_answered(
-    host: Host, newer: Kubelet, start: Start, available: list[str], must: list[str], size: int, count: Any
-) -> None:
+# Available, to be included, how many; how many are answered (None: whatever there is).
+PREFERENCES: list[tuple[list[str], list[str], int, Optional[int]]] = [
+    (["d0", "d1", "d2"], [], 2, 2),
+    (["d0", "d1", "d2"], ["d2"], 2, 2),
+    (["d0", "d1", "d2"], ["d0", "d1", "d2"], 3, 3),
+    (["d0", "nobody"], [], 1, 1),
+    (["nobody", "either"], [], 1, None),
+    (["d0"], [], 3, None),
+    ([], [], 1, 0),
+    (["d0", "d1"], ["nobody"], 2, None),
+    (["d0"], [], 0, 0),
+    (["d0"], [], -1, 0),
+    (["d0", "d0", "d1"], [], 2, 2),
+]
+
+
+def test_c20_a_preference_is_always_answered(host: Host, newer: Kubelet, start: Start) -> None:
     host.devices(3)
     start()
     assert newer.wait_for(RESOURCE, 3)
-    found = asked(newer).prefer(available, must, size)
-    assert set(found) <= {*available, *must} and len(set(found)) == len(found)
-    first = [one for one in must if one != "nobody"]
-    assert found[: len(first)] == first
-    assert count is None or len(found) == count
+    for available, must, size, count in PREFERENCES:
+        found = asked(newer).prefer(available, must, size)
+        case = (available, must, size, found)
+        first = [one for one in must if one != "nobody"]
+        assert set(found) <= {*available, *must} and len(set(found)) == len(found), case
+        assert found[: len(first)] == first, case
+        assert count is None or len(found) == count, case
 
 
 def test_c21_allocate_once_and_the_answer_is_kept(host: Host, kubelet: Kubelet, start: Start) -> None:
@@ -243,22 +243,21 @@ def test_c25_not_called_where_it_was_not_announced(host: Host, kubelet: Kubelet,
     assert not kubelet.books.seen("PreStartContainer")
 
 
-@pytest.mark.parametrize(
-    ("ids", "expected"),
-    [
-        (["nobody"], "nobody"),
-        (["d1"], "/dev/thing1"),  # unhealthy
-        (["d0", "nobody"], "nobody"),
-        (["o0"], "o0"),  # of another resource
-        (["d0::0"], "d0::0"),  # a replica, where there are none
-        (["../../etc/passwd"], "etc/passwd"),
-        (["\u202egpu"], "gpu"),
-        ([""], ""),
-    ],
-)
-def test_f08_ids_that_are_unknown_unhealthy_or_foreign(
-    host: Host, newer: Kubelet, start: Start, ids: list[str], expected: str
-) -> None:
+# What no kubelet should ask for -> what the refusal names.
+FOREIGN = {
+    ("nobody",): "nobody",
+    ("d1",): "/dev/thing1",  # unhealthy
+    ("d0", "nobody"): "nobody",
+    ("o0",): "o0",  # of another resource
+    ("d0::0",): "d0::0",  # a replica, where there are none
+    ("../../etc/passwd",): "etc/passwd",
+    ("\u202egpu",): "gpu",
+    ("",): "",
+    (): "",
+}
+
+
+def test_f08_ids_that_are_unknown_unhealthy_or_foreign(host: Host, newer: Kubelet, start: Start) -> None:
     host.devices(3)
     host.plug("other0")
     host.spec(OTHER, {"o0": ["other0"]}, file="o.json")
@@ -266,12 +265,13 @@ def test_f08_ids_that_are_unknown_unhealthy_or_foreign(
     assert newer.wait_for(RESOURCE, 3)
     host.unplug("thing1")
     assert newer.wait_for(RESOURCE, 2)
-    with pytest.raises(grpc.RpcError) as caught:
-        asked(newer).allocate(ids)
-    assert expected in caught.value.details() and "\n" not in caught.value.details()
-    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert held(host) == set()  # not the ones beside it either
-    assert plugin.said("refused", resource=RESOURCE)
+    for ids, expected in FOREIGN.items():
+        with pytest.raises(grpc.RpcError) as caught:
+            asked(newer).allocate(ids)
+        assert expected in caught.value.details() and "\n" not in caught.value.details(), ids
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION, ids
+        assert held(host) == set(), ids  # not the ones beside it either
+    assert len(plugin.lines("refused", resource=RESOURCE)) == len(FOREIGN)
     newer.run("p", **{RESOURCE: 2})  # and nothing is broken by it
 
 

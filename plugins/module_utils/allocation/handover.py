@@ -112,7 +112,7 @@ def take(ledger: Ledger, resource: str, wants: Sequence[Want], pending: bool = F
                 troubles[want.unit] = why
                 continue
             before = older[want.unit]
-            goes_on = want.shared and before is not None and before.state == ACTIVE and before.holds == (hold,)
+            goes_on = want.shared and before is not None and _same(before, hold)
             set_up = goes_on and before is not None and before.boot_id == ledger.boot_id
             if not set_up:
                 changed.add(want.unit)
@@ -210,6 +210,11 @@ def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str) ->
     made = time.time()
     tables.insert(key, Part(token, KUBERNETES, state, {key.plugin: 1}, (hold,), ledger.boot_id, made, ledger.now()))
     return token
+
+
+def _same(before: Part, hold: Hold) -> bool:
+    """Whether others may go on to use what was held before: all that may differ is what is known of it."""
+    return before.state == ACTIVE and [one.device for one in before.holds] == [hold.device]
 
 
 def stuck(part: Part) -> Iterator[str]:

@@ -10,7 +10,8 @@ fleet.cdi.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
     WHOLE,
@@ -22,48 +23,71 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import KUBERNETES, holder, key_of, stuck
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
 
-Owners = Mapping[str, Sequence[str]]  # kind -> who it was given to
+INCOMPLETE = (
+    "the ledger was damaged and somebody may hold it for all it knows; run fleet-cdi grants gc with the list of all "
+    "requests, or fleet-cdi grants accept-loss"
+)
 
 
-def read(ledger: Ledger) -> tuple[list[Grant], Owners]:
-    """All grants, and who each kind was given to, of one moment. Raises Unusable.
+class Held(NamedTuple):
+    """What the ledger says at one moment."""
 
-    Where there is no store none is made.
-    """
+    grants: Sequence[Grant] = ()
+    owners: Mapping[str, Sequence[str]] = {}  # kind -> who it was given to
+    complete: bool = True  # False: it was damaged and may have lost grants, so that none are made
+
+
+def read(ledger: Ledger) -> Held:
+    """What the ledger says now. Where there is no store none is made. Raises Unusable."""
     if not os.path.lexists(ledger.path):
-        return [], {}
-    return ledger.transact(lambda tables: (tables.grants(), dict(tables.state.owners)))
+        return Held()
+    return ledger.transact(lambda tables: Held(tables.grants(), dict(tables.state.owners), tables.state.complete))
 
 
-def taken(resource: Resource, grants: Iterable[Grant], owners: Owners) -> dict[str, str]:
+class _Index(NamedTuple):
+    """The same, to look things up in, for one resource."""
+
+    locks: Mapping[str, list[tuple[str, Key, Part]]]  # resource of the ledger -> sort of lock, whose
+    using: Mapping[str, set[str]]  # kind -> owners that hold devices of it
+    own: Mapping[str, list[Part]]  # unit id -> the kubelet's holds on it
+
+
+def taken(resource: Resource, held: Held) -> dict[str, str]:
     """Unit id -> why the kubelet can't have it (trouble.py). Its own holds on this resource are none of the reasons."""
-    locks: dict[str, list[tuple[str, Key, Part]]] = {}  # resource of the ledger -> sort of lock, whose
-    using: dict[str, set[str]] = {}  # kind -> owners that hold devices of it
-    own: dict[str, list[Part]] = {}  # unit -> the kubelet's holds on it
+    index = _index(resource.name, held.grants)
+    reasons = {unit.id: _why(resource.name, unit, held, index) for unit in resource.units}
+    return {unit: why for unit, why in reasons.items() if why}
+
+
+def _index(name: str, grants: Sequence[Grant]) -> _Index:
+    locks: dict[str, list[tuple[str, Key, Part]]] = {}
+    using: dict[str, set[str]] = {}
+    own: dict[str, list[Part]] = {}
     for grant in grants:
         for part in grant.parts:
-            if grant.key == key_of(resource.name, grant.key.request_id):
+            if grant.key == key_of(name, grant.key.request_id):
                 own.setdefault(grant.key.request_id, []).append(part)
             for hold in part.holds:
                 using.setdefault(hold.kind, set()).add(part.owner)
-                for name, mode in hold.locks().items():
-                    locks.setdefault(name, []).append((mode, grant.key, part))
-    found = {}
-    for unit in resource.units:
-        hold = hold_of(unit.device)
-        key = key_of(resource.name, unit.id)
-        why = next((why for part in own.get(unit.id, ()) for why in stuck(part)), "")
-        not_ours = why_not_owned(hold.kind, KUBERNETES, owners.get(hold.kind, ()), using.get(hold.kind, ()))
-        if why:
-            found[unit.id] = why if class_of(why) else reason("teardown", why)
-        elif not_ours:
-            found[unit.id] = reason("taken", not_ours)
-        else:
-            for name, wanted in hold.locks().items():
-                for mode, other, part in locks.get(name, ()):
-                    if other != key and (mode != wanted or mode == WHOLE) and unit.id not in found:
-                        found[unit.id] = reason("taken", f"{holder(other, part)} holds {name}")
-    return found
+                for locked, mode in hold.locks().items():
+                    locks.setdefault(locked, []).append((mode, grant.key, part))
+    return _Index(locks, using, own)
+
+
+def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
+    """Why one unit can't be had, "" if it can."""
+    hold, key = hold_of(unit.device), key_of(name, unit.id)
+    own = index.own.get(unit.id, ())
+    for why in (why for part in own for why in stuck(part)):
+        return why if class_of(why) else reason("teardown", why)
+    why = why_not_owned(hold.kind, KUBERNETES, held.owners.get(hold.kind, ()), index.using.get(hold.kind, ()))
+    if why or not (held.complete or own):
+        return reason("taken", why or INCOMPLETE)
+    for locked, wanted in hold.locks().items():
+        for mode, other, part in index.locks.get(locked, ()):
+            if other != key and (mode != wanted or mode == WHOLE):
+                return reason("taken", f"{holder(other, part)} holds {locked}")
+    return ""

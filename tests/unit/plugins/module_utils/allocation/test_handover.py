@@ -95,6 +95,14 @@ def test_a_shared_unit_goes_on_with_a_new_token(ledger):
     assert settle(ledger, RESOURCE, first.tokens, free=["GPU-0"]) == frozenset()
 
 
+def test_a_shared_unit_of_which_more_is_known_now_goes_on(ledger):
+    take(ledger, RESOURCE, [want(0, shared=True)])
+    known = GPUS[0]._replace(uuid="GPU-0-as-the-driver-says", consists_of=("pci:0000:00:00.1",))
+    handed = take(ledger, RESOURCE, [Want("GPU-0", known, True)], pending=True)
+    assert (handed.changed, handed.owed) == (frozenset(), {})
+    assert part(ledger, "GPU-0").holds == (hold_of(known),)
+
+
 def test_a_shared_unit_of_an_earlier_boot_is_set_up_and_not_torn_down(ledger, volatile):
     take(ledger, RESOURCE, [want(0, shared=True)])
     after = Ledger(str(volatile / "cdi"), "boot-2")

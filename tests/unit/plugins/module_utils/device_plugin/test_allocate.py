@@ -189,7 +189,7 @@ class TestTaken:
         """Each unit that Allocate would refuse is in trouble, and no other."""
         self.external(host, 1)
         host.allocate("0")
-        assert taken(host.resource, *read(host.ledger)) == {
+        assert taken(host.resource, read(host.ledger)) == {
             "1": "taken: request job-42 of gpu/drm (claims) holds node:/dev/gpu1"
         }
 
@@ -256,14 +256,14 @@ class TestCommands:
         assert "vendor.com/gpu: 1: setup: " in said
         assert [host.state_of(unit) for unit in "012"] == ["free", "withheld", "free"]
         assert [line for line in host.ran() if line.startswith("DEL")] == ["DEL 0", "DEL 1", "DEL 2"]  # undone
-        kept = taken(host.resource, *read(host.ledger))
+        kept = taken(host.resource, read(host.ledger))
         assert list(kept) == ["1"]
         assert kept["1"].startswith("setup: ")
         assert "fleet-cdi grants release node:/dev/gpu1" in kept["1"]
         assert list(host.refused("0", "1")[1]) == ["1"]
         host.allocate("0", "2")
         host.ledger.release("node:/dev/gpu1")
-        assert taken(host.resource, *read(host.ledger)) == {}
+        assert taken(host.resource, read(host.ledger)) == {}
 
     def test_a_failed_teardown_withholds_and_nobody_is_set_up(self, host, trusted):
         host.allocate("0")
