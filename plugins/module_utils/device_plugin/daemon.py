@@ -38,7 +38,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look impor
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics, serve
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node, same_site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -150,8 +150,7 @@ class Daemon:
             Allocator(ledger, settings.root),
             self._allocating,
             self._choosing,
-            self._looking,
-            lambda: delivery.readers(settings.root),
+            Readers(lambda: delivery.readers(settings.root)),
             numa_nodes(settings.root),
             self._soon,
         )
@@ -210,6 +209,7 @@ class Daemon:
                     if node is self._node:  # no other configuration came meanwhile
                         due = await node.take(view, self._former)
                         self._watch.follow("host", node.viewer.subjects(view), self._soon)
+                        self._udev.noise = udev.noise(view.offer.resources)
                         await self._write()  # others see what this instance serves before the kubelet does
                         node.start()
             wait = PERIOD if due is None else min(max(due - loop.time(), 0), PERIOD)
@@ -219,7 +219,7 @@ class Daemon:
 
     async def _reclaims(self) -> None:
         """Give back to the ledger what no pod has any more."""
-        loop = asyncio.get_running_loop()
+        loop, misses = asyncio.get_running_loop(), 0
         while True:
             node = self._node
             await asyncio.sleep(node.site.settings.grace / 3 if node else PERIOD)
@@ -228,9 +228,11 @@ class Daemon:
             try:
                 node.in_use = await pods.in_use(node.site.settings.pod_resources)
                 self._log.over("pods", "podresources")
+                misses = 0
             except pods.Unavailable as error:
                 node.in_use = None
-                if any(one.state == status.REGISTERED for one in node.served.values()):
+                misses += 1  # one is what each restart of the kubelet may cost
+                if misses > 1 and any(one.state == status.REGISTERED for one in node.served.values()):
                     self._log.change("pods", error.cause, "no-podresources", reason=error)
             try:
                 resources, now = list(node.resources), time.monotonic()

@@ -44,9 +44,14 @@ def run_dir(path: str) -> str:
 
 
 def load(path: str, before: Optional[InForce] = None) -> InForce:
-    """The configuration at `path`; without a file the defaults. One that is wrong leaves `before` in force."""
+    """The configuration at `path`; without a file the defaults. One that is wrong leaves `before` in force.
+
+    So does one that vanishes: the defaults would offer every kind there is, and editors replace files in two steps.
+    """
     try:
         if not os.path.lexists(path):
+            if before and before.sha256:
+                raise CdiError(f"{path}: is gone; what it said stays in force until this instance is started again")
             return InForce(path, Settings())
         settings = config.read(path)
         with open(path, "rb") as file:

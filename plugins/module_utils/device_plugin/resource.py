@@ -30,7 +30,28 @@ ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admi
 PREFER = 0.5  # seconds, then the first that fit
 HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
 MOST_LINES = 16  # for units that changed alike at one time
+FRESH = 5.0  # seconds that what they said holds
 DECIDE = 5.0  # seconds to ask the node's runtimes what they can read
+
+
+class Readers:
+    """What the node's runtimes can read, asked once for all resources that register at about the same time."""
+
+    def __init__(self, ask: Callable[[], Sequence[delivery.Reader]]) -> None:
+        self._ask = ask  # blocking: it starts programs
+        self._asked: Optional[asyncio.Future[Any]] = None
+        self._at = 0.0
+
+    async def ask(self) -> Optional[Sequence[delivery.Reader]]:
+        """None where that takes too long."""
+        loop = asyncio.get_running_loop()
+        if self._asked is None or loop.time() - self._at > FRESH:
+            self._asked, self._at = loop.run_in_executor(None, self._ask), loop.time()
+        try:
+            found: Sequence[delivery.Reader] = await asyncio.wait_for(asyncio.shield(self._asked), DECIDE)
+            return found
+        except asyncio.TimeoutError:
+            return None
 
 
 class Hands(NamedTuple):
@@ -40,8 +61,7 @@ class Hands(NamedTuple):
     allocator: Allocator
     allocating: ThreadPoolExecutor
     choosing: ThreadPoolExecutor
-    looking: ThreadPoolExecutor
-    readers: Callable[[], Any]  # delivery.readers of this host; blocking
+    readers: Readers
     numa_nodes: Optional[frozenset[int]]
     look_again: Callable[[], None]
 
@@ -64,6 +84,7 @@ class Served:
         self.registrar = Registrar(part, site)
         self.warnings: tuple[str, ...] = ()
         self._task: Optional[asyncio.Task[None]] = None
+        self._deciding: Optional[asyncio.Future[None]] = None
 
     @property
     def started(self) -> bool:
@@ -131,13 +152,18 @@ class Served:
         return Server(self.name, path, self.resource.settings.pre_start, self.feed, answers)
 
     async def _prepare(self) -> None:
-        """Decide anew how containers get their devices: a runtime may have been replaced since the last time."""
+        """Decide anew how containers get their devices: a runtime may have been replaced since the last time.
+
+        Only the first decision is waited for: no pod that comes later needs the kubelet to be kept waiting for one.
+        """
+        self._deciding = asyncio.ensure_future(self._decide())
+        if self.delivery is None:
+            await self._deciding
+
+    async def _decide(self) -> None:
         settings = self._site.settings
         mode = self.resource.settings.delivery or settings.delivery
-        try:
-            readers = await self._in(self._hands.looking, DECIDE, self._hands.readers)
-        except asyncio.TimeoutError:
-            readers = None
+        readers = await self._hands.readers.ask()
         if readers is not None or self.delivery is None:
             found = delivery.decide(mode, readers or ())
             if found != self.delivery:

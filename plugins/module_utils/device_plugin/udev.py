@@ -9,19 +9,28 @@ Without pyudev, or in a container that gets no netlink messages, directory event
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Callable, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 
 # A node under containers makes and removes interfaces and mounts all the time; none of these is a device with a node.
 NOISE = frozenset({"net", "queues", "bdi", "cpu", "memory", "module", "slab", "workqueue", "clocksource", "cgroup"})
 
 
+def noise(resources: Iterable[Resource]) -> frozenset[str]:
+    """The subsystems whose events say nothing about these resources."""
+    moves = any(unit.device.net_devices for resource in resources for unit in resource.units)
+    return NOISE - {"net"} if moves else NOISE
+
+
 class Events:
     """Calls `changed` in the event loop when a device that may matter came, went or changed."""
 
-    def __init__(self, changed: Callable[[], None], noise: frozenset[str] = NOISE) -> None:
+    def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self.noise = noise
+        self.noise = NOISE
         self._monitor: Optional[Any] = None
 
     def start(self) -> str:

@@ -245,6 +245,20 @@ def test_a_broken_configuration_leaves_the_one_before_in_force_and_says_so(host:
     assert host.call("status").returncode == 0
 
 
+def test_a_configuration_that_vanishes_offers_nothing_new(host: Host) -> None:
+    host.configure(resources={GPU: {}})
+    host.offer(GPU, "g0")
+    host.offer(NIC, "n0")
+    host.start_kubelet()
+    host.start()
+    host.allocatable(GPU, 1)
+    host.config.unlink()
+    host.until(lambda: host.status()["config"]["error"])
+    host.offer(GPU, "g0", "g1")  # it goes on by what it has
+    host.allocatable(GPU, 2)
+    assert host.events("Register") == [GPU], "the defaults would offer every kind"
+
+
 def test_a_configuration_that_is_broken_at_the_start_is_waited_for(host: Host) -> None:
     host.offer(GPU, "g0")
     host.configure(version=7)

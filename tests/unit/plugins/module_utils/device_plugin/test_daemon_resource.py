@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,20 +26,19 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers, Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 
 NAME = "acme.com/widget"
-NOTHING = Registry((), (), {}, {}, {}, {})
+NOTHING = specs.load([])
 OPTIONS = api.v1beta1.Empty()
 
 
 def unit(name: str) -> Unit:
-    nodes = (Node(f"/dev/{name}", "c", 1, 3),)
-    return Unit(name, (f"{NAME}={name}",), Device(f"node:/dev/{name}", "", NAME, (name,), nodes))
+    return Unit(name, (f"{NAME}={name}",), Device(f"node:/dev/{name}", "", NAME, (name,), ()))
 
 
 class Allocator:
@@ -61,9 +61,15 @@ class Stage:
         self.resource = Resource(NAME, (unit("d0"), unit("d1")), settings=settings)
         peers = Peers(str(tmp_path), "a", 1.0)
         site = Site(Settings(), peers, "s", Log(self.log), self.metrics, lambda: None)
-        pools = [ThreadPoolExecutor(number) for number in (2, 1, 1)]
-        hands: Any = Hands(None, self.allocator, *pools, lambda: (), None, self._look)  # type: ignore[arg-type]
+        pools = [ThreadPoolExecutor(number) for number in (2, 1)]
+        hands: Any = Hands(None, self.allocator, *pools, Readers(lambda: ()), None, self._look)  # type: ignore
         self.path = str(tmp_path / "s.sock")
+        self.file = tmp_path / "d0"  # what a container gets with d0
+        self.file.touch()
+        edits = {"mounts": [{"hostPath": str(self.file), "containerPath": "/d0", "options": ["bind"]}]}
+        devices = [{"name": name, "containerEdits": edits} for name in ("d0", "d1")]
+        (tmp_path / "a.json").write_text(json.dumps({"cdiVersion": "0.5.0", "kind": NAME, "devices": devices}))
+        self.registry = specs.load([str(tmp_path)])
         self.served = Served(self.resource, site, hands, ())
         self.plugin: Any = None
 
@@ -72,7 +78,7 @@ class Stage:
 
     def act(self, scene: Callable[[], Any]) -> None:
         async def whole() -> None:
-            self.served.update(self.resource, NOTHING, {}, ())
+            self.served.update(self.resource, self.registry, {}, ())
             await self.served._prepare()
             server: Server = self.served._server(self.path)
             await server.open()
@@ -239,7 +245,9 @@ def test_pre_start_is_announced_where_it_is_wanted_and_looks_at_the_devices(tmp_
     stage = Stage(tmp_path, pre_start)
 
     def fail(*_given: Any, **_named: Any) -> None:
-        raise Failed("d0: node-missing: /dev/d0", {"d0": "node-missing: /dev/d0"})
+        raise Failed("d0: setup: exit code 1", {"d0": "setup: exit code 1"})
+
+    began: list[int] = []
 
     async def scene() -> None:
         options = await stage.plugin.GetDevicePluginOptions(OPTIONS, timeout=10)
@@ -247,8 +255,13 @@ def test_pre_start_is_announced_where_it_is_wanted_and_looks_at_the_devices(tmp_
         request = api.v1beta1.PreStartContainerRequest(devices_ids=["d0"])
         await stage.plugin.PreStartContainer(request, timeout=10)
         stage.allocator.start = fail
-        with pytest.raises(grpc.RpcError, match="node-missing"):
+        with pytest.raises(grpc.RpcError, match="setup: exit code 1"):
             await stage.plugin.PreStartContainer(request, timeout=10)
+        stage.allocator.start = lambda *_given: began.append(1)
+        stage.file.unlink()
+        with pytest.raises(grpc.RpcError, match="mount-missing"):
+            await stage.plugin.PreStartContainer(request, timeout=10)
+        assert not began, "nothing is set up of which a part is missing"
 
     stage.act(scene)
 
