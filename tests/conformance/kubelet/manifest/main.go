@@ -55,6 +55,12 @@ func main() {
 		}
 		kind := ""
 		if err == nil {
+			document, err = yaml.ToJSON(document)
+		}
+		if err == nil && string(document) == "null" { // nothing but comments
+			continue
+		}
+		if err == nil {
 			kind, err = check(document)
 		}
 		if err != nil {
