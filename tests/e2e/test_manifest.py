@@ -1,0 +1,104 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The manifest of examples/kubernetes: as an API server of the newest kubelet's version takes it, and true to the code.
+
+What validates is Kubernetes' own (tests/conformance/kubelet/manifest). That its pod works is test_pod.py's part.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import judge
+import kubelets
+import pytest
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+
+MANIFEST = Path(__file__).resolve().parents[2] / "examples/kubernetes/daemonset.yaml"
+
+
+@pytest.fixture(scope="module")
+def validate():
+    """What the API server's code says of a text, and the exit status."""
+    target = kubelets.BUILT / "manifest"
+    try:
+        command = [judge.find_go(), "build", "-buildvcs=false", "-p=2", "-o", str(target), "./manifest"]
+    except judge.Unavailable as why:
+        pytest.skip(str(why))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, cwd=kubelets.PINS, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"can't be built: {done.stderr.strip().splitlines()[-1]}")
+
+    def run(text):
+        found = subprocess.run([target], input=text, capture_output=True, text=True, check=False)
+        return found.returncode, found.stdout.splitlines()
+
+    return run
+
+
+def test_an_api_server_takes_it(validate):
+    assert validate(MANIFEST.read_text()) == (0, ["ConfigMap", "DaemonSet"])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        (
+            "startupProbe: {httpGet:",
+            "startupProbe: {httpGte:",
+            'unknown field "spec.template.spec.containers[0].startup',
+        ),
+        ("maxSurge: 1", "maxSurge: 0", "maxUnavailable: Required value: cannot be 0 when maxSurge is 0"),
+        ("{name: state, mountPath", "{name: stale, mountPath", 'volumeMounts[4].name: Not found: "stale"'),
+    ],
+)
+def test_it_would_not_take_anything(validate, right, wrong, says):
+    text = MANIFEST.read_text()
+    assert right in text
+    status, said = validate(text.replace(right, wrong))
+    assert status == 1 and says in said[-1]
+
+
+@pytest.fixture
+def documents():
+    """The config map's settings, and the container of the daemon set."""
+    settings, daemon_set = (one for one in yaml.safe_load_all(MANIFEST.read_text()) if one)
+    pod = daemon_set["spec"]["template"]["spec"]
+    return json.loads(settings["data"]["device-plugin.json"]), pod, pod["containers"][0]
+
+
+def test_its_configuration_is_one(documents):
+    document, _pod, container = documents
+    settings = config.parse(document, "the config map")
+    assert container["args"] == ["--config", config.PATH]
+    assert settings.metrics == f":{container['ports'][0]['containerPort']}"
+
+
+def test_what_the_configuration_names_is_mounted(documents):
+    """Each place where the plugin looks or writes, with the right to do so, from the same place of the node."""
+    document, pod, container = documents
+    settings = config.parse(document, "the config map")
+    volumes = {one["name"]: one.get("hostPath", {}).get("path") for one in pod["volumes"]}
+    mounts = {one["mountPath"]: (volumes[one["name"]], one.get("readOnly", False)) for one in container["volumeMounts"]}
+    assert mounts[settings.root] == ("/", True)
+    for path in (*settings.spec_dirs, settings.inventory):
+        assert path.startswith(f"{settings.root}/"), f"{path} is the pod's, not the node's"
+    for path in (settings.plugin_dir, settings.state_dir, settings.run_dir):
+        assert mounts[path] == (path, False), (
+            "the kubelet, executables and `fleet-cdi` of the node know it by that name"
+        )
+    assert mounts[str(Path(settings.pod_resources).parent)][0] == "/var/lib/kubelet/pod-resources"
+
+
+def test_it_may_do_nothing_but_that(documents):
+    _document, pod, container = documents
+    security = container["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]} and security["readOnlyRootFilesystem"]
+    assert not security["allowPrivilegeEscalation"] and "privileged" not in security
+    assert not any(pod.get(name) for name in ("hostNetwork", "hostPID", "hostIPC", "automountServiceAccountToken"))
