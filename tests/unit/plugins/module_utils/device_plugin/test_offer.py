@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, naming, offer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs_of
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
@@ -101,3 +102,54 @@ def test_device_ids_and_their_units():
     assert (first.device_ids, second.device_ids) == (("a::0", "a::1", "a::2"), ("b",))
     assert offer.units_of(resource, ["a::1", "b", "b::0", "a"]) == {"a::1": first, "b": second, "b::0": None, "a": None}
     assert [offer.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]
+
+
+def test_broken_files_on_disk_cost_only_their_own_devices(tmp_path):
+    good = specs.spec("acme.com/gpu", {"a": ["/dev/a"], "b": ["/dev/b"]})
+    (tmp_path / "good.json").write_text(json.dumps(good), encoding="utf-8")
+    broken = {
+        "cut.json": json.dumps(good)[:40],
+        "empty.yaml": "",
+        "version.json": json.dumps({**good, "kind": "acme.com/nic", "cdiVersion": "9.0.0"}),
+        "name.yaml": json.dumps(specs.spec("acme.com/fpga", {"-x": ["/dev/x"]})),
+        "bytes.json": "\x00\x01",
+    }
+    for name, text in broken.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "directory.json").mkdir()
+    result = offer.offer(config.Settings(), specs_of.load([str(tmp_path), str(tmp_path / "none")]))
+    assert [(one.name, [unit.id for unit in one.units]) for one in result.resources] == [("acme.com/gpu", ["a", "b"])]
+    for name in (*broken, "directory.json"):
+        assert any(name in text and "is offered" in text for text in result.warnings), name
+
+
+SORTS = [
+    ("GPU-bbe4e49b-1d0b-56af-b274-62b4215a4325", "uuid"),
+    ("MIG-bbe4e49b-1d0b-56af-b274-62b4215a4325", "uuid"),
+    ("bbe4e49b-1d0b-56af-b274-62b4215a4325", "uuid"),
+    ("0xbeef", "uuid"),  # of the record
+    ("SN-17.4", "serial"),  # of the record, which says SN/17:4
+    ("0000:3b:00.0", "pci"),
+    ("3b:00.0", "pci"),
+    ("0000:3b:00.0:gi1:ci0", "pci"),
+    ("0000-03-00-0-0x56c0", "pci"),
+    ("0", "index"),
+    ("0:1", "index"),
+    ("mig0:1", "index"),
+    ("gpu7", "index"),
+    ("card0", "index"),
+    ("tty13", "other"),
+    ("nvme0n1", "other"),
+    ("renderD128", "other"),
+]
+
+
+@pytest.mark.parametrize(("name", "sort"), SORTS, ids=lambda value: value)
+def test_sorts_of_names(name, sort):
+    known = specs.device("pci:0", uuid="0xBEEF", serial="SN/17:4", pci_address="0000:99:00.0")
+    assert naming.sort_of(name, known) == sort
+    others = [other for other, its_sort in SORTS if naming.SORTS.index(its_sort) > naming.SORTS.index(sort)]
+    assert naming.choose([*others, name], known) == name
+    assert naming.choose([name, "a-disk-somewhere"], known, ("other", "index")) == (
+        name if sort == "other" else "a-disk-somewhere"
+    )
