@@ -90,7 +90,8 @@ class Pod(NamedTuple):
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": self.name, "namespace": "default"},
+            # A uid, as pods of an API server have: of a static pod without each kubelet makes another one.
+            "metadata": {"name": self.name, "namespace": "default", "uid": str(uuid.uuid4())},
             "spec": {
                 "hostNetwork": True,  # so that no CNI is needed
                 "restartPolicy": self.policy,

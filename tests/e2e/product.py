@@ -119,10 +119,10 @@ class Product:
         return json.loads(done.stdout)
 
     def holds(self):
-        """Device -> the keys (plugin, resource-type, request-id) of those who hold it, by the ledger."""
+        """Device -> the keys (resource-type, plugin, request-id) of those who hold it, by the ledger."""
         found = {}
         for grant in self.fleet_cdi("grants", "list")["grants"]:
-            key = grant["key"]["plugin"], grant["key"]["resource_type"], grant["key"]["request_id"]
+            key = grant["key"]["resource_type"], grant["key"]["plugin"], grant["key"]["request_id"]
             for part in grant["parts"]:
                 for hold in part["holds"]:
                     found.setdefault(hold["device"], set()).add(key)
@@ -136,8 +136,9 @@ class Product:
         self.withdraw()
         self.unplug(*[path.name for path in self.node.path("/dev").glob("accel*")])
         self.node.run(FLEET_CDI, "plugin", "forget")
-        self.node.path("/run/nobody").write_text("")
-        self.node.attempt(FLEET_CDI, "grants", "gc", "--force", "/run/nobody")
+        for keys in self.holds().values():
+            for _type, plugin, request_id in keys:
+                call(self.node, f"/opt/cdi/bin/{plugin}", CDI_COMMAND="DEL", CDI_REQUEST_ID=request_id)
         assert not self.holds()
 
 
