@@ -50,7 +50,7 @@ def ask(place: Place) -> Asked:
         if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
             return Asked(None)
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error.strerror or error}", True)
-    except (CdiError, ValueError, KeyError, TypeError, http.client.HTTPException) as error:
+    except (CdiError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException) as error:
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error}", True)
 
 

@@ -1,0 +1,288 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where runtimes are, what they are started with, what their daemons answer, and what a kubelet can be told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import (
+    arguments,
+    installations,
+    running,
+    survey,
+    verify,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Source
+
+DOCKER_UNIT = """MainPID=0
+ActiveState=inactive
+KillMode=process
+ExecStart={ path=/usr/sbin/dockerd ; argv[]=/usr/sbin/dockerd -H fd:// $DOCKER_OPTS ${ONE} ; ignore_errors=no ; }
+Environment=ONE=--debug
+EnvironmentFiles=%s (ignore_errors=yes)
+"""
+
+
+def place(name="docker", numbers=(26, 1, 5), **more):
+    return Place(name, "system", ".".join(map(str, numbers)), numbers, "0.7.0", "/bin/true", "/none/config", **more)
+
+
+def text_of(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+class TestArguments:
+    def test_of_a_unit_that_does_not_run_with_its_environment_files(self, tmp_path):
+        defaults = tmp_path / "docker"
+        defaults.write_text('# DOCKER_OPTS="--no"\nDOCKER_OPTS="--cdi-spec-dir /opt/cdi --feature=cdi=true"\n')
+        unit = arguments.unit_of(["docker.service"], lambda _name: DOCKER_UNIT % defaults)
+        words = arguments.of_unit(unit, text_of)
+        assert words == ("-H", "fd://", "--cdi-spec-dir", "/opt/cdi", "--feature=cdi=true", "--debug")
+        assert arguments.values(words, "--cdi-spec-dir") == ["/opt/cdi"]
+        assert arguments.values(words, "--feature") == ["cdi=true"]
+        assert (unit.is_active, unit.keeps_processes, unit.pid) == (False, True, 0)
+
+    def test_of_the_process_where_it_runs(self):
+        pid = os.getpid()
+        unit = arguments.unit_of(["x"], lambda _name: f"MainPID={pid}\nActiveState=active\nExecStart=x\n")
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8") as file:
+            expected = tuple(file.read().rstrip("\0").split("\0")[1:])
+        assert arguments.of_unit(unit, text_of) == expected
+
+    def test_the_unit_that_runs_counts(self):
+        texts = {"a": "ExecStart=x\nActiveState=inactive", "b": "ExecStart=y\nActiveState=active", "c": ""}
+        assert arguments.unit_of("ab", texts.get).name == "b"
+        assert arguments.unit_of("ca", texts.get).name == "a"
+        assert arguments.unit_of("c", texts.get).name == ""
+
+
+class TestFind:
+    @pytest.fixture
+    def program(self, tmp_path):
+        def make(directory, name, said):
+            path = tmp_path / directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"#!/bin/sh\necho '{said}'\n")
+            path.chmod(0o755)
+            return str(path)
+
+        return make
+
+    def test_several_installations_of_one_runtime(self, tmp_path, monkeypatch, program):
+        program("usr", "containerd", "containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24")
+        program("k3s", "containerd", "containerd github.com/k3s-io/containerd v2.1.5-k3s1 abc")
+        program("usr", "dockerd", "Docker version 28.5.2, build x")
+        kinds = installations.INSTALLATIONS["containerd"]
+        monkeypatch.setitem(kinds, "k3s", kinds["k3s"]._replace(programs=(str(tmp_path / "k3s"),)))
+        path = f"{tmp_path}/usr:{tmp_path}/k3s"
+        found = installations.find(path, show=lambda _unit: "", names=["containerd", "docker"]).places
+        ours = [one for one in found if one.program.startswith(str(tmp_path))]
+        docker, usual, k3s = ours
+        assert (usual.installation, usual.config, usual.generated) == ("system", "/etc/containerd/config.toml", False)
+        assert (k3s.installation, k3s.version, k3s.generated) == ("k3s", "v2.1.5-k3s1", True)
+        assert k3s.config == "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+        assert k3s.title == "containerd v2.1.5-k3s1 (k3s)"
+        assert (docker.config, docker.reads) == ("/etc/docker/daemon.json", "1.0.0")
+
+    def test_the_command_line_names_the_configuration(self, program, tmp_path):
+        program("usr", "dockerd", "Docker version 28.5.2, build x")
+        unit = "ExecStart={ path=x ; argv[]=x --config-file=/srv/daemon.json ; }\nActiveState=inactive\n"
+        found = installations.find(str(tmp_path / "usr"), show=lambda _unit: unit, names=["docker"]).places
+        assert [one.config for one in found if one.program.startswith(str(tmp_path))] == ["/srv/daemon.json"]
+
+    def test_every_installation_is_one_of_the_modules(self):
+        """The choices of module runtime's option."""
+        names = {name for kinds in installations.INSTALLATIONS.values() for name in kinds}
+        assert names == {"system", "snap", "k3s", "rke2", "microk8s"}
+        assert all("system" in kinds for kinds in installations.INSTALLATIONS.values())
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """Listen at a socket and answer the first that connects with these bytes; returns the socket's path."""
+    threads, servers = [], []
+
+    def start(answer):
+        path = str(tmp_path / f"{len(servers)}.sock")
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind(path)
+        server.listen()
+        servers.append(server)
+
+        def serve():
+            connection, _address = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        threads.append(threading.Thread(target=serve, daemon=True))
+        threads[-1].start()
+        return path
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def http(body, status="200 OK"):
+    content = body.encode()
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode() + content
+
+
+INFO = {"CDISpecDirs": ["/etc/cdi"], "LiveRestoreEnabled": False, "ContainersRunning": 3}
+
+
+class TestRunning:
+    @pytest.mark.parametrize(
+        ("info", "expected"),
+        [
+            (INFO, running.Running(True, ("/etc/cdi",), 3)),
+            ({**INFO, "LiveRestoreEnabled": True}, running.Running(True, ("/etc/cdi",), 0)),
+            ({**INFO, "CDISpecDirs": []}, running.Running(False, (), 3)),
+            ({**INFO, "CDISpecDirs": None}, running.Running(False, (), 3)),
+        ],
+    )
+    def test_docker(self, daemon, info, expected):
+        asked = running.ask(place(socket=daemon(http(json.dumps(info)))))
+        assert asked == running.Asked(expected, "", True)
+
+    def test_crio(self, daemon):
+        path = daemon(http('[crio]\n[crio.runtime]\ncdi_spec_dirs = ["/a"]\n'))
+        asked = running.ask(place("cri-o", (1, 33, 0), socket=path))
+        assert asked.running == running.Running(True, ("/a",))
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            b"",
+            b"nonsense\r\n\r\n",
+            http("{}", "500 No"),
+            http("[]"),
+            http("{"),
+            b"\0\0\0\4\0\0\0\0\0",  # HTTP/2: settings, and then nothing more
+            b"\0\0\5\0\1\0\0\0\1\0\0\0\0\0",  # an empty message
+            b"\0\0\4\3\0\0\0\0\1\0\0\0\0",  # the stream is reset
+            b"\0\0\7\0\1\0\0\0\1\0\0\0\0\2\x12\x7f",  # a message that is cut off
+        ],
+    )
+    @pytest.mark.parametrize("name", ["docker", "containerd", "cri-o"])
+    def test_an_answer_that_is_none_is_trouble_and_no_more(self, daemon, name, answer):
+        asked = running.ask(place(name, (2, 1, 0), socket=daemon(answer)))
+        if asked.running is None:
+            assert "can't be asked" in asked.trouble and asked.answers
+        else:  # an empty document of settings says that there are no directories
+            assert asked.running.spec_dirs == ()
+
+    def test_a_daemon_that_does_not_run_is_no_trouble(self, tmp_path):
+        stale = str(tmp_path / "stale.sock")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.bind(stale)
+        for path in (str(tmp_path / "none.sock"), stale):
+            assert running.ask(place(socket=path)) == running.Asked(None)
+
+    def test_pending_is_what_runs_against_what_is_written(self):
+        on, off = Reading(True, "x", ("/a",)), Reading(False, "x", ("/a",))
+        runs = {
+            "on": running.Running(True, ("/a",)),
+            "other": running.Running(True, ("/b",)),
+            "off": running.Running(False, ()),
+        }
+        pending = {name: running.is_pending(running.Asked(one), on) for name, one in runs.items()}
+        assert pending == {"on": False, "other": True, "off": True}
+        assert not running.is_pending(running.Asked(runs["off"]), off)
+        assert not running.is_pending(running.Asked(None), on)
+
+
+class TestReaders:
+    """What delivery of the device plugin asks."""
+
+    def state(self, name, enabled, runs=None, answers=False, reads="1.0.0", error=""):
+        reading = None if error else Reading(enabled, "x", ("/a",))
+        now = None if runs is None else running.Running(runs, ("/a",))
+        one = place(name, (2, 0, 0))._replace(reads=reads)
+        return survey.State(one, reading, error, running.Asked(now, "", answers or runs is not None))
+
+    def test_what_runs_counts_and_what_nobody_uses_does_not(self):
+        found = survey.readers(
+            [
+                self.state("docker", True),
+                self.state("containerd", True, runs=False),
+                self.state("cri-o", True),
+            ]
+        )
+        assert [(one.name, one.reads) for one in found] == [("containerd", False)]
+        assert "was not restarted" in found[0].why
+
+    def test_where_none_answers_what_is_written_counts(self):
+        found = survey.readers([self.state("containerd", False), self.state("cri-o", True)])
+        assert [(one.name, one.reads) for one in found] == [("containerd", False), ("cri-o", True)]
+        assert "module fleet.cdi.runtime turns it on" in found[0].why and found[1].why == ""
+
+    def test_why_not(self):
+        old, broken = self.state("containerd", False, reads=""), self.state("cri-o", False, error="x: is broken")
+        assert [one.why for one in survey.readers([old, broken])] == [
+            "containerd 2.0.0 is from before CDI",
+            "x: is broken",
+        ]
+
+    def test_a_configuration_that_cant_be_read_is_an_error_in_its_state(self, tmp_path):
+        (tmp_path / "config").write_text("{")
+        (state,) = survey.survey(
+            [place()._replace(config=str(tmp_path / "config"))], Source(), lambda _place: running.Asked(None)
+        )
+        assert state.reading is None and "expected a JSON object" in state.error and not state.enabled
+
+
+class TestVerify:
+    """The program's own word. The real ones are in tests/integration/test_runtime.py."""
+
+    def test_dockerd_is_asked_with_its_command_line(self):
+        told = []
+        run = lambda command: told.append(command) or verify.Said(0, "", "")  # noqa: E731
+        one = place(arguments=("-H", "fd://"))
+        verify.verify(one, Reading(True, "x", files=("/none/config",)), run)
+        verify.verify(one._replace(numbers=(20, 10, 0)), Reading(True, "x", files=("/none/config",)), run)
+        verify.verify(one, Reading(True, "x"), run)
+        assert told == [["/bin/true", "--validate", "--config-file", "/none/config", "-H", "fd://"]]
+
+    @pytest.mark.parametrize(
+        ("numbers", "out", "fault"),
+        [
+            ((1, 7, 24), '[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\ncdi_spec_dirs = ["/a"]\n', ""),
+            ((2, 1, 0), "[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = true\ncdi_spec_dirs = ['/a']\n", ""),
+            ((2, 1, 0), "[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n", "to say CDI off"),
+            ((2, 1, 0), "[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = ['/b']\n", "with directories"),
+            ((2, 1, 0), "no toml", "expected TOML"),
+        ],
+    )
+    def test_containerd(self, numbers, out, fault):
+        one, reading = place("containerd", numbers), Reading(True, "x", ("/a",), files=("/none/config",))
+        said = verify.Said(0, out, "")
+        with pytest.raises(CdiError, match=fault) if fault else contextlib.nullcontext():
+            verify.verify(one, reading, lambda _command: said)
+
+    def test_crio(self):
+        one, reading = place("cri-o", (1, 33, 0)), Reading(True, "always", ("/a",), "/x/zz-fleet-cdi.conf")
+        good = '# comments\n[crio]\n[crio.runtime]\ncdi_spec_dirs = [\n\t"/a",\n]\n'
+        verify.verify(one, reading, lambda _command: verify.Said(0, good, ""))
+        with pytest.raises(CdiError, match="with directories"):
+            verify.verify(one, reading, lambda _command: verify.Said(0, good.replace("/a", "/b"), ""))
+
+    @pytest.mark.parametrize("name", ["docker", "containerd", "cri-o", "podman"])
+    def test_a_program_that_fails_is_quoted(self, name):
+        with pytest.raises(CdiError, match=r"does not take its configuration \(exit status 1\): bad key"):
+            verify.verify(
+                place(name),
+                Reading(True, "x", files=("/none/config",)),
+                lambda _command: verify.Said(1, "", "bad\nkey"),
+            )
