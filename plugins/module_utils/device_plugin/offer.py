@@ -131,7 +131,7 @@ def _kind(kind: str, names: Mapping[str, tuple[Mapping[str, Any], Mapping[str, A
 
 
 def _about(kinds: Mapping[str, _Kind], registry: Registry) -> Iterator[str]:
-    """What can't be offered of the registry."""
+    """What can't be offered of the registry; its own errors say which files can't be read."""
     for one in kinds.values():
         lost = sorted(name for name, why in one.others.items() if why == NOTHING)
         if lost:
@@ -139,8 +139,6 @@ def _about(kinds: Mapping[str, _Kind], registry: Registry) -> Iterator[str]:
     if registry.conflicts:
         files = sorted({path for paths in registry.conflicts.values() for path in paths})
         yield f"{_listed(sorted(registry.conflicts))}: not offered: defined in several of {', '.join(files)}"
-    for path, why in sorted(registry.errors.items()):
-        yield f"{why} (nothing of {path} is offered)"
 
 
 def _all_kinds(kinds: Mapping[str, _Kind], warnings: list[str]) -> Iterator[ResourceSettings]:

@@ -10,7 +10,7 @@ interface, "mount:/x" a mount, "env:A=b" a variable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Link, NetDevice, Node
@@ -43,14 +43,14 @@ def spec(kind: str, devices: Mapping[str, Iterable[str]], common: Iterable[str] 
     return {"cdiVersion": "0.6.0", "kind": kind, "devices": listed, **({"containerEdits": shared} if shared else {})}
 
 
-def registry(*specs: dict[str, Any], errors: Optional[Mapping[str, str]] = None) -> Registry:
+def registry(*specs: dict[str, Any]) -> Registry:
     """What a runtime makes of them; each is a file, in the first directory unless it says a `priority`."""
     files = []
     for number, one in enumerate(specs):
         priority = one.get("priority", 0)
         document = {key: value for key, value in one.items() if key != "priority"}
         files.append(SpecFile(f"{DIRECTORIES[priority]}/{number}.json", priority, document))
-    return resolve(DIRECTORIES, files, dict(errors or {}))
+    return resolve(DIRECTORIES, files, {})
 
 
 def device(name: str, kind: str = "fleet.cdi/gpu", **fields: Any) -> Device:
