@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The manifest of examples/kubernetes: as an API server of the newest kubelet's version takes it, and true to the code.
 
-What validates is Kubernetes' own (tests/conformance/kubelet/manifest). That its pod works is test_pod.py's part.
+What validates is Kubernetes' own (tests/conformance/kubelet/manifest). That its pod works is test_daemonset.py's part.
 """
 
 from __future__ import annotations
