@@ -193,7 +193,7 @@ class Ledger:
                 key, part = found[0][0].key, found[0][0].part
                 raise Refused(
                     f"{device}: is held by request {key.request_id} of {key.resource_type}/{key.plugin} "
-                    f"({part.state}); expected a withheld device. Delete the request"
+                    f"({part.state}); expected a withheld device. Delete the request, or the pod that has it"
                 )
             return None
 
