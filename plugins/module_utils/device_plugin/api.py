@@ -12,6 +12,7 @@ fleet.cdi.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Callable
@@ -109,8 +110,24 @@ SERVICES: Mapping[str, Mapping[str, tuple[str, str, bool]]] = {
 }
 
 
-def _classes(package: str) -> SimpleNamespace:
-    """The message classes of a package, by name."""
+class Package:
+    """The message classes of a package as attributes, made at the first use: protobuf may be missing until then."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()  # messages of two makings don't go together
+
+    def __getattr__(self, message: str) -> Any:
+        if message not in MESSAGES[self._name]:
+            raise AttributeError(f"{self._name} has no message {message}")
+        with self._lock:
+            if message not in self.__dict__:
+                self.__dict__.update(_classes(self._name))
+        return self.__dict__[message]
+
+
+def _classes(package: str) -> dict[str, Any]:
+    """Message -> class."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name=f"fleet.cdi/{package}.proto", package=package, syntax="proto3")
@@ -122,9 +139,7 @@ def _classes(package: str) -> SimpleNamespace:
     pool.Add(file)
     # From 3.22 on; the runtime of Debian 12 has the older way alone, those from 5 on have the newer one alone.
     make = getattr(message_factory, "GetMessageClass", None) or message_factory.MessageFactory(pool).GetPrototype
-    return SimpleNamespace(
-        **{name: make(pool.FindMessageTypeByName(f"{package}.{name}")) for name in MESSAGES[package]}
-    )
+    return {name: make(pool.FindMessageTypeByName(f"{package}.{name}")) for name in MESSAGES[package]}
 
 
 def _add_field(message: Any, scope: str, name: str, number: int, kind: str) -> None:
@@ -143,9 +158,9 @@ def _add_field(message: Any, scope: str, name: str, number: int, kind: str) -> N
         field.type, field.type_name = 11, scope + kind
 
 
-v1beta1 = _classes("v1beta1")
-registration = _classes("pluginregistration")
-podresources = _classes("v1")
+v1beta1 = Package("v1beta1")
+registration = Package("pluginregistration")
+podresources = Package("v1")
 _PACKAGES = {"v1beta1": v1beta1, "pluginregistration": registration, "v1": podresources}
 
 
