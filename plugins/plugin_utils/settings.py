@@ -82,7 +82,32 @@ FUNCTIONS = {
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 99999},
 }
 
-SECTIONS = {RUNTIMES: VERSIONS, "cdi_host_plugins": PLUGINS, "cdi_host_virtual_functions": FUNCTIONS}
+# What module runtime takes, by runtime.
+RUNTIME_SETTINGS = {
+    "type": "object",
+    "description": "settings of container runtimes by name, as in {docker: {restart: when_idle}}",
+    "propertyNames": {"enum": list(table.ENGINES)},
+    "additionalProperties": {
+        "type": "object",
+        "description": "state, spec_dirs, installation, config, restart, on_unsupported",
+        "properties": {
+            "state": {"enum": ["enabled", "disabled", "absent"]},
+            "spec_dirs": {"type": "array", "items": TYPES["path"], "minItems": 1},
+            "installation": {"enum": ["system", "snap", "k3s", "rke2", "microk8s"]},
+            "config": TYPES["path"],
+            "restart": {"enum": ["never", "when_idle", "always"]},
+            "on_unsupported": {"enum": ["fail", "warn"]},
+        },
+        "additionalProperties": False,
+    },
+}
+
+SECTIONS = {
+    "cdi_host_runtime_settings": RUNTIME_SETTINGS,
+    RUNTIMES: VERSIONS,
+    "cdi_host_plugins": PLUGINS,
+    "cdi_host_virtual_functions": FUNCTIONS,
+}
 
 
 class Finding(NamedTuple):
