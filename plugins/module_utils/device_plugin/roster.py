@@ -53,6 +53,7 @@ class Roster:
         self._units: dict[str, str] = {}  # device ID -> unit, of all that are listed
         self._gone: dict[str, float] = {}  # device ID -> since when it is not offered
         self._faults: dict[str, str] = {}  # unit -> its last fault, until it has proved itself
+        self._in_use: frozenset[str] = frozenset()
         self._until: dict[str, float] = {}  # unit -> when it has, from the end of its fault on
 
     def update(
@@ -60,12 +61,14 @@ class Roster:
         resource: Resource,
         troubles: Mapping[str, str],
         now: float,
-        in_use: Collection[str] = (),
+        in_use: Optional[Collection[str]] = None,
     ) -> tuple[bool, tuple[Event, ...]]:
         """Take in what is offered and what is wrong: unit id -> reason. Returns whether `advertised` changed, and how.
 
-        `in_use`: ids of units that pods have; they are not taken off the list, and may have moved into the pod.
+        `in_use`: ids of units that pods have; they are not taken off the list, and may have moved into the pod. None
+        where nobody knows just now: those of before.
         """
+        self._in_use = in_use = self._in_use if in_use is None else frozenset(in_use)
         health = resource.settings.health
         offered = {unit.id: unit for unit in resource.units}
         wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
