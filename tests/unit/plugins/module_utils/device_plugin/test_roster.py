@@ -152,11 +152,11 @@ def test_when_nothing_happens_any_more_the_list_comes_to_rest(steps):
         now += wait
         roster.update(resource(offers), troubles, now, in_use)
     rest = resource(["a"])
-    roster.update(rest, {}, now)
+    roster.update(rest, {}, now, ())
     for _time in range(10):
         if roster.due is not None:
             now = roster.due
-            changed, _events = roster.update(rest, {}, now)
+            changed, _events = roster.update(rest, {}, now, ())
             assert changed
     assert roster.due is None
     assert [(one.id, one.healthy) for one in roster.advertised] == [("a", True)]
