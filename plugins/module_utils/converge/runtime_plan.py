@@ -56,7 +56,7 @@ def plan(
     if wanted is not None and not place.reads:
         raise CdiError(f"{place.title}: has no CDI at all; {_first(place)}. Upgrade it, or leave this runtime out.")
     ours = [path for path, record in manifest.edits.items() if record["for"] == owner(place)]
-    changes = {path: keys.without_ours(path, _live(path, source), manifest.edits[path]) for path in ours}
+    changes = {path: keys.without_ours(path, source.read(path), manifest.edits[path]) for path in ours}
     base = source.with_({path: change.after for path, change in changes.items()})
     if wanted is not None and not satisfied(read(place, base), wanted):
         for path, settings in _by_path(CONFIGURATIONS[place.name].settings(place, base, wanted)).items():
@@ -75,10 +75,6 @@ def plan(
         for key in change.theirs
     ]
     return RuntimePlan(tuple(changes.values()), now, after, tuple(warnings))
-
-
-def _live(path: str, source: Source) -> Optional[bytes]:
-    return source.read(path)
 
 
 def _by_path(settings: tuple[Setting, ...]) -> Mapping[str, list[Setting]]:

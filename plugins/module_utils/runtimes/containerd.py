@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
@@ -182,7 +183,7 @@ def _drop_in(place: Place, source: Source, files: list[File], keys: list[tuple[s
     first = ((("version",), version),) if version >= 2 else ()
     for pattern in texts(root.document.get("imports", []), root.path, "imports"):
         directory = os.path.normpath(os.path.join(os.path.dirname(root.path), os.path.dirname(pattern)))
-        path = os.path.join(directory, DROP_IN)
+        path = canonical(os.path.join(directory, DROP_IN))
         if "*" in directory or "*" not in os.path.basename(pattern):
             continue
         setting = Setting(path, tuple(((*name, key), value) for key, value in keys), first)

@@ -6,12 +6,14 @@ fleet.cdi."""
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import stat
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.table import Version
@@ -71,12 +73,13 @@ class Source:
     """The files of a host, some of them as they would be (`over`: path -> content, None for no file)."""
 
     def __init__(self, over: Optional[Mapping[str, Optional[bytes]]] = None) -> None:
-        self.over = dict(over or {})
+        self.over = {canonical(path): content for path, content in (over or {}).items()}
 
     def read(self, path: str) -> Optional[bytes]:
         """The content, through symlinks, as the runtime reads it; None where there is no file. Raises CdiError."""
-        if path in self.over:
-            return self.over[path]
+        name = canonical(path)
+        if name in self.over:
+            return self.over[name]
         try:
             # O_NONBLOCK: opening a FIFO must not hang.
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -93,9 +96,9 @@ class Source:
         return content
 
     def glob(self, pattern: str) -> list[str]:
-        """The files that match, sorted."""
+        """The files that match, sorted; links above them resolved."""
         mine = [path for path, content in self.over.items() if content is not None and _matches(path, pattern)]
-        there = [path for path in glob.glob(pattern) if self.over.get(path, b"") is not None]
+        there = [path for path in map(canonical, glob.glob(pattern)) if self.over.get(path, b"") is not None]
         return sorted({*mine, *there})
 
     def with_(self, more: Mapping[str, Optional[bytes]]) -> Source:
@@ -112,7 +115,7 @@ def satisfied(reading: Reading, wanted: Wanted) -> bool:
 
 def last(ours: str, reading: Reading) -> str:
     """Where directories are to be set: in the drop-in file `ours`, or in one that comes after it and sets them."""
-    by = reading.spec_dirs_by
+    ours, by = canonical(ours), reading.spec_dirs_by
     return by if os.path.dirname(by) == os.path.dirname(ours) and by > ours else ours
 
 
@@ -131,8 +134,7 @@ def switch(value: Any, where: str, key: str) -> Optional[bool]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    import fnmatch
-
-    return os.path.dirname(path) == os.path.dirname(pattern) and fnmatch.fnmatchcase(
-        os.path.basename(path), os.path.basename(pattern)
+    wanted = canonical(pattern)
+    return os.path.dirname(path) == os.path.dirname(wanted) and fnmatch.fnmatchcase(
+        os.path.basename(path), os.path.basename(wanted)
     )
