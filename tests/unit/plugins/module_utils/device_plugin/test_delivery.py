@@ -91,7 +91,7 @@ def test_the_runtimes_of_a_node(tmp_path, monkeypatch, program, says, reads, why
     (tmp_path / program).chmod(0o755)
     found = delivery.readers("/", str(tmp_path))
     assert [one.reads for one in found] == ([] if reads is None else [reads])
-    assert all(why in one.why and one.name.startswith(("containerd ", "cri-o ")) for one in found)
+    assert all(why in one.why and one.name.startswith(("containerd", "cri-o")) for one in found)
     assert delivery.readers("/host", str(tmp_path)) == ()
 
 
