@@ -54,8 +54,8 @@ options:
     default: auto
   registration:
     description:
-      - Whether the plugin calls the kubelet (V(register)), or has the kubelet find its sockets (V(watcher)). V(auto) is
-        V(register).
+      - Whether the plugin calls the kubelet (V(register)), or has the kubelet find its sockets (V(watcher)). V(auto)
+        does the former, and the latter where a kubelet runs that has no socket to register at.
     type: str
     choices: [auto, register, watcher]
     default: auto
