@@ -90,7 +90,7 @@ molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule
 	@$(RUN) python tests/harness/scenarios.py
 
-# Not part of `make test`: the first run builds kubelets for a quarter of an hour. E2E="-k upgrade" runs some.
+# Not part of `make test`: the first run builds kubelets for a quarter of an hour.
 e2e: $(VENV) $(LINK)
 	$(COUNTERPARTS) e2e
 	@$(RUN) python tests/harness/e2e.py $(E2E)
