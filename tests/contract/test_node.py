@@ -29,22 +29,22 @@ RESOURCE = "vendor.com/thing"
     ],
 )
 def test_c26_an_empty_topology_instead_of_a_node_that_is_not_there(
-    host: Host, kubelet: Kubelet, start: Start, numa: dict[str, int], told: dict[str, list[int]]
+    host: Host, newer: Kubelet, start: Start, numa: dict[str, int], told: dict[str, list[int]]
 ) -> None:
     """Pods of either would be rejected with TopologyAffinityError, see test_fake.py."""
     host.numa_nodes("0-1")
     host.devices(2)
     host.inventory(numa)
-    kubelet.node = Node("single-numa-node", (0, 1))
-    kubelet.restart()
+    newer.node = Node("single-numa-node", (0, 1))
+    newer.restart()
     start()
-    assert kubelet.wait_for(RESOURCE, 2)
-    devices = kubelet.books.endpoints[RESOURCE].last.devices
+    assert newer.wait_for(RESOURCE, 2)
+    devices = newer.books.endpoints[RESOURCE].last.devices
     assert {device.ID: [node.ID for node in device.topology.nodes] for device in devices} == told
-    kubelet.run("p", **{RESOURCE: 1})
+    newer.run("p", **{RESOURCE: 1})
     if not any(told.values()):
-        kubelet.delete("p")
-        kubelet.run("q", **{RESOURCE: 2})
+        newer.delete("p")
+        newer.run("q", **{RESOURCE: 2})
 
 
 def test_c27_the_preference_weighs_what_the_hint_does_not(host: Host, newer: Kubelet, start: Start) -> None:

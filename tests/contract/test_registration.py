@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from kubelet import DEPRECATION, Kubelet
 from personality import NEW
 from sample import Sample
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, config
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 RESOURCE = "vendor.com/thing"
 OTHER = "vendor.com/other"
@@ -51,25 +53,33 @@ def test_c02_one_bare_socket_name_for_each_resource(host: Host, kubelet: Kubelet
     assert all(name == os.path.basename(name) and (host.plugins / name).is_socket() for name in names)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "thing",
-        "kubernetes.io/thing",
-        "node.kubernetes.io/thing",
-        "requests.vendor.com/thing",
-        "Vendor.com/thing",
-        "vendor.com/-thing",
-        "vendor.com/a/b",
-        "vendor.com/" + "a" * 64,
-    ],
+ILLEGAL = (
+    "thing",
+    "kubernetes.io/thing",
+    "node.kubernetes.io/thing",
+    "requests.vendor.com/thing",
+    "Vendor.com/thing",
+    "vendor.com/-thing",
+    "vendor.com/a/b",
+    "vendor.com/" + "a" * 64,
 )
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
 def test_c03_names_are_checked_in_the_configuration(host: Host, name: str) -> None:
-    host.devices(1)
     host.configure(resources={RESOURCE: {}, name: {"kinds": [RESOURCE]}})
+    with pytest.raises(CdiError, match=re.escape(name)):
+        config.read(str(host.config))
+
+
+def test_c03_and_before_anything_registers(host: Host, newer: Kubelet, start: Start) -> None:
+    host.devices(1)
+    host.configure(resources={RESOURCE: {}, ILLEGAL[0]: {"kinds": [RESOURCE]}})
     done = command(host, "check")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 and name in done.stderr and str(host.config) in done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and str(host.config) in done.stderr
+    plugin = start()
+    assert ILLEGAL[0] in plugin.said("config-error")[0]["reason"]
+    assert not newer.books.seen("Register")
 
 
 def test_c03_a_name_of_63_characters_passes(host: Host, newer: Kubelet, start: Start) -> None:
