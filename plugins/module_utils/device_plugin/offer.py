@@ -248,8 +248,8 @@ def _split(
             by_name.setdefault(settings.name.replace(PROFILE, profile), []).append(unit)
     if units and not by_name:
         warnings.append(
-            f"resource {settings.name}: the inventory says no partition profile of its {len(units)} devices, so there is "
-            "no such resource; of MIG devices only NVML knows it (python3-pynvml)"
+            f"resource {settings.name}: the inventory says no partition profile of its {len(units)} devices, so there "
+            "is no such resource; of MIG devices only NVML knows it (python3-pynvml)"
         )
     for name, own in sorted(by_name.items()):
         why = why_no_resource(name)
