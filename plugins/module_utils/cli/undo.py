@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
@@ -15,6 +16,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import und
 
 def run(arguments: Any, paths: Paths) -> int:
     """Undo by the manifest, and print what was done; 1 if something was kept. Raises CdiError."""
+    edits = files.manifest(paths.state_dir).edits
+    readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}
     done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
     kept = [{"path": path, "reason": reason} for path, reason in done.kept]
     if arguments.json:
@@ -22,11 +25,16 @@ def run(arguments: Any, paths: Paths) -> int:
         return 1 if kept else 0
     would = "would be " if arguments.check else ""
     for path in done.removed:
-        say(f"{would}removed: {path}")
+        say(f"{would}removed: {path}{_note(readers.get(path))}")
     for path in done.restored:
-        say(f"{would}restored: {path}")
+        say(f"{would}restored: {path}{_note(readers.get(path))}")
     for path, reason in done.kept:
         say(f"kept: {reason}" if path in reason else f"kept: {path}: {reason}")
     if not any(done):
         say(f"Nothing to undo: the manifest in {paths.state_dir} lists no file.")
     return 1 if kept else 0
+
+
+def _note(runtime: Optional[str]) -> str:
+    """What is to be known of a file of a container runtime; podman has no daemon."""
+    return f" (for {runtime} from its next restart on)" if runtime not in (None, "podman") else ""

@@ -14,6 +14,7 @@ import subprocess
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime, runtime_info, runtime_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -22,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Pl
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
 ON = Wanted(True)
+DEFAULTS = {"state_dir": "/none", "inventory": "/none", "spec_dirs": ["/none"], "prefix": "/none"}
 THEIRS = b'{\n  "debug": true\n}\n'
 OURS = b'{\n  "features": {"cdi": true},\n  "debug": true\n}\n'
 
@@ -302,6 +304,13 @@ class TestUndone:
         assert (preview.restored, docker.content) == ((docker.config,), OURS)
         assert undo(docker.state).restored == (docker.config,)
         assert (docker.content, os.path.exists(docker.state)) == (THEIRS, False)
+
+    def test_by_the_command_line_which_says_when_it_counts(self, docker, capsys):
+        docker.write(THEIRS)
+        docker.converge()
+        assert main(["--state-dir", docker.state, "undo"], "0.1.0", DEFAULTS) == 0
+        assert capsys.readouterr().out == f"restored: {docker.config} (for docker from its next restart on)\n"
+        assert docker.content == THEIRS
 
     def test_what_others_added_stays(self, docker):
         docker.converge()
