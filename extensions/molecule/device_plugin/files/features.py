@@ -1,0 +1,202 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every feature of the plugin on this host, one after the other, in the sandbox in which systemd runs it.
+
+features.py [METRICS-URL]    prints {"features": {name: "ok" or what went wrong}, "probes": what probe.py found,
+                             "instance", "mounts": the mount namespace of the host}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+
+import node
+
+RESOURCE, CLEAN = "example.com/test", "example.com/clean"
+SPEC = "/etc/cdi/example.com-test.json"
+PROBED = "/var/lib/test-probe"
+PATIENCE = 20.0  # seconds; less than the 30 in which the plugin looks without being told of anything
+
+
+def ask(do, **more):
+    """One question to the kubelet."""
+    return node.ask({"do": do, **more})
+
+
+def allocatable(number: int, resource: str = RESOURCE) -> None:
+    """The kubelet comes to have so many devices."""
+    found = ask("wait", resource=resource, allocatable=number, seconds=PATIENCE)
+    assert found["ok"], f"{resource}: {ask('capacity')['allocatable']}, expected {number}"
+
+
+def until(what, *arguments):
+    """Wait until a function of no effect returns something."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        found = what(*arguments)
+        if found or time.monotonic() > end:
+            return found
+        time.sleep(0.1)
+
+
+def said(*command: str) -> str:
+    """What a command prints."""
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+
+def holds() -> list[str]:
+    """The resource of each hold by Kubernetes in the ledger."""
+    grants = json.loads(said("/opt/cdi/bin/fleet-cdi", "grants", "list", "--json"))["grants"]
+    return sorted(one["key"]["plugin"] for one in grants if one["key"]["resource_type"] == "kubernetes")
+
+
+def main_process(instance: str) -> str:
+    """Its process id."""
+    return said("systemctl", "show", "--property=MainPID", "--value", f"fleet-cdi-device-plugin@{instance}").strip()
+
+
+def sockets_and_specs(_instance):
+    """Sockets in the kubelet's directory; the spec directories and the inventory read; both resources registered."""
+    allocatable(2)
+    allocatable(1, CLEAN)
+
+
+def polling_is_not_needed(instance):
+    """inotify works."""
+    with open(f"/run/cdi-device-plugin/{instance}.json", encoding="utf-8") as file:
+        assert json.load(file)["polling"] is False
+
+
+def hot_plug(_instance):
+    """A device more in a spec, and gone again."""
+    with open(SPEC, encoding="utf-8") as file:
+        before = file.read()
+    document = json.loads(before)
+    document["devices"].append({"name": "more", "containerEdits": {"deviceNodes": [{"path": "/dev/full"}]}})
+    try:
+        replace(SPEC, json.dumps(document))
+        allocatable(3)
+    finally:
+        replace(SPEC, before)
+    allocatable(2)
+
+
+def replace(path: str, content: str) -> None:
+    """A file as a whole."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(content)
+    os.rename(path + ".new", path)
+
+
+def nodes(_instance):
+    """A node that goes away makes the device unhealthy, and healthy when it is back."""
+    os.rename("/dev/test1", "/dev/test1.away")
+    try:
+        allocatable(1)
+    finally:
+        os.rename("/dev/test1.away", "/dev/test1")
+    allocatable(2)
+
+
+def udev(instance):
+    """It listens for the events of udev: a socket of its in the netlink family for those is in group 2."""
+    with open("/proc/net/netlink", encoding="ascii") as file:
+        rows = [line.split() for line in file]
+    ours = [row for row in rows if row[1] == "15" and row[2] == main_process(instance) and int(row[3], 16) & 2]
+    assert ours, f"no socket of process {main_process(instance)}; the log says {log(instance)}"
+
+
+def log(instance: str) -> str:
+    """The last lines of its log."""
+    return said("journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=5", "-u", f"fleet-cdi-device-plugin@{instance}")
+
+
+def allocation_and_ledger(_instance):
+    """A pod gets a device by its CDI name; the ledger has it, and frees it when the pod is gone."""
+    answer = ask("admit", pod="one", resources={RESOURCE: 1})
+    assert answer["ok"], answer
+    assert "example.com/test=" in json.dumps(answer["containers"]), answer
+    assert holds() == [RESOURCE], holds()
+    ask("delete", pod="one")
+    assert until(lambda: not holds()), holds()
+
+
+def commands(_instance):
+    """setup runs when a device is given to somebody, teardown when it is taken from them."""
+    for name in os.listdir(PROBED):
+        os.unlink(os.path.join(PROBED, name))
+    answer = ask("admit", pod="two", resources={CLEAN: 1})
+    assert answer["ok"], answer
+    assert os.listdir(PROBED) == ["ADD.json"], os.listdir(PROBED)
+    ask("delete", pod="two")
+    assert until(lambda: "DEL.json" in os.listdir(PROBED)), log(_instance)
+    assert until(lambda: not holds()), holds()
+
+
+def kubelet_restart(_instance):
+    """The directory is wiped and the sockets come again."""
+    ask("restart")
+    allocatable(2)
+    allocatable(1, CLEAN)
+
+
+def reload(instance):
+    """SIGHUP is taken, and nothing ends by it."""
+    before = main_process(instance)
+    subprocess.run(["systemctl", "reload", f"fleet-cdi-device-plugin@{instance}"], check=True)
+    allocatable(2)
+    assert main_process(instance) == before
+
+
+FEATURES = {
+    "sockets in the kubelet's directory, spec directories": sockets_and_specs,
+    "inotify": polling_is_not_needed,
+    "hot plug": hot_plug,
+    "nodes in /dev": nodes,
+    "events of udev": udev,
+    "allocation, ledger, podresources": allocation_and_ledger,
+    "setup and teardown": commands,
+    "a kubelet that is started again": kubelet_restart,
+    "reload": reload,
+}
+
+
+def tried(feature, *arguments) -> str:
+    """"ok", or what went wrong."""
+    try:
+        feature(*arguments)
+    except (AssertionError, OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+
+def metrics(url: str) -> None:
+    """They are there, and count."""
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        text = answer.read().decode()
+    assert f'devices{{resource="{RESOURCE}",state="healthy"}} 2' in text, text
+
+
+def main(url: str = "") -> None:
+    """Print all."""
+    instance = next((name for name in "ab" if main_process(name) != "0"), "")
+    # A kubelet that lists no pod at all is not believed so soon that what they had is free.
+    ask("admit", pod="without devices", containers={"main": {}})
+    found = {name: tried(feature, instance) for name, feature in FEATURES.items()}
+    if url:
+        found["metrics"] = tried(metrics, url)
+    probes = {}
+    if os.path.exists(os.path.join(PROBED, "ADD.json")):
+        with open(os.path.join(PROBED, "ADD.json"), encoding="ascii") as file:
+            probes = json.load(file)
+    print(json.dumps({"features": found, "probes": probes, "instance": instance, "mounts": os.readlink("/proc/1/ns/mnt")}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
