@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import json
 import os
+import random
 
+import configurations
 import engines
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.files import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey, table, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
 from ansible_collections.fleet.cdi.plugins.plugin_utils import on_host as on_host_release
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="runs containers with devices: needs root")
@@ -342,3 +348,54 @@ def test_podman_reads_cdi_always_and_other_directories_from_5_5_on(suite, host, 
     assert sees_it(host, "podman")
     assert runtime("podman", state="absent")["changed"]
     assert host.attempt("ls", "/etc/containers/containers.conf.d").returncode != 0
+
+
+# Dumps each of the configurations on its standard input; null where containerd refuses one.
+DUMP = """
+import json, subprocess, sys
+def dump(text):
+    open("/tmp/sample.toml", "w", newline="").write(text)
+    asked = ["containerd", "--config", "/tmp/sample.toml", "config", "dump"]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else None
+print(json.dumps([[dump(text) for text in pair] for pair in json.load(sys.stdin)]))
+"""
+SAMPLE = 60
+
+
+def leaves(value, above=()):
+    """(path, value) of all that is no table."""
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from leaves(item, (*above, key))
+        else:
+            yield (*above, key), item
+
+
+def test_no_other_key_changes_as_containerd_itself_sees_it(suite, host, info):
+    """Of configurations in every form of TOML, before and after; json and tomllib see thousands in the unit tests."""
+    if suite == "bookworm":
+        pytest.skip("its containerd is from before CDI")
+    version = info("containerd")["version"]
+    place = Place("containerd", "system", version, table.numbers(version), "1.0.0", "containerd", "/none/config.toml")
+    pairs = []
+    for seed in range(SAMPLE):
+        pick = random.Random(seed)
+        said = pick.choice([2, 2, 1, 0] if suite == "trixie" else [3, 3, 2])
+        keys = {"enable_cdi": pick.choice(["true", "false"])} if pick.random() < 0.5 else {}
+        path = ("plugins", configurations.PLUGINS[said or 1])
+        text = configurations.toml(pick, said, path, keys, []).text
+        source = Source({place.config: text.encode()})
+        reading = survey.CONFIGURATIONS["containerd"].read(place, source)
+        made = plan(place, Wanted(not reading.enabled), Manifest("/none", {}), source)
+        pairs.append((text, made.changes[0].after.decode()))
+    seen = 0
+    answers = json.loads(host.run("python3", "-c", DUMP, stdin=json.dumps(pairs)))
+    for (text, _after), (before, after) in zip(pairs, answers):
+        assert (before is None) == (after is None), text
+        if before is not None:
+            seen += 1
+            old, new = (dict(leaves(toml_text.parse(one.encode(), "dump").value)) for one in (before, after))
+            differ = {path for path in {*old, *new} if old.get(path) != new.get(path)}
+            assert {path[-1] for path in differ} == {"enable_cdi"}, text
+    assert seen > SAMPLE / 2
