@@ -28,13 +28,8 @@ def run(arguments: Any, _paths: Paths) -> int:
 
 def _run(arguments: Any, path: str) -> int:
     """Serve until SIGTERM."""
-    try:
-        from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon
-    except ImportError as error:
-        raise CdiError(
-            f"plugin run: {error}. Install python3-grpcio (Debian, Ubuntu: apt-get install python3-grpcio; "
-            "EL: dnf install python3-grpcio, from EPEL)"
-        ) from None
+    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon  # which the others don't need
+
     return daemon.run(path, arguments.instance or "")
 
 

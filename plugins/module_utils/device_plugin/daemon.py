@@ -16,15 +16,16 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import (
     api,
+    awaken,
     delivery,
     dial,
     inforce,
-    pods,
     reclaim,
     report,
     status,
@@ -35,10 +36,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate i
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics, serve
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node, same_site
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.tell import Teller
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -61,14 +63,13 @@ class Daemon:
         self._watch = watch.Watch(self._log)
         self._udev = udev.Events(self._soon)
         self._node: Optional[Node] = None
-        self._http: Optional[Any] = None
         self._former: dict[str, set[str]] = {}
         self._began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
-        self._news, self._writing, self.end = asyncio.Event(), asyncio.Lock(), asyncio.Event()
-        self._to_write: Optional[asyncio.TimerHandle] = None
+        self._news, self.end = asyncio.Event(), asyncio.Event()
         self._applying = asyncio.Lock()
         self._defect: Optional[BaseException] = None
         self._tasks: set[asyncio.Future[None]] = set()
+        self._tell = Teller(self._instance, self._log, self._document, self._later)
         self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
         self._choosing = ThreadPoolExecutor(1, "choose")
         self._looking = ThreadPoolExecutor(1, "look")
@@ -110,7 +111,7 @@ class Daemon:
             self._log.info("config", path=found.path, sha256=found.sha256 or None)
         if found.error or found.settings != old.settings:
             self._later(self._apply())
-        self._changed()
+        self._tell.soon()
 
     async def _apply(self) -> None:
         """Work by the settings in force. Resources whose own settings did not change keep their streams."""
@@ -119,7 +120,7 @@ class Daemon:
                 self._log.change("config", self._config.error, "config-error", reason=self._config.error)
             settings = self._config.settings
             if settings is None:
-                await self._write()
+                await self._tell.write()
                 return
             if settings.run_dir != self._instance.run_dir:
                 text = f"run_dir stays {self._instance.run_dir} until this instance is started again"
@@ -131,7 +132,7 @@ class Daemon:
             self._node = self._make(settings, before)
             if before is None:
                 self._follow(settings)
-            await self._serve_metrics(settings.metrics)
+            await self._tell.metrics_at(settings.metrics, self._text, self._lacking)
         self._news.set()
 
     def _make(self, settings: Settings, before: Optional[Node]) -> Node:
@@ -144,7 +145,7 @@ class Daemon:
             return before
         ledger = Ledger(settings.state_dir, boot)
         peers = status.Peers(self._instance.run_dir, self._instance.name, self._began[1])
-        site = Site(settings, peers, self._start, self._log, self._metrics, self._changed)
+        site = Site(settings, peers, self._start, self._log, self._metrics, self._tell.soon)
         hands = Hands(
             ledger,
             Allocator(ledger, settings.root),
@@ -166,19 +167,6 @@ class Daemon:
         for directory in directories:
             for path in dial.remove_stale(directory, time.time()):
                 self._log.info("removed-stale-socket", path=path)
-
-    async def _serve_metrics(self, where: str) -> None:
-        if self._http is not None:
-            if self._http[0] == where:
-                return
-            self._http[1].close()
-            self._http = None
-        if where:
-            try:
-                self._http = (where, await serve(where, self._text, self._lacking))
-                self._log.over("metrics")
-            except CdiError as error:  # what serves the kubelet is worth more than what counts it
-                self._log.change("metrics", str(error), "warning", reason=error)
 
     def _text(self) -> str:
         served = self._node.served.values() if self._node else ()
@@ -210,45 +198,19 @@ class Daemon:
                         due = await node.take(view, self._former)
                         self._watch.follow("host", node.viewer.subjects(view), self._soon)
                         self._udev.noise = udev.noise(view.offer.resources)
-                        await self._write()  # others see what this instance serves before the kubelet does
+                        await self._tell.write()  # others see what this instance serves before the kubelet does
                         node.start()
             wait = PERIOD if due is None else min(max(due - loop.time(), 0), PERIOD)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), wait)
-                await asyncio.sleep(SETTLE)
+            await awaken.within(self._news, wait)
+            await asyncio.sleep(SETTLE)
 
     async def _reclaims(self) -> None:
         """Give back to the ledger what no pod has any more."""
-        loop, misses = asyncio.get_running_loop(), 0
         while True:
             node = self._node
             await asyncio.sleep(node.site.settings.grace / 3 if node else PERIOD)
-            if node is None or node is not self._node:
-                continue
-            try:
-                node.in_use = await pods.in_use(node.site.settings.pod_resources)
-                self._log.over("pods", "podresources")
-                misses = 0
-            except pods.Unavailable as error:
-                node.in_use = None
-                misses += 1  # one is what each restart of the kubelet may cost
-                if misses > 1 and any(one.state == status.REGISTERED for one in node.served.values()):
-                    self._log.change("pods", error.cause, "no-podresources", reason=error)
-            try:
-                resources, now = list(node.resources), time.monotonic()
-                # Not where looks are made: a teardown may take its time.
-                step = node.reclaimer.step
-                events = await loop.run_in_executor(self._reclaiming, step, resources, node.in_use, now)
-            except (CdiError, OSError) as error:
-                self._log.change("reclaim", str(error), "warning", reason=error)
-                continue
-            self._log.over("reclaim")
-            for event in events:
-                say = self._log.warning if event.reason else self._log.info
-                say(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
-                if event.what == "released":
-                    self._metrics.count("released_total", resource=event.resource)
-            if events:
+            # Not where looks are made: a teardown may take its time.
+            if node is not None and node is self._node and await node.reclaim(self._reclaiming):
                 self._soon()
 
     def _soon(self) -> None:
@@ -265,24 +227,6 @@ class Daemon:
             self._node.look()
 
     # Status
-
-    def _changed(self) -> None:
-        """Something that the status says is another one: write it soon, once for many changes."""
-        if self._to_write is None:
-            loop = asyncio.get_running_loop()
-            self._to_write = loop.call_later(SETTLE, lambda: self._later(self._write()))
-
-    async def _write(self) -> None:
-        if self._to_write is not None:
-            self._to_write.cancel()
-            self._to_write = None
-        async with self._writing:
-            document = self._document()
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, self._instance.write, document)
-                self._log.over("status")
-            except CdiError as error:
-                self._log.change("status", str(error), "warning", reason=error)
 
     def _document(self) -> dict[str, Any]:
         node = self._node
@@ -321,8 +265,7 @@ class Daemon:
         self._udev.stop()
         for task in self._tasks:
             task.cancel()
-        if self._http is not None:
-            self._http[1].close()
+        self._tell.close()
         if self._node is not None:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._node.stop(), END)
@@ -337,6 +280,14 @@ def run(path: str, instance: str = "") -> int:
     # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
+    try:
+        for name in ("google.protobuf", "grpc.aio"):
+            import_module(name)
+    except ImportError as error:
+        raise CdiError(
+            f"plugin run: {error}. Install python3-grpcio (Debian, Ubuntu: apt-get install python3-grpcio; "
+            "EL: dnf install python3-grpcio, from EPEL)"
+        ) from None
 
     async def serve_until_told() -> None:
         daemon, loop = Daemon(path, instance), asyncio.get_running_loop()

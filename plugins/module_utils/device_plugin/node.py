@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Executor
+from functools import partial
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse, Unavailable, in_use
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import View, Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # What a registration, or a hold, depends on: if it changes, every resource starts anew.
 SITE = ("plugin_dir", "registry_dir", "pod_resources", "registration", "state_dir", "root")
@@ -39,6 +43,7 @@ class Node:
         self.refused: Mapping[str, str] = {}
         self.warnings: tuple[str, ...] = ()
         self.in_use: Optional[InUse] = None
+        self._misses = 0  # calls of podresources in a row that failed
         self.looked = False  # what is served is what there is
 
     async def take(self, view: View, former: Mapping[str, Collection[str]]) -> Optional[float]:
@@ -65,6 +70,33 @@ class Node:
         self.site.changed()
         dues = [one.roster.due for one in self.served.values() if one.roster.due is not None]
         return min(dues, default=None)
+
+    async def reclaim(self, pool: Executor) -> bool:
+        """Give back to the ledger what no pod has any more; whether anything was, or came to be known."""
+        log, settings = self.site.log, self.site.settings
+        try:
+            self.in_use = await in_use(settings.pod_resources)
+            self._misses = 0
+            log.over("pods", "podresources")
+        except Unavailable as error:
+            self.in_use = None
+            self._misses += 1  # one is what each restart of the kubelet may cost
+            if self._misses > 1 and any(one.state == status.REGISTERED for one in self.served.values()):
+                log.change("pods", error.cause, "no-podresources", reason=error)
+        loop = asyncio.get_running_loop()
+        try:
+            step = partial(self.reclaimer.step, list(self.resources), self.in_use, time.monotonic())
+            events = await loop.run_in_executor(pool, step)
+        except (CdiError, OSError) as error:
+            log.change("reclaim", str(error), "warning", reason=error)
+            return False
+        log.over("reclaim")
+        for event in events:
+            say = log.warning if event.reason else log.info
+            say(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
+            if event.what == "released":
+                self.site.metrics.count("released_total", resource=event.resource)
+        return bool(events)
 
     def start(self) -> None:
         """Let those register that have devices now, and did not before."""

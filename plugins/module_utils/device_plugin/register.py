@@ -13,18 +13,20 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
-from collections.abc import Awaitable, Collection
-from contextlib import suppress
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, rivals, status
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, dial, rivals, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Stream
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import (
+    FINAL,
+    Failed,
+    Part,
+    Refused,
+    Site,
+    UnknownRegister,
+    call,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 REGISTER, WATCHER, AUTO = "register", "watcher", "auto"
@@ -32,53 +34,8 @@ REGISTER, WATCHER, AUTO = "register", "watcher", "auto"
 FIRST, LAST = 0.2, 10.0  # seconds between two tries
 SOON = 1.0  # seconds at most before the next try where the last one succeeded
 STEADY = 5.0  # seconds after which a registration counts as one that holds
-ANSWER = 20.0  # seconds for Register: a kubelet dials back within it, for up to 10, and asks for the options
 ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
 LOOK = 1.0  # seconds between two looks, whatever events tell
-
-# What no second try mends: pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go, errUnsupportedVersion and
-# errInvalidResourceName; the status code is UNKNOWN for both.
-_FINAL = re.compile(r"version.*(not supported|unsupported)|unsupported.*version|resource ?name.*invalid", re.I)
-
-# What kubelets that tell plugins by their sockets may say to a second Register of the same one (kubernetes#139765).
-_ALREADY = re.compile(r"already (connected|registered)", re.I)
-
-
-class Failed(CdiError):
-    """A try that may go better later. `label` is its reason in the metrics, `state` what it leaves behind."""
-
-    def __init__(self, label: str, text: str, state: str = status.RETRYING) -> None:
-        super().__init__(text)
-        self.label = label
-        self.state = state
-
-
-class Refused(CdiError):
-    """The kubelet will not have this resource, however often it is asked."""
-
-
-class Site:
-    """What a registration needs of the daemon around it. `settings` may be others from one moment to the next."""
-
-    def __init__(
-        self, settings: Settings, peers: Peers, start: str, log: Log, metrics: Metrics, changed: Callable[[], None]
-    ) -> None:
-        self.settings = settings
-        self.peers = peers
-        self.start = start  # tells the sockets of this start from all others
-        self.log = log
-        self.metrics = metrics
-        self.changed = changed  # to be called where a state that others are told of is another one
-
-
-class Part(NamedTuple):
-    """What it needs of its resource."""
-
-    name: str
-    feed: Feed
-    server: Callable[[str], Server]  # for the socket at a path, not open yet
-    prepare: Callable[[], Awaitable[None]]  # before each registration
-    offered: Callable[[], Collection[str]]  # the device IDs that are ours
 
 
 class Registrar:
@@ -158,7 +115,11 @@ class Registrar:
         self._notice = None
         arrived = self._part.feed.arrived
         if self.mode == REGISTER:
-            await self._call(server, kubelet)
+            try:
+                await call(self._kubelet_socket, server)
+            except UnknownRegister:
+                self._no_register = kubelet
+                raise
             stream = await self._arrival(server, arrived, kubelet)
         else:
             stream = await self._found(server, arrived)
@@ -266,29 +227,6 @@ class Registrar:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    async def _call(self, server: Server, kubelet: dial.Identity) -> None:
-        """Register. Raises Failed, Refused."""
-        import grpc
-
-        request = api.v1beta1.RegisterRequest(
-            version=api.VERSION,
-            endpoint=os.path.basename(server.path),
-            resource_name=self._part.name,
-            options=server.options,
-        )
-        try:
-            await dial.register(self._kubelet_socket, request, ANSWER)
-        except grpc.RpcError as error:
-            code: Any = error.code()
-            text = f"the kubelet refuses Register: {' '.join(str(error.details()).split())} ({code.name})"
-            if _ALREADY.search(text) and self._part.feed.streams:
-                return  # it was asked once too often: the stream that it has is the one
-            if _FINAL.search(text) or code == grpc.StatusCode.INVALID_ARGUMENT:
-                raise Refused(text) from None
-            if code == grpc.StatusCode.UNIMPLEMENTED:
-                self._no_register = kubelet
-            raise Failed(code.name.lower(), text) from None
-
     async def _arrival(self, server: Server, arrived: int, kubelet: dial.Identity) -> Stream:
         """The stream that the kubelet opened because of Register. Raises Failed."""
         feed, end = self._part.feed, self._now() + ARRIVAL
@@ -321,7 +259,7 @@ class Registrar:
             if self._notice:
                 self._fresh = True
                 text = f"the kubelet does not register it: {self._notice}"
-                raise Refused(text) if _FINAL.search(text) else Failed("notified", text)
+                raise Refused(text) if FINAL.search(text) else Failed("notified", text)
             alive = await _listening(settings.pod_resources) or await _listening(self._kubelet_socket)
             end = (end or self._now() + ARRIVAL) if alive else None
             if end and self._now() >= end:
@@ -359,8 +297,7 @@ class Registrar:
 
     async def _woken(self, seconds: float) -> None:
         """Until somebody says that something may have changed, at most `seconds`."""
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+        await awaken.within(self._wake, seconds)
         self._wake.clear()
 
     @staticmethod

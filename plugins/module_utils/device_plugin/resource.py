@@ -13,15 +13,16 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, delivery, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, delivery, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed, longest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, units_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Part, Registrar, Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Registrar
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Event, Roster
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Refusal, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Part, Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
@@ -110,8 +111,7 @@ class Served:
         """Take no more calls, end the streams, remove the socket; calls in progress end first."""
         self._closing = True
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await awaken.ended(self._task)
         await self.registrar.close()
         await self.registrar.closed()
 

@@ -99,6 +99,11 @@ class Server:
         """Whether the socket is still there, and still the one that was bound."""
         return self.identity is not None and dial.identity(self.path) == self.identity
 
+    @property
+    def heard(self) -> bool:
+        """Whether a stream is open."""
+        return bool(self._streams)
+
     async def close(self, seconds: float = DRAIN) -> None:
         """Listen no more and end the streams; calls in progress have `seconds`. The socket goes, if it is ours."""
         if self.intact:  # gRPC would remove whatever has the name by now

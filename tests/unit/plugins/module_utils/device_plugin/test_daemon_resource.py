@@ -25,9 +25,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers, Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs

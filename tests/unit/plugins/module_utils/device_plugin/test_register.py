@@ -19,13 +19,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, register, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, dial, register, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Part, Registrar, Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Registrar
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Part, Site
 
 NAME = "acme.com/widget"
 DEADLINE = 30  # seconds, for what takes one at most
@@ -152,8 +153,7 @@ def play(places: Places, scene: Any, kubelet: Kubelet | None = None) -> None:
             await scene()
             assert not task.done(), task
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await awaken.ended(task)
             if kubelet is not None:
                 await kubelet.stop()
             await places.registrar.close()
