@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 
@@ -307,6 +308,27 @@ class TestCommands:
         host.ledger.delete(key_of(NAME, "0"))
         host.ledger.add(key_of(NAME, "0"), {NAME: 1}, lambda _held: part.holds, "kubernetes", pending=True)
         host.log.unlink()
+        host.allocate("0")
+        assert host.ran() == ["ADD 0", "DEL 0"]
+        assert host.state_of("0") == "active"
+
+    def test_a_daemon_that_is_killed_in_its_setup(self, host, trusted):
+        """The next one knows that it was not finished, and undoes it first."""
+        mark = host.directory / "pid"
+        hangs = program(trusted, "hangs", f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 100")
+        ready = host.resource.settings
+        self.configure(host, setup=tuple(hangs))
+        daemon = os.fork()
+        if daemon == 0:
+            host.allocate("0")
+            os._exit(0)
+        while not mark.exists():
+            time.sleep(0.01)
+        os.kill(daemon, signal.SIGKILL)
+        os.waitpid(daemon, 0)
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+        assert host.state_of("0") == "pending"
+        host.resource = host.resource._replace(settings=ready)
         host.allocate("0")
         assert host.ran() == ["ADD 0", "DEL 0"]
         assert host.state_of("0") == "active"

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -221,3 +222,56 @@ def test_a_file_of_100_mb_is_one_error_and_not_read(directories):
     found = registry.load([etc, run])
     assert found.devices == {"a.com/gpu=0": good}
     assert found.errors == {f"{etc}/a.json": f"{etc}/a.json: is larger than 16 MiB; expected a configuration file"}
+
+
+class TestChanged:
+    """Whether what was loaded is still what is there, without reading it."""
+
+    @pytest.fixture
+    def loaded(self, directories):
+        etc, run, put = directories
+        put(etc, "a.json", "a.com/gpu", "0")
+        (etc / "link.json").symlink_to(run / "target")
+        put(run, "target", "b.com/gpu", "0")
+        (etc / "broken.json").write_text("{")
+        (etc / "notes.txt").write_text("")
+        return registry.load([etc, run, etc / "missing"])
+
+    def test_nothing(self, loaded):
+        assert [file.spec["kind"] for file in loaded.specs] == ["a.com/gpu", "b.com/gpu"]
+        assert not registry.changed(loaded)
+        assert not registry.changed(registry.load([]))
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda at: at.put(at.etc, "new.json", "a.com/gpu", "1"),
+            lambda at: (at.etc / "also-broken.yaml").write_text("{"),
+            lambda at: (at.etc / "a.json").unlink(),
+            lambda at: (at.etc / "broken.json").unlink(),
+            lambda at: at.put(at.etc, "a.json", "a.com/gpu", "1"),
+            lambda at: (at.etc / "a.json").rename(at.etc / "b.json"),
+            lambda at: at.put(at.run, "target", "b.com/gpu", "1", "2"),
+            lambda at: (at.run / "target").unlink(),
+            lambda at: (at.etc / "missing").mkdir() or at.put(at.etc / "missing", "x.json", "a.com/gpu", "0"),
+            lambda at: (at.etc / "x.json").mkdir(),
+        ],
+    )
+    def test_anything(self, loaded, directories, change):
+        change(SimpleNamespace(**dict(zip(("etc", "run", "put"), directories))))
+        assert registry.changed(loaded)
+        assert not registry.changed(registry.load(loaded.directories))
+
+    def test_another_file_of_the_same_size_and_time_in_its_place(self, loaded, directories):
+        etc, _run, put = directories
+        before = (etc / "a.json").stat()
+        os.replace(put(etc, ".new", "a.com/gpu", "7"), etc / "a.json")
+        os.utime(etc / "a.json", ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert (etc / "a.json").stat().st_size == before.st_size
+        assert registry.changed(loaded)
+
+    def test_what_is_no_spec_does_not_matter(self, loaded, directories):
+        etc, _run, put = directories
+        put(etc, ".hidden.new", "a.com/gpu", "0")
+        (etc / "notes.txt").unlink()
+        assert not registry.changed(loaded)
