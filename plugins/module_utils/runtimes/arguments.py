@@ -49,7 +49,7 @@ def show(unit: str) -> str:
 
 def unit_of(names: Sequence[str], ask: Callable[[str], str] = show) -> Unit:
     """The first of these units that runs, otherwise the first that systemd knows, otherwise an empty one."""
-    found = [Unit(name, dict(line.split("=", 1) for line in ask(name).splitlines() if "=" in line)) for name in names]
+    found = [Unit(name, _properties(ask(name))) for name in names]
     known = [unit for unit in found if unit.properties.get("ExecStart")]
     return next((unit for unit in known if unit.is_active), (known or [Unit("", {})])[0])
 
@@ -62,11 +62,9 @@ def of_unit(unit: Unit, read: Callable[[str], str]) -> tuple[str, ...]:
         return running
     command = unit.properties.get("ExecStart", "").partition("argv[]=")[2].partition(" ;")[0]
     variables = _variables(unit.properties.get("Environment", ""))
-    for path in unit.properties.get("EnvironmentFiles", "").split(" (ignore_errors="):
-        name = path.split()[-1] if path.split() else ""
-        if name.startswith("/"):
-            with suppress(OSError, ValueError):
-                variables.update(_variables(read(name)))
+    for line in unit.properties.get("EnvironmentFiles", "").splitlines():
+        with suppress(OSError, ValueError):
+            variables.update(_variables(read(line.partition(" (ignore_errors=")[0])))
     words = []
     for word in command.split()[1:]:
         name = word[1:].strip("{}")
@@ -110,6 +108,16 @@ def values(arguments: Sequence[str], *names: str) -> list[str]:
                 found.append(value)
             elif index + 1 < len(arguments):
                 found.append(arguments[index + 1])
+    return found
+
+
+def _properties(text: str) -> dict[str, str]:
+    """What systemctl prints; of a property that it prints several times, as EnvironmentFiles, all lines."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            found[name] = f"{found[name]}\n{value}" if name in found else value
     return found
 
 

@@ -29,6 +29,7 @@ KillMode=process
 ExecStart={ path=/usr/sbin/dockerd ; argv[]=/usr/sbin/dockerd -H fd:// $DOCKER_OPTS ${ONE} ; ignore_errors=no ; }
 Environment=ONE=--debug
 EnvironmentFiles=%s (ignore_errors=yes)
+EnvironmentFiles=/none/there (ignore_errors=yes)
 """
 
 
