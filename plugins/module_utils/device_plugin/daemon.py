@@ -47,6 +47,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
 PERIOD = 30.0  # seconds between two looks where nothing tells of a change
+DOUBT = 5.0  # seconds between two looks at what the kubelet lists
 ALLOCATIONS = 8  # at a time
 END = 4.0  # seconds for everything to end
 
@@ -89,7 +90,7 @@ class Daemon:
                 self._log.info("no-udev-events", reason=why)
             self._watch.follow("config", [watch.Subject(self._config.path)], self.reload)
             await self._apply()
-            for work in (self._looks, self._reclaims):
+            for work in (self._looks, self._reclaims, self._doubts):
                 self._later(work())
             await self.end.wait()
         finally:
@@ -212,6 +213,13 @@ class Daemon:
             # Not where looks are made: a teardown may take its time.
             if node is not None and node is self._node and await node.reclaim(self._reclaiming):
                 self._soon()
+
+    async def _doubts(self) -> None:
+        """See that what is registered is listed."""
+        while True:
+            await asyncio.sleep(DOUBT)
+            if self._node is not None:
+                await self._node.doubt()
 
     def _soon(self) -> None:
         """The host may have changed."""

@@ -16,7 +16,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import rec
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse, Unavailable, in_use
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import (
+    InUse,
+    Unavailable,
+    allocatable,
+    in_use,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import View, Viewer
@@ -29,6 +34,9 @@ SITE = ("plugin_dir", "registry_dir", "pod_resources", "registration", "state_di
 def same_site(a: Settings, b: Settings) -> bool:
     """Whether resources can stay as they are registered from one configuration to the other."""
     return all(getattr(a, name) == getattr(b, name) for name in SITE)
+
+
+DOUBTS = 2  # times in a row that the kubelet lists nothing of a resource, before its stream is doubted
 
 
 class Node:
@@ -71,9 +79,30 @@ class Node:
         dues = [one.roster.due for one in self.served.values() if one.roster.due is not None]
         return min(dues, default=None)
 
+    async def doubt(self) -> None:
+        """Ask the kubelet for what it lists: it may have forgotten a stream that it has not ended.
+
+        Another plugin that registers a resource of ours and dies takes the devices with it on kubelets that know
+        streams by their sockets (seen with 1.36.3); nothing but podresources shows it.
+        """
+        registered = {name: one for name, one in self.served.items() if one.state == status.REGISTERED}
+        if not registered:
+            return
+        try:
+            listed = await allocatable(self.site.settings.pod_resources)
+        except Unavailable:
+            return
+        for name, one in registered.items():
+            ours = {device.id for device in one.roster.advertised if device.healthy}
+            missed = bool(ours) and not any((name, device_id) in listed for device_id in ours)
+            one.missed = one.missed + 1 if missed else 0
+            if one.missed == DOUBTS and one.state == status.REGISTERED:
+                one.missed = 0
+                one.registrar.doubt("the kubelet lists none of its devices any more, and has not ended the stream")
+
     async def reclaim(self, pool: Executor) -> bool:
         """Give back to the ledger what no pod has any more; whether anything was, or came to be known."""
-        log, settings = self.site.log, self.site.settings
+        log, settings, before = self.site.log, self.site.settings, self.in_use
         try:
             self.in_use = await in_use(settings.pod_resources)
             self._misses = 0
@@ -96,7 +125,7 @@ class Node:
             say(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
             if event.what == "released":
                 self.site.metrics.count("released_total", resource=event.resource)
-        return bool(events)
+        return bool(events) or (self.in_use is not None and self.in_use != before)
 
     def start(self) -> None:
         """Let those register that have devices now, and did not before."""
@@ -127,10 +156,10 @@ class Node:
         """Those that are served."""
         return [one.resource for one in self.served.values()]
 
-    def _used(self, resource: Resource) -> Collection[str]:
-        """Ids of its units that pods have, of those that are not offered any more, too."""
+    def _used(self, resource: Resource) -> Optional[Collection[str]]:
+        """Ids of its units that pods have, also of those that are not offered any more; None: nobody knows just now."""
         if self.in_use is None:
-            return ()
+            return None
         return {unit_id(device_id) for name, device_id in self.in_use.devices if name == resource.name}
 
     def _say(self, view: View) -> None:

@@ -35,6 +35,7 @@ FIRST, LAST = 0.2, 10.0  # seconds between two tries
 SOON = 1.0  # seconds at most before the next try where the last one succeeded
 STEADY = 5.0  # seconds after which a registration counts as one that holds
 ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
+AGAIN = 0.5  # seconds that a kubelet which was restarted in no time has to open a new stream to the same socket
 LOOK = 1.0  # seconds between two looks, whatever events tell
 
 
@@ -55,6 +56,8 @@ class Registrar:
         self._lacking: Optional[float] = None  # since when a live kubelet has no kubelet.sock
         self._notice: Optional[str] = None  # the kubelet's error in watcher mode
         self._asked: dial.Identity = None  # the kubelet of the last try
+        self._last = 0  # the number of the stream that was the kubelet's
+        self._doubt = ""  # what shows that the kubelet does not hear us, although its stream is open
         self._closing: set[Any] = set()  # servers that calls in progress keep
 
     @property
@@ -68,6 +71,11 @@ class Registrar:
     def look(self) -> None:
         """Something may have changed: sockets, other instances."""
         self._wake.set()
+
+    def doubt(self, reason: str) -> None:
+        """Something shows that the kubelet has forgotten a stream that it has not ended."""
+        self._doubt = reason
+        self.look()
 
     def notified(self, registered: bool, error: str) -> None:
         """What a kubelet says that found the socket by itself."""
@@ -106,11 +114,12 @@ class Registrar:
         await self._kubelet_there()
         self._asked = self._kubelet
         await self._no_younger()
-        if not site.settings.takeover and not self._part.feed.streams:
+        if not site.settings.takeover and (self._doubt or not self._part.feed.streams):
             await self._no_rival()
         kubelet, began = self._kubelet, self._now()
         self._enter(status.REGISTERING, "")
         await self._part.prepare()
+        before = self.server
         server = await self._serve()
         self._notice = None
         arrived = self._part.feed.arrived
@@ -122,8 +131,9 @@ class Registrar:
                 raise
             stream = await self._arrival(server, arrived, kubelet)
         else:
-            stream = await self._found(server, arrived)
-        self._fresh = False
+            known = server is before
+            stream = await self._found(server, self._last if known else arrived, known)
+        self._fresh, self._doubt, self._last = False, "", stream.number
         seconds = self._now() - began
         site.metrics.count("registrations_total", resource=name)
         site.metrics.observe("register_seconds", seconds, resource=name)
@@ -135,8 +145,10 @@ class Registrar:
         """Wait until the kubelet hears us no more; returns what shows it."""
         while True:
             if stream.over.is_set():
-                self._fresh = self.mode == WATCHER  # where only a new socket is looked at
                 return f"the stream was {stream.why}"
+            if self._doubt:
+                self._fresh = True  # the kubelet has this socket's stream, and may take a second one for nothing new
+                return self._doubt
             if self.server is None or not self.server.intact:
                 return "the socket is gone, or another one"
             if self.mode == REGISTER and self._kubelet not in (None, since[0]):
@@ -238,6 +250,8 @@ class Registrar:
                 raise Failed("socket", "the socket was removed while the kubelet registered it")
             if self._kubelet not in (None, kubelet):
                 raise Failed("restart", "the kubelet was restarted while it registered the resource")
+            if feed.arrived > arrived:
+                raise Failed("stream", "ListAndWatch came, and was ended at once")
             left = end - self._now()
             if left <= 0:
                 break
@@ -247,9 +261,14 @@ class Registrar:
         self._fresh = True
         raise Failed("arrival", f"the kubelet took Register, and no ListAndWatch came within {ARRIVAL:g} s")
 
-    async def _found(self, server: Server, arrived: int) -> Stream:
-        """The stream of a kubelet that found the socket. Raises Failed, Refused."""
-        settings, end = self._site.settings, None
+    async def _found(self, server: Server, arrived: int, known: bool) -> Stream:
+        """The stream of a kubelet that finds the socket. `known`: it was found before, and its stream has ended.
+
+        A kubelet that starts finds it by itself; one that dropped a stream never looks at the same socket again.
+        Raises Failed, Refused.
+        """
+        settings, began, end = self._site.settings, self._now(), None
+        patience = AGAIN if known else ARRIVAL
         while True:
             stream = self._part.feed.first_after(arrived)
             if stream:
@@ -260,15 +279,22 @@ class Registrar:
                 self._fresh = True
                 text = f"the kubelet does not register it: {self._notice}"
                 raise Refused(text) if FINAL.search(text) else Failed("notified", text)
-            alive = await _listening(settings.pod_resources) or await _listening(self._kubelet_socket)
-            end = (end or self._now() + ARRIVAL) if alive else None
-            if end and self._now() >= end:
+            if self._part.feed.arrived > arrived and not known:
                 self._fresh = True
-                asked = "asked what it is" if server.info_asked.is_set() else "did not look at it"
-                raise Failed("arrival", f"the kubelet {asked}, and no ListAndWatch came within {ARRIVAL:g} s")
-            if not alive:
-                self._enter(status.WAITING, f"no kubelet has looked into {settings.registry_dir} yet")
-            await self._woken(LOOK)
+                raise Failed("stream", "ListAndWatch came, and was ended at once")
+            if await _listening(settings.pod_resources) or await _listening(self._kubelet_socket):
+                end = end or self._now() + patience
+                if self._now() >= end:
+                    self._fresh = True
+                    asked = "asked what it is" if server.info_asked.is_set() else "did not look at it"
+                    raise Failed("arrival", f"the kubelet {asked}, and no ListAndWatch came within {patience:g} s")
+            elif known and self._now() - began >= ARRIVAL:  # or it lives, and nothing shows that here
+                self._fresh = True
+                raise Failed("arrival", f"no ListAndWatch came again within {ARRIVAL:g} s")
+            else:
+                end, patience = None, ARRIVAL
+                self._enter(status.WAITING, f"no kubelet looks into {settings.registry_dir} now")
+            await self._woken(min(LOOK, patience / 2))
 
     def _enter(self, state: str, reason: str) -> None:
         """Be in a state; one line where it is another one that matters."""

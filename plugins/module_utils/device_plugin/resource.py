@@ -84,6 +84,7 @@ class Served:
         part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
         self.registrar = Registrar(part, site)
         self.warnings: tuple[str, ...] = ()
+        self.missed = 0  # times in a row that the kubelet listed none of its devices
         self._task: Optional[asyncio.Task[None]] = None
         self._deciding: Optional[asyncio.Future[None]] = None
 
@@ -116,13 +117,13 @@ class Served:
         await self.registrar.closed()
 
     def update(
-        self, resource: Resource, registry: Registry, troubles: Mapping[str, str], in_use: Collection[str]
+        self, resource: Resource, registry: Registry, troubles: Mapping[str, str], in_use: Optional[Collection[str]]
     ) -> None:
         """Take in what a look found, and tell the kubelet what changed."""
         self.resource, self._registry, self._troubles = resource, registry, dict(troubles)
         self._publish(in_use)
 
-    def _publish(self, in_use: Collection[str] = ()) -> None:
+    def _publish(self, in_use: Optional[Collection[str]] = None) -> None:
         loop = asyncio.get_running_loop()
         changed, events = self.roster.update(self.resource, self._troubles, loop.time(), in_use)
         self._log(events)

@@ -268,6 +268,52 @@ def test_a_directory_that_is_removed_and_made_again(places: Places, kubelet: Kub
     play(places, scene, kubelet)
 
 
+def test_a_stream_that_is_ended_as_soon_as_it_comes_is_not_waited_for(places: Places, kubelet: Kubelet) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        await kubelet.drop()
+        for _time in range(2):
+            await until(lambda: kubelet.streams)
+            await kubelet.drop()
+        await until(lambda: kubelet.streams and places.registrar.state == status.REGISTERED)
+        assert 'reason="arrival"' not in places.metrics.render()
+
+    play(places, scene, kubelet)
+
+
+def test_a_stream_that_the_kubelet_forgot_is_replaced(places: Places, kubelet: Kubelet) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        before = places.sockets
+        places.registrar.doubt("it is not listed any more")
+        await until(lambda: len(kubelet.requests) == 2 and len(places.feed.streams) == 1)
+        await until(state_is(places, status.REGISTERED))
+        assert places.sockets != before
+        await asyncio.sleep(0.5)
+        assert len(kubelet.requests) == 2, "once"
+
+    play(places, scene, kubelet)
+
+
+def test_a_rival_that_took_the_resource_is_left_alone_though_the_stream_is_open(
+    places: Places, kubelet: Kubelet
+) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        server = await pod_resources(places, [["theirs"], ["theirs"], []])
+        places.registrar.doubt("it is not listed any more")
+        await until(state_is(places, status.CONFLICT))
+        assert len(kubelet.requests) == 1
+        await until(state_is(places, status.REGISTERED))
+        assert len(kubelet.requests) == 2
+        await server.stop(0)
+
+    play(places, scene, kubelet)
+
+
 def test_register_that_no_stream_follows_is_no_registration(
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,17 +574,41 @@ class Finder:
         raise AssertionError("it did not come")
 
 
-def test_found_by_the_kubelet_and_found_again_by_a_new_socket(tmp_path: Path) -> None:
+@pytest.mark.parametrize("evidence", [True, False], ids=["the kubelet is seen to live", "nothing shows that it does"])
+def test_found_by_the_kubelet_and_found_again_by_a_new_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evidence: bool
+) -> None:
+    monkeypatch.setattr(register, "ARRIVAL", 1.0)
     places = Places(tmp_path, registration="watcher")
     finder = Finder(places)
 
     async def scene() -> None:
+        if evidence:
+            await pod_resources(places, [[]])
         await finder.until(state_is(places, status.REGISTERED))
         assert len(finder.seen) == 1
         assert not places.sockets, "nothing where Register would be"
         await finder.kubelet.drop()
         await finder.until(lambda: len(finder.seen) == 2 and places.registrar.state == status.REGISTERED)
         assert not os.path.exists(finder.seen[0])
+        await finder.kubelet.drop()
+
+    play(places, scene)
+
+
+def test_a_kubelet_that_is_back_at_once_and_listens_again_needs_no_new_socket(tmp_path: Path) -> None:
+    places = Places(tmp_path, registration="watcher")
+    finder = Finder(places)
+
+    async def scene() -> None:
+        await finder.until(state_is(places, status.REGISTERED))
+        [path] = finder.seen
+        await finder.kubelet.drop()
+        finder.kubelet.listen(path)
+        await until(lambda: places.feed.arrived == 2)
+        await finder.until(state_is(places, status.REGISTERED))
+        await asyncio.sleep(0.5)
+        assert dial.sockets(places.settings.registry_dir) == [path]
         await finder.kubelet.drop()
 
     play(places, scene)
