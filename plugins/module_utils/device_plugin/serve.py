@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
@@ -60,6 +60,9 @@ class Server:
         self._answers = answers
         self._grpc: Optional[Any] = None
         self._streams: set[Stream] = set()
+        self._calls = 0  # that hand devices out, in progress
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def open(self) -> None:
         """Listen, and answer a call through the socket before this returns. Raises CdiError."""
@@ -105,11 +108,17 @@ class Server:
         return bool(self._streams)
 
     async def close(self, seconds: float = DRAIN) -> None:
-        """Listen no more and end the streams; calls in progress have `seconds`. The socket goes, if it is ours."""
+        """Listen no more, then end the streams; calls in progress have `seconds`. The socket goes, if it is ours."""
         if self.intact:  # gRPC would remove whatever has the name by now
             with suppress(OSError):
                 os.unlink(self.path)
         self.identity = None
+        if not self._idle.is_set():
+            # With the stream a kubelet closes the connection: it would reject the pod whose devices are held by then.
+            began = asyncio.get_running_loop().time()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), seconds)
+            seconds = max(0.0, began + seconds - asyncio.get_running_loop().time())
         for stream in self._streams:
             stream.end()
         if self._grpc is not None:
@@ -139,15 +148,29 @@ class Server:
     async def _allocate(self, request: Any, context: Any) -> Any:
         answer = api.v1beta1.AllocateResponse()
         try:
-            for asked in request.container_requests:
-                answer.container_responses.append(await self._answers.allocate(list(asked.devices_ids)))
+            with self._in_progress():
+                for asked in request.container_requests:
+                    answer.container_responses.append(await self._answers.allocate(list(asked.devices_ids)))
         except Refusal as error:
             await _abort(context, error)
         return answer
 
+    @contextmanager
+    def _in_progress(self) -> Iterator[None]:
+        """A call that the kubelet must hear the end of."""
+        self._calls += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
     async def _pre_start(self, request: Any, context: Any) -> Any:
         try:
-            await self._answers.start(list(request.devices_ids))
+            with self._in_progress():
+                await self._answers.start(list(request.devices_ids))
         except Refusal as error:
             await _abort(context, error)
         return api.v1beta1.PreStartContainerResponse()
