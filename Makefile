@@ -77,7 +77,7 @@ integration: $(VENV) $(LINK) copy
 
 contract: $(VENV) $(LINK)
 	$(COUNTERPARTS) contract
-	@$(RUN) python -m pytest -q tests/contract
+	@$(RUN) python tests/harness/contract.py
 
 conformance: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)

@@ -64,7 +64,7 @@ class Sample:
         """End, with the streams."""
         for stream in self._streams:
             stream.put(False)
-        self._server.stop(0.2).wait()
+        self._server.stop(0.05).wait()
 
     def _called(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
         self.calls.append((method, request))

@@ -10,11 +10,12 @@ import os
 import socket
 import subprocess
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 from conftest import Start
-from host import Host, command, until
+from host import Host, Plugin, command, until
 from kubelet import Kubelet
 from sample import Sample
 
@@ -205,8 +206,8 @@ def test_a_configuration_that_is_wrong(host: Host, newer: Kubelet, start: Start)
     assert newer.wait_for(RESOURCE, 1)
     for number, (text, expected) in enumerate(WRONG.items(), 1):
         host.config.write_text(text)
-        until(lambda count=number: len(plugin.lines("config-error")) == count)
-        assert expected in plugin.lines("config-error")[-1]["reason"]
+        lines = until(partial(_complaints, plugin, number))
+        assert expected in lines[-1]["reason"]
     assert newer.counts(RESOURCE) == (1, 1) and len(newer.books.seen("Register")) == 1
     assert command(host, "check").returncode == 2
     plugin.stop()
@@ -215,6 +216,11 @@ def test_a_configuration_that_is_wrong(host: Host, newer: Kubelet, start: Start)
     assert newer.counts(RESOURCE) == (1, 0)
     host.config.write_text(good)
     assert newer.wait_for(RESOURCE, 1)
+
+
+def _complaints(plugin: Plugin, number: int) -> list[dict[str, str]]:
+    lines = plugin.lines("config-error")
+    return lines if len(lines) == number else []
 
 
 def test_a_damaged_ledger(host: Host, newer: Kubelet, start: Start) -> None:

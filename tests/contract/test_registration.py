@@ -9,6 +9,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import QUICK, Start, make_kubelet
@@ -24,7 +25,7 @@ RESOURCE = "vendor.com/thing"
 OTHER = "vendor.com/other"
 
 
-def requests(kubelet: Kubelet, resource: str = RESOURCE) -> list[api.v1beta1.RegisterRequest]:
+def requests(kubelet: Kubelet, resource: str = RESOURCE) -> list[Any]:
     """What was sent to Register."""
     return [event.detail for event in kubelet.books.seen("Register", resource)]
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from admission import Rejected
@@ -28,7 +30,7 @@ def lists(kubelet: Kubelet, resource: str = RESOURCE) -> list[dict[str, str]]:
     return [event.detail for event in kubelet.books.seen("list", resource)]
 
 
-def last(kubelet: Kubelet) -> list[api.v1beta1.Device]:
+def last(kubelet: Kubelet) -> list[Any]:
     """The last message as it was, with duplicates if it had any."""
     return list(kubelet.books.endpoints[RESOURCE].last.devices)
 
@@ -199,8 +201,12 @@ def test_f05_two_streams_hear_the_same(host: Host, kubelet: Kubelet, start: Star
     until(lambda: second.last is not None)
     host.unplug("thing0")
     for stream in (first, second):
-        until(lambda one=stream: [device.health for device in one.last.devices] == [ILL, WELL])
+        until(partial(_tells, stream, [ILL, WELL]))
     second.close()
+
+
+def _tells(stream: Endpoint, health: list[str]) -> bool:
+    return [device.health for device in stream.last.devices] == health
 
 
 @pytest.mark.parametrize("repeats", [IGNORED, REFUSED])
