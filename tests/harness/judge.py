@@ -76,6 +76,11 @@ def registering(directories: Sequence[str]) -> dict[str, Any]:
     return {"mode": "registry", "directories": list(directories)}
 
 
+def annotated(annotations: dict[str, str]) -> dict[str, Any]:
+    """The request for the devices that a runtime takes from a container's annotations: answers `devices`."""
+    return {"mode": "annotations", "annotations": annotations}
+
+
 class Judge:
     """One of the programs, running. Use it as a context manager, from one thread."""
 

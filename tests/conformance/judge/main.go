@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	oci "github.com/opencontainers/runtime-spec/specs-go"
@@ -30,7 +31,7 @@ type file struct {
 }
 
 // request has Mode "read" with Name and Data, "time" (the same, Count times over), "inject": Specs and Devices into OCI,
-// or "registry": what a cache makes of Directories.
+// "registry": what a cache makes of Directories, or "annotations": which Devices a runtime takes from Annotations.
 type request struct {
 	Mode string `json:"mode"`
 	file
@@ -39,7 +40,8 @@ type request struct {
 	Devices []string        `json:"devices"`
 	OCI     json.RawMessage `json:"oci"`
 
-	Directories []string `json:"directories"`
+	Directories []string          `json:"directories"`
+	Annotations map[string]string `json:"annotations"`
 }
 
 // answer says whether the library accepts; if not, Error says why, and Crash that it panicked.
@@ -104,6 +106,8 @@ func reply(directory string, asked *request) (said answer) {
 		err = inject(directory, asked, &said)
 	case "registry":
 		err = registry(asked, &said)
+	case "annotations":
+		err = annotations(asked, &said)
 	default:
 		err = fmt.Errorf("unknown mode %q", asked.Mode)
 	}
@@ -178,6 +182,22 @@ func registry(asked *request, said *answer) error {
 	for path := range cache.GetErrors() {
 		said.Failed = append(said.Failed, path)
 	}
+	return nil
+}
+
+// annotations reads what a kubelet passed on, and refuses a key that the library itself would not make.
+func annotations(asked *request, said *answer) error {
+	keys, devices, err := cdi.ParseAnnotations(asked.Annotations)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		plugin, device, _ := strings.Cut(strings.TrimPrefix(key, cdi.AnnotationPrefix), "_")
+		if made, err := cdi.AnnotationKey(plugin, device); err != nil || made != key {
+			return fmt.Errorf("key %q: made anew it is %q (%v)", key, made, err)
+		}
+	}
+	said.Devices = devices
 	return nil
 }
 
