@@ -15,7 +15,7 @@ meant a file: a container engine makes one of a bind mount whose source is missi
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -57,6 +57,7 @@ class Registry(NamedTuple):
     shadowed: dict[
         str, tuple[str, ...]
     ]  # qualified name -> the files of earlier directories that a later one overrules
+    broken: Mapping[str, tuple[int, ...]] = {}  # path -> state of the file that could not be read: for `changed`
 
 
 class Listing(NamedTuple):
@@ -86,15 +87,17 @@ def find(directories: Sequence[str] = DIRECTORIES) -> Listing:
 def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
     """Read every spec of `directories`, lowest priority first. Raises nothing: a bad file is one of `errors`."""
     specs: list[SpecFile] = []
+    broken: dict[str, tuple[int, ...]] = {}
     paths, errors = find(directories)
     for priority, path in paths:
+        before = _state(os.path.realpath(path))
         try:
             file = _read(path, priority)
         except CdiError as error:
-            errors[path] = str(error)
+            errors[path], broken[path] = str(error), before
         else:
             specs += [file] if file else []
-    return resolve(directories, specs, errors)
+    return resolve(directories, specs, errors)._replace(broken=broken)
 
 
 def changed(registry: Registry) -> bool:
@@ -104,7 +107,8 @@ def changed(registry: Registry) -> bool:
         registry.errors.keys()
     ):
         return True
-    return any(_state(os.path.realpath(file.path)) != file.state for file in registry.specs)
+    known = {**registry.broken, **{file.path: file.state for file in registry.specs}}
+    return any(_state(os.path.realpath(path)) != state for path, state in known.items())
 
 
 def _read(path: str, priority: int) -> Optional[SpecFile]:

@@ -249,6 +249,7 @@ class TestChanged:
             lambda at: (at.etc / "also-broken.yaml").write_text("{"),
             lambda at: (at.etc / "a.json").unlink(),
             lambda at: (at.etc / "broken.json").unlink(),
+            lambda at: at.put(at.etc, "broken.json", "a.com/gpu", "0"),
             lambda at: at.put(at.etc, "a.json", "a.com/gpu", "1"),
             lambda at: (at.etc / "a.json").rename(at.etc / "b.json"),
             lambda at: at.put(at.run, "target", "b.com/gpu", "1", "2"),
