@@ -34,6 +34,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as 
 
 NAME = "acme.com/widget"
 NOTHING = specs.load([])
+DEADLINE = 30  # seconds, for what takes one at most
 OPTIONS = api.v1beta1.Empty()
 
 
@@ -112,6 +113,11 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
+async def told(stream: Any) -> Any:
+    """The next message of a stream."""
+    return await asyncio.wait_for(stream.read(), DEADLINE)
+
+
 def healths(answer: Any) -> dict[str, str]:
     return {device.ID: device.health for device in answer.devices}
 
@@ -124,10 +130,10 @@ def test_a_device_that_fails_in_allocate_is_unhealthy_on_every_stream_before_the
         stage.allocator.allocate = fail
         streams = [stage.plugin.ListAndWatch(OPTIONS) for _number in range(3)]
         for stream in streams:
-            assert healths(await stream.read()) == {"d0": "Healthy", "d1": "Healthy"}
+            assert healths(await told(stream)) == {"d0": "Healthy", "d1": "Healthy"}
         assert await stage.refused("d0", "d1") == ("FAILED_PRECONDITION", "Allocate: d1: setup: exit code 1")
         for stream in streams:
-            assert healths(await stream.read()) == {"d0": "Healthy", "d1": "Unhealthy"}
+            assert healths(await told(stream)) == {"d0": "Healthy", "d1": "Unhealthy"}
             stream.cancel()
         assert stage.looks == 1
         assert 'allocation_failures_total{reason="setup",resource="acme.com/widget"} 1' in stage.metrics.render()
@@ -145,7 +151,7 @@ def test_a_backend_that_hangs_holds_up_nobody_else(stage: Stage, monkeypatch: py
         options = await stage.plugin.GetDevicePluginOptions(OPTIONS, timeout=10)
         assert options.get_preferred_allocation_available
         stream = stage.plugin.ListAndWatch(OPTIONS)
-        assert len((await stream.read()).devices) == 2
+        assert len((await told(stream)).devices) == 2
         stream.cancel()
         assert await stage.prefer(["d0", "d1"], [], 1) == ["d0"]
         for code, text in await asyncio.gather(*slow):
@@ -269,15 +275,15 @@ def test_pre_start_is_announced_where_it_is_wanted_and_looks_at_the_devices(tmp_
 def test_a_burst_of_changes_is_few_messages_and_the_last_one_is_told(stage: Stage) -> None:
     async def scene() -> None:
         stream = stage.plugin.ListAndWatch(OPTIONS)
-        await stream.read()
+        await told(stream)
         for number in range(101):
             stage.served.update(stage.resource, NOTHING, {"d0": f"taken: {number}"} if number % 2 == 0 else {}, ())
             await asyncio.sleep(0)
-        answers = [healths(await stream.read())]
+        answers = [healths(await told(stream))]
         await asyncio.sleep(0.5)
         assert answers[-1] == {"d0": "Unhealthy", "d1": "Healthy"}
         stage.served.update(stage.resource, NOTHING, {}, ())
-        answers.append(healths(await stream.read()))
+        answers.append(healths(await told(stream)))
         assert answers[-1] == {"d0": "Healthy", "d1": "Healthy"}, "nothing of the burst came after its end"
         stream.cancel()
 
@@ -290,7 +296,7 @@ def test_many_devices_that_change_alike_are_one_line(stage: Stage) -> None:
         stage.served.update(many, NOTHING, {}, ())
         assert stage.log.getvalue().count("event=healthy") <= 3
         stream = stage.plugin.ListAndWatch(OPTIONS)
-        assert len((await stream.read()).devices) == 60_002, "with the two that were there before, Unhealthy"
+        assert len((await told(stream)).devices) == 60_002, "with the two that were there before, Unhealthy"
         stream.cancel()
         assert len(await stage.prefer([one.id for one in many.units], [], 4)) == 4
 

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the daemon hears from outside besides files: the kubelet's podresources, udev."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, status, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice
+
+NAME = "acme.com/widget"
+DEADLINE = 30  # seconds, for what takes one at most
+
+DOUBTS = [
+    # state of the resource, what we say, what the kubelet lists each time -> how often the stream is doubted
+    (status.REGISTERED, {"d0": True, "d1": True}, [["d0", "d1"], ["d0", "d1"]], 0),
+    (status.REGISTERED, {"d0": True, "d1": True}, [["d1"], ["d1"], ["d1"]], 0),
+    (status.REGISTERED, {"d0": True}, [[], ["d0"], [], ["d0"]], 0),
+    (status.REGISTERED, {"d0": True}, [[], []], 1),
+    (status.REGISTERED, {"d0": True}, [["theirs"], ["theirs"]], 1),
+    (status.REGISTERED, {"d0": False}, [[], [], []], 0),
+    (status.REGISTERED, {}, [[], [], []], 0),
+    (status.STANDBY, {"d0": True}, [[], [], []], 0),
+]
+
+
+@pytest.mark.parametrize(("state", "said", "listed", "doubts"), DOUBTS)
+def test_a_stream_is_doubted_when_twice_nothing_of_it_is_listed(
+    tmp_path: Path, state: str, said: dict[str, bool], listed: list[list[str]], doubts: int
+) -> None:
+    reasons: list[str] = []
+    answers = iter(listed)
+
+    async def allocatable(_request: Any, _context: Any) -> Any:
+        devices = [api.podresources.ContainerDevices(resource_name=NAME, device_ids=next(answers))]
+        return api.podresources.AllocatableResourcesResponse(devices=devices)
+
+    async def scene() -> None:
+        path = str(tmp_path / "pods.sock")
+        server = grpc.aio.server()
+        methods = {"GetAllocatableResources": allocatable}
+        server.add_generic_rpc_handlers((api.handler("v1.PodResourcesLister", methods),))
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        site: Any = SimpleNamespace(settings=Settings(pod_resources=path))
+        nothing: Any = None
+        node = Node(site, nothing, nothing, nothing)
+        served: Any = SimpleNamespace(
+            name=NAME,
+            state=state,
+            missed=0,
+            roster=SimpleNamespace(advertised=[Advertised(name, healthy) for name, healthy in said.items()]),
+            registrar=SimpleNamespace(doubt=reasons.append),
+        )
+        node.served[NAME] = served
+        for _time in listed:
+            await node.doubt()
+        await server.stop(0)
+
+    asyncio.run(scene())
+    assert len(reasons) == doubts
+
+
+def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) -> None:
+    site: Any = SimpleNamespace(settings=Settings(pod_resources=str(tmp_path / "none.sock")))
+    nothing: Any = None
+    node = Node(site, nothing, nothing, nothing)
+    served: Any = SimpleNamespace(state=status.REGISTERED, missed=0)
+    node.served[NAME] = served
+    for _time in range(3):
+        asyncio.run(node.doubt())
+    assert served.missed == 0
+
+
+class Monitor:
+    """pyudev.Monitor, with events that a test puts into it."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = socket.socketpair()
+        self.events: list[str | OSError] = []
+
+    def put(self, *events: str | OSError) -> None:
+        self.events += events
+        self.writer.send(b"x" * len(events))
+
+    def set_receive_buffer_size(self, _size: int) -> None:
+        raise PermissionError("needs CAP_NET_ADMIN")
+
+    def start(self) -> None:
+        self.reader.setblocking(False)
+
+    def fileno(self) -> int:
+        return self.reader.fileno()
+
+    def poll(self, timeout: float) -> Any:
+        assert timeout == 0, "the loop must not wait here"
+        if not self.events:
+            return None
+        self.reader.recv(1)
+        event = self.events.pop(0)
+        if isinstance(event, OSError):
+            raise event
+        return SimpleNamespace(subsystem=event)
+
+
+@pytest.fixture
+def monitor(monkeypatch: pytest.MonkeyPatch) -> Monitor:
+    found = Monitor()
+    module = SimpleNamespace(
+        Context=lambda: None,
+        Monitor=SimpleNamespace(from_netlink=lambda _context, source: found if source == "udev" else None),
+    )
+    monkeypatch.setitem(sys.modules, "pyudev", module)
+    return found
+
+
+EVENTS = [
+    (["drm"], (), 1),
+    (["net", "queues", "bdi"], (), 0),
+    (["net"], (NetDevice("eth7"),), 1),
+    (["net", "drm", "net"], (), 1),
+    ([OSError("ENOBUFS")], (), 1),
+    (["usb"] * 300, (), 2),
+]
+
+
+@pytest.mark.parametrize(("events", "moves", "calls"), EVENTS)
+def test_events_of_devices_that_may_matter(monitor: Monitor, events: Any, moves: Any, calls: int) -> None:
+    told = []
+
+    async def scene() -> None:
+        found = udev.Events(lambda: told.append(1))
+        assert found.start() == ""
+        device = Device("d", "", NAME, ("d",), (), net_devices=moves)
+        found.noise = udev.noise([Resource(NAME, (Unit("d", (f"{NAME}=d",), device),))])
+        monitor.put(*events)
+        for _turn in range(DEADLINE * 100):
+            await asyncio.sleep(0.01)
+            if not monitor.events:
+                break
+        await asyncio.sleep(0.05)
+        found.stop()
+
+    asyncio.run(scene())
+    assert len(told) == calls
+
+
+def test_without_pyudev_there_are_no_events_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+
+    async def scene() -> str:
+        found = udev.Events(lambda: None)
+        reason = found.start()
+        found.stop()
+        return reason
+
+    assert "pyudev" in asyncio.run(scene())
+
+
+@pytest.mark.skipif(not os.path.isdir("/sys/devices"), reason="no sysfs here")
+def test_the_real_monitor_opens() -> None:
+    pytest.importorskip("pyudev")
+
+    async def scene() -> str:
+        found = udev.Events(lambda: None)
+        reason = found.start()
+        found.stop()
+        return reason
+
+    assert asyncio.run(scene()) == ""
