@@ -18,6 +18,7 @@ from endpoint import Endpoint
 from host import Host, until
 from kubelet import Kubelet
 from personality import IGNORED, NEW, OLD, REFUSED, SOCKET, Personality
+from sample import Sample
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
 
@@ -270,6 +271,20 @@ def test_f06_the_instance_that_was_there_stands_by_and_takes_over(host: Host, ku
     new.kill()
     assert kubelet.books.wait(lambda: len(kubelet.books.seen("Register", RESOURCE)) == 2, 20)
     assert kubelet.wait_for(RESOURCE, 2)
+
+
+def test_f06_a_foreign_plugin_that_came_and_went(host: Host, newer: Kubelet, start: Start) -> None:
+    """Our stream lives on, and nothing of it counts any more: only podresources shows it."""
+    host.devices(2)
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 2)
+    other = Sample(newer.directory, RESOURCE, {"theirs": WELL}, "other.sock").serve()
+    other.register()
+    assert newer.books.wait(lambda: newer.counts(RESOURCE) == (1, 1), 20)
+    other.stop()
+    assert newer.wait_for(RESOURCE, 2, 60)
+    newer.run("p", **{RESOURCE: 2})
+    assert plugin.lines("lost", resource=RESOURCE)
 
 
 def test_f07_open_streams_starve_no_call(host: Host, newer: Kubelet, start: Start) -> None:
