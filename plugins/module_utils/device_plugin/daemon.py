@@ -189,21 +189,32 @@ class Daemon:
         while True:
             due = None
             self._news.clear()
-            node = self._node
-            if node is not None:
-                began = time.monotonic()
-                view = await loop.run_in_executor(self._looking, node.viewer.look)
-                self._metrics.observe("look_seconds", time.monotonic() - began)
-                async with self._applying:
-                    if node is self._node:  # no other configuration came meanwhile
-                        due = await node.take(view, self._former)
-                        self._watch.follow("host", node.viewer.subjects(view), self._soon)
-                        self._udev.noise = udev.noise(view.offer.resources)
-                        await self._tell.write()  # others see what this instance serves before the kubelet does
-                        node.start()
+            try:
+                due = await self._look()
+                self._log.over("look")
+            except Exception as error:  # pylint: disable=broad-exception-caught  # what is served goes on as it is
+                self._log.change("look", repr(error), "defect", reason=f"a look at the host failed: {error!r}")
             wait = PERIOD if due is None else min(max(due - loop.time(), 0), PERIOD)
             await awaken.within(self._news, wait)
             await asyncio.sleep(SETTLE)
+
+    async def _look(self) -> Optional[float]:
+        """One look, and what follows from it. Returns when something is due, in the loop's time."""
+        node = self._node
+        if node is None:
+            return None
+        began = time.monotonic()
+        view = await asyncio.get_running_loop().run_in_executor(self._looking, node.viewer.look)
+        self._metrics.observe("look_seconds", time.monotonic() - began)
+        async with self._applying:
+            if node is not self._node:  # another configuration came meanwhile
+                return None
+            due = await node.take(view, self._former)
+            self._watch.follow("host", node.viewer.subjects(view), self._soon)
+            self._udev.noise = udev.noise(view.offer.resources)
+            await self._tell.write()  # others see what this instance serves before the kubelet does
+            node.start()
+            return due
 
     async def _reclaims(self) -> None:
         """Give back to the ledger what no pod has any more."""

@@ -109,8 +109,9 @@ class Node:
             log.over("pods", "podresources")
         except Unavailable as error:
             self.in_use = None
-            self._misses += 1  # one is what each restart of the kubelet may cost
-            if self._misses > 1 and any(one.state == status.REGISTERED for one in self.served.values()):
+            heard = any(one.state == status.REGISTERED for one in self.served.values())
+            self._misses = self._misses + 1 if heard else 0
+            if self._misses > 1:  # one is what each restart of the kubelet may cost
                 log.change("pods", error.cause, "no-podresources", reason=error)
         loop = asyncio.get_running_loop()
         try:

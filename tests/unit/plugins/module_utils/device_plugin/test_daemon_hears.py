@@ -1,11 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the daemon hears from outside besides files: the kubelet's podresources, udev."""
+"""What the daemon hears from outside besides files: the kubelet's podresources, udev; and looks that fail."""
 
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 import socket
 import sys
@@ -17,10 +19,14 @@ import grpc.aio
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, status, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon as daemon_module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import Daemon
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice
 
 NAME = "acme.com/widget"
@@ -183,3 +189,37 @@ def test_the_real_monitor_opens() -> None:
         return reason
 
     assert asyncio.run(scene()) == ""
+
+
+def test_a_look_that_fails_for_no_known_reason_ends_nothing_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_module, "SETTLE", 0.01)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"version": 1, "run_dir": str(tmp_path / "run"), "spec_dirs": [str(tmp_path)]}))
+    calls: list[int] = []
+
+    def fail(_viewer: Any) -> Any:
+        calls.append(1)
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Viewer, "look", fail)
+    stream = io.StringIO()
+
+    async def scene() -> None:
+        found = Daemon(str(config), "a", Log(stream))
+        running = asyncio.ensure_future(found.run())
+        for number in range(1, 4):
+            found._soon()
+            for _turn in range(DEADLINE * 100):
+                if len(calls) >= number:
+                    break
+                await asyncio.sleep(0.01)
+        assert len(calls) >= 3
+        assert not running.done()
+        found.end.set()
+        await asyncio.wait_for(running, DEADLINE)
+
+    asyncio.run(scene())
+    assert stream.getvalue().count("event=defect") == 1
+    assert "a defect" in stream.getvalue()
