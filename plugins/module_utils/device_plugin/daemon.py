@@ -175,11 +175,7 @@ class Daemon:
         return self._metrics.render((*report.gauges(served), *process))
 
     def _lacking(self) -> str:
-        """What has to come before another instance may go, "" if nothing. What nobody waits for is told elsewhere."""
-        if self._config.error or self._node is None or not self._node.looked:
-            return self._config.error or "still looking at the devices"
-        waits = (status.WAITING, status.REGISTERING, status.RETRYING)
-        return "; ".join(f"{one.name}: {one.state}" for one in self._node.served.values() if one.state in waits)
+        return report.lacking(self._config.error, self._node)
 
     # Work that goes on
 
@@ -248,21 +244,8 @@ class Daemon:
     # Status
 
     def _document(self) -> dict[str, Any]:
-        node = self._node
-        resources = {name: report.of_refused(why) for name, why in (node.refused if node else {}).items()}
-        resources.update((name, report.of_resource(one)) for name, one in (node.served if node else {}).items())
-        return {
-            "instance": self._instance.name,
-            "pid": os.getpid(),
-            "release": report.release(),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began[0])),
-            "since_boot": self._began[1],
-            "config": self._config.document,
-            "ready": node is not None and node.looked,
-            "resources": resources,
-            "warnings": list(node.warnings) if node else [],
-            "polling": self._watch.polling,
-        }
+        own = {"instance": self._instance.name, "config": self._config.document, "polling": self._watch.polling}
+        return {**own, **report.document(*self._began, self._node)}
 
     # End
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Sample
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 
@@ -26,6 +28,32 @@ def release() -> str:
         directory = os.path.dirname(directory)
     name = os.path.basename(directory)
     return name if _RELEASE.match(name) else ""
+
+
+def document(started: float, since_boot: float, node: Optional[Node]) -> dict[str, Any]:
+    """The status of an instance that started at these seconds: of the epoch, and since the host did."""
+    resources = {name: of_refused(why) for name, why in (node.refused if node else {}).items()}
+    resources.update((name, of_resource(one)) for name, one in (node.served if node else {}).items())
+    return {
+        "pid": os.getpid(),
+        "release": release(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "since_boot": since_boot,
+        "ready": node is not None and node.looked,
+        "resources": resources,
+        "warnings": list(node.warnings) if node else [],
+    }
+
+
+def lacking(error: Optional[str], node: Optional[Node]) -> str:
+    """What has to come before another instance may go, "" if nothing. What nobody waits for is told elsewhere.
+
+    `error`: what is wrong with the configuration.
+    """
+    if error or node is None or not node.looked:
+        return error or "still looking at the devices"
+    waits = (status.WAITING, status.REGISTERING, status.RETRYING)
+    return "; ".join(f"{one.name}: {one.state}" for one in node.served.values() if one.state in waits)
 
 
 def of_resource(served: Served) -> dict[str, Any]:
