@@ -114,7 +114,9 @@ def udev(instance):
 
 def log(instance: str) -> str:
     """The last lines of its log."""
-    return said("journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=5", "-u", f"fleet-cdi-device-plugin@{instance}")
+    return said(
+        "journalctl", "--quiet", "--no-pager", "--output=cat", "--lines=5", "-u", f"fleet-cdi-device-plugin@{instance}"
+    )
 
 
 def allocation_and_ledger(_instance):
@@ -168,7 +170,7 @@ FEATURES = {
 
 
 def tried(feature, *arguments) -> str:
-    """"ok", or what went wrong."""
+    """ "ok", or what went wrong."""
     try:
         feature(*arguments)
     except (AssertionError, OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
@@ -195,7 +197,8 @@ def main(url: str = "") -> None:
     if os.path.exists(os.path.join(PROBED, "ADD.json")):
         with open(os.path.join(PROBED, "ADD.json"), encoding="ascii") as file:
             probes = json.load(file)
-    print(json.dumps({"features": found, "probes": probes, "instance": instance, "mounts": os.readlink("/proc/1/ns/mnt")}))
+    said = {"features": found, "probes": probes, "instance": instance, "mounts": os.readlink("/proc/1/ns/mnt")}
+    sys.stdout.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fake kubelet of tests/contract as a service of a host: `node.py serve ARGUMENT...`, asked by `node.py ask JSON...`.
+"""The kubelet of tests/contract as a service of a host: `node.py serve ARGUMENT...`, asked by `node.py ask JSON...`.
 
 Each question is one that tests/contract/program.py answers, or {"do": "gaps"}: for each resource the seconds in which
 nothing of it was allocatable since there first was, the longest first.
@@ -88,4 +88,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2:])
     for text in sys.argv[2:]:
-        print(json.dumps(ask(json.loads(text))))
+        sys.stdout.write(json.dumps(ask(json.loads(text))) + "\n")

@@ -23,7 +23,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def tried(attempt, *arguments) -> str:
-    """"ok", or the name of the error."""
+    """ "ok", or the name of the error."""
     try:
         found = attempt(*arguments)
     except OSError as error:
@@ -39,7 +39,7 @@ def called(function: str, *arguments: int) -> None:
 
 def written(path: str) -> None:
     """Open for writing, and write nothing. Raises OSError."""
-    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY))
 
 
 def made(path: str) -> None:
@@ -110,7 +110,7 @@ PROBES = {
     "SystemCallFilter, @resources": (os.sched_setaffinity, 0, os.sched_getaffinity(0)),
     "SystemCallArchitectures": (status, "Seccomp"),
     "UMask": (umask,),
-    "DevicePolicy": (written, "/dev/test0"),
+    "DevicePolicy": (written, "/dev/test-console"),
 }
 
 
