@@ -158,6 +158,7 @@ def test_a_backend_that_hangs_holds_up_nobody_else(stage: Stage, monkeypatch: py
             assert code == "DEADLINE_EXCEEDED"
             assert "more than 0.3 s" in text
         end.set()
+        monkeypatch.setattr(module, "ALLOCATE", DEADLINE)
         stage.allocator.allocate = Allocator().allocate
         await stage.allocate("d0")
 
