@@ -188,7 +188,7 @@ class Daemon:
             try:
                 due = await self._look()
                 self._log.over("look")
-            except Exception as error:  # pylint: disable=broad-exception-caught  # what is served goes on as it is
+            except Exception as error:  # what is served goes on as it is
                 self._log.change("look", repr(error), "defect", reason=f"a look at the host failed: {error!r}")
             wait = PERIOD if due is None else min(max(due - loop.time(), 0), PERIOD)
             await awaken.within(self._news, wait)

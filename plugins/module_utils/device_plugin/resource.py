@@ -183,7 +183,7 @@ class Served:
             chosen = await self._in(
                 self._hands.choosing, PREFER, preferred, self.resource, available, must_include, size
             )
-        except Exception as error:  # pylint: disable=broad-exception-caught  # an error would reject the pod
+        except Exception as error:  # an error would reject the pod
             self._site.metrics.count("preference_fallbacks_total", resource=self.name)
             reason = "took too long" if isinstance(error, asyncio.TimeoutError) else repr(error)
             self._site.log.change(
@@ -249,7 +249,7 @@ class Served:
             text = f"it took more than {seconds:g} s; look for what keeps {', '.join(device_ids)} busy"
         except (CdiError, OSError) as error:
             reason, text = "error", str(error)
-        except Exception as error:  # pylint: disable=broad-exception-caught  # a defect must not go without a line
+        except Exception as error:  # a defect must not go without a line
             reason, code, text = "defect", "INTERNAL", repr(error)
         finally:
             if reason:
