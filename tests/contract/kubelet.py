@@ -27,6 +27,7 @@ if __name__ == "__main__":  # started by itself: tests have the collection on th
 
 import grpc
 import legal
+import lister
 from admission import Admission, Node, Pod, Rejected
 from books import CHECKPOINT, Books
 from endpoint import DIAL, Endpoint
@@ -102,7 +103,7 @@ class Kubelet:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.pod_resources)
             os.makedirs(os.path.dirname(self.pod_resources), exist_ok=True)
-            self._pods_front = Front(self.pod_resources, [self._pod_resources_handler()])
+            self._pods_front = Front(self.pod_resources, [lister.handler(self.pods, self.books)])
         if self.registry_dir:
             self._watcher = Watcher(self.registry_dir, self.books, self._watched, self.loop)
         if not containers_run:
@@ -275,41 +276,6 @@ class Kubelet:
     def wait_for(self, resource: str, allocatable: int, seconds: float = 20.0) -> bool:
         """Wait until so many are allocatable; whether they were in time."""
         return self.books.wait(lambda: self.counts(resource)[1] == allocatable, seconds)
-
-    # -- podresources ----------------------------------------------------------------------------
-
-    def _pod_resources_handler(self) -> Any:
-        methods = {"List": self._list}
-        if self.personality.lists_allocatable:
-            methods["GetAllocatableResources"] = self._allocatable
-        return api.handler("v1.PodResourcesLister", methods)
-
-    def _list(self, _request: Any, _context: grpc.ServicerContext) -> Any:
-        self.books.note("List")
-        self.books.collect()
-        reply = api.podresources.ListPodResourcesResponse()
-        with self.books.lock:
-            for pod in list(self.pods.values()):
-                entry = reply.pod_resources.add(name=pod.uid, namespace=pod.namespace)
-                for name, _wanted in pod.all():
-                    if name in pod.init and not (name in pod.sidecars and self.personality.tracks_health):
-                        continue
-                    container = entry.containers.add(name=name)
-                    for resource, held in self.books.held.get(pod.uid, {}).get(name, {}).items():
-                        if self.personality.lists_allocatable:
-                            for device in sorted(held.ids):
-                                container.devices.add(resource_name=resource, device_ids=[device])
-                        else:
-                            container.devices.add(resource_name=resource, device_ids=sorted(held.ids))
-        return reply
-
-    def _allocatable(self, _request: Any, _context: grpc.ServicerContext) -> Any:
-        reply = api.podresources.AllocatableResourcesResponse()
-        with self.books.lock:
-            for resource, devices in self.books.healthy.items():
-                for device in sorted(devices):
-                    reply.devices.add(resource_name=resource, device_ids=[device])
-        return reply
 
 
 if __name__ == "__main__":

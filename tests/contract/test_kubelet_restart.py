@@ -78,6 +78,7 @@ def test_c10a_a_stream_that_the_kubelet_drops_is_made_again_in_place(
     host.devices(2)
     plugin = start()
     assert kubelet.wait_for(RESOURCE, 2)
+    plugin.said("registered", resource=RESOURCE)
     kubelet.drop(RESOURCE)
     assert kubelet.books.wait(lambda: kubelet.books.seen("ended"), 20)
     assert kubelet.wait_for(RESOURCE, 2)
@@ -149,7 +150,7 @@ def test_f04_the_directory_is_taken_away_and_made_again(host: Host, newer: Kubel
     assert newer.wait_for(RESOURCE, 2)
     newer.kill()
     shutil.rmtree(host.plugins)
-    plugin.said("lost", resource=RESOURCE)
+    assert "no such directory" in plugin.said("waiting", resource=RESOURCE)[-1]["reason"]
     newer.start()
     assert newer.wait_for(RESOURCE, 2)
     newer.restart()  # it follows the new directory, too

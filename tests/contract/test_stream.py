@@ -278,6 +278,7 @@ def test_f06_a_foreign_plugin_that_came_and_went(host: Host, newer: Kubelet, sta
     host.devices(2)
     plugin = start()
     assert newer.wait_for(RESOURCE, 2)
+    plugin.said("registered", resource=RESOURCE)
     other = Sample(newer.directory, RESOURCE, {"theirs": WELL}, "other.sock").serve()
     other.register()
     assert newer.books.wait(lambda: newer.counts(RESOURCE) == (1, 1), 20)
