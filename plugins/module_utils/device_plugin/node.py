@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim, rivals, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
@@ -82,19 +82,24 @@ class Node:
     async def doubt(self) -> None:
         """Ask the kubelet for what it lists: it may have forgotten a stream that it has not ended.
 
-        Another plugin that registers a resource of ours and dies takes the devices with it on kubelets that know
-        streams by their sockets (seen with 1.36.3); nothing but podresources shows it.
+        Another plugin that registers a resource of ours and dies takes the devices with it (seen with 1.36.3, 1.30.14
+        and 1.20.2); nothing but podresources shows it, and before 1.21 the kubelet's checkpoint: what it wrote down
+        last of a resource is then all of somebody else.
         """
         registered = {name: one for name, one in self.served.items() if one.state == status.REGISTERED}
         if not registered:
             return
         try:
-            listed = await allocatable(self.site.settings.pod_resources)
-        except Unavailable:
-            return
+            listed, known = await allocatable(self.site.settings.pod_resources), set(registered)
+        except Unavailable as error:
+            if error.cause != "unsupported":
+                return
+            written = rivals.registered(self.site.settings.plugin_dir)
+            listed = frozenset((name, device_id) for name, ids in written.items() for device_id in ids)
+            known = {name for name, ids in written.items() if ids}
         for name, one in registered.items():
             ours = {device.id for device in one.roster.advertised if device.healthy}
-            missed = bool(ours) and not any((name, device_id) in listed for device_id in ours)
+            missed = bool(ours) and name in known and not any((name, device_id) in listed for device_id in ours)
             one.missed = one.missed + 1 if missed else 0
             if one.missed == DOUBTS and one.state == status.REGISTERED:
                 one.missed = 0

@@ -13,7 +13,7 @@ import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import grpc.aio
 import pytest
@@ -75,6 +75,42 @@ def test_a_stream_is_doubted_when_twice_nothing_of_it_is_listed(
         )
         node.served[NAME] = served
         for _time in listed:
+            await node.doubt()
+        await server.stop(0)
+
+    asyncio.run(scene())
+    assert len(reasons) == doubts
+
+
+@pytest.mark.parametrize(
+    ("written", "doubts"), [(["theirs"], 1), (["d0"], 0), (["theirs", "d0"], 0), ([], 0), (None, 0)]
+)
+def test_before_1_21_a_stream_is_doubted_when_the_kubelet_wrote_down_what_is_all_of_others(
+    tmp_path: Path, written: Optional[list[str]], doubts: int
+) -> None:
+    reasons: list[str] = []
+    if written is not None:
+        document = {"Data": {"RegisteredDevices": {NAME: written}}}
+        (tmp_path / "kubelet_internal_checkpoint").write_text(json.dumps(document))
+
+    async def scene() -> None:
+        path = str(tmp_path / "pods.sock")
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((api.handler("v1.PodResourcesLister", {"List": lambda *_both: None}),))
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        site: Any = SimpleNamespace(settings=Settings(pod_resources=path, plugin_dir=str(tmp_path)))
+        nothing: Any = None
+        node = Node(site, nothing, nothing, nothing)
+        served: Any = SimpleNamespace(
+            name=NAME,
+            state=status.REGISTERED,
+            missed=0,
+            roster=SimpleNamespace(advertised=[Advertised("d0", True)]),
+            registrar=SimpleNamespace(doubt=reasons.append),
+        )
+        node.served[NAME] = served
+        for _time in range(3):
             await node.doubt()
         await server.stop(0)
 
