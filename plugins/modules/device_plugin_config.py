@@ -39,8 +39,8 @@ options:
     default: /etc/fleet-cdi/device-plugin.json
   resources:
     description:
-      - Which extended resources to offer, by name, as in V({nvidia.com/gpu: {replicas: 4}}). What an entry may hold is
-        in C(docs/device-plugin.md), section Resources.
+      - 'Which extended resources to offer, by name, as in V({nvidia.com/gpu: {replicas: 4}}). What an entry may hold is
+        in C(docs/device-plugin.md), section Resources.'
       - Without any every kind of device whose name makes a legal resource name is offered under that.
     type: dict
     default: {}
