@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -85,6 +86,21 @@ def test_what_a_pod_holds_is_not_granted(shared, cluster):
     )
     status, reply = call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:1", CDI_REQUEST_ID="two")
     assert status == 1 and reply["error"] == 100
+
+
+def test_what_an_executable_took_before_the_plugin_could_say_so_is_refused_to_a_pod(shared, cluster):
+    plugin = shared.serve(NAMES, TTY)
+    plugin.send(signal.SIGSTOP)
+    try:
+        status, reply = call(cluster.node, ADD, CDI_COMMAND="ADD", CDI_REQUEST="tty:1", CDI_REQUEST_ID="late")
+        assert status == 0, reply
+        with cluster.allocation_asked():
+            name = cluster.create({TTY: len(NAMES)})
+    finally:
+        plugin.send(signal.SIGCONT)
+    assert cluster.settled(name)["reason"] == "UnexpectedAdmissionError"
+    (path,) = reply["devices"]
+    assert shared.holds() == {f"tty:{path.rpartition('/')[2]}": {("tty", "generic-tty", "late")}}
 
 
 def test_executables_and_pods_that_race_for_the_devices_never_share_one(shared, cluster):
