@@ -98,7 +98,8 @@ def test_what_an_executable_took_before_the_plugin_could_say_so_is_refused_to_a_
             name = cluster.create({TTY: len(NAMES)})
     finally:
         plugin.send(signal.SIGCONT)
-    assert cluster.settled(name)["reason"] == "UnexpectedAdmissionError"
+    refused = cluster.settled(name)
+    assert refused["reason"] == "UnexpectedAdmissionError" and "request late of tty/generic-tty" in refused["message"]
     (path,) = reply["devices"]
     assert shared.holds() == {f"tty:{path.rpartition('/')[2]}": {("tty", "generic-tty", "late")}}
 
