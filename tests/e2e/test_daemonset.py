@@ -79,7 +79,7 @@ def daemon_set(product, cluster, archive):
     product.node.path("/run/image.tar").write_bytes(archive.read_bytes())
     product.node.run("ctr", "--namespace", "k8s.io", "images", "import", "/run/image.tar")
     product.node.path("/run/image.tar").unlink()
-    documents = yaml.safe_load_all((KUBERNETES / "daemonset.yaml").read_text())
+    documents = [yaml.safe_load((KUBERNETES / name).read_text()) for name in ("configmap.yaml", "daemonset.yaml")]
     pod, configuration = pod_of(documents, {"resources": {ACCEL: {"health": {"hold_down": 1}}}, "grace": 2})
     product.configure(**configuration)
     cluster.submit(pod)

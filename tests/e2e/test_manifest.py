@@ -19,7 +19,8 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
 
-MANIFEST = Path(__file__).resolve().parents[2] / "examples/kubernetes/daemonset.yaml"
+FOLDER = Path(__file__).resolve().parents[2] / "examples/kubernetes"
+MANIFEST = "".join((FOLDER / name).read_text() for name in ("configmap.yaml", "daemonset.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def validate():
 
 
 def test_an_api_server_takes_it(validate):
-    assert validate(MANIFEST.read_text()) == (0, ["ConfigMap", "DaemonSet"])
+    assert validate(MANIFEST) == (0, ["ConfigMap", "DaemonSet"])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_an_api_server_takes_it(validate):
     ],
 )
 def test_it_would_not_take_anything(validate, right, wrong, says):
-    text = MANIFEST.read_text()
+    text = MANIFEST
     assert right in text
     status, said = validate(text.replace(right, wrong))
     assert status == 1 and says in said[-1]
@@ -68,7 +69,7 @@ def test_it_would_not_take_anything(validate, right, wrong, says):
 @pytest.fixture
 def documents():
     """The config map's settings, and the container of the daemon set."""
-    settings, daemon_set = (one for one in yaml.safe_load_all(MANIFEST.read_text()) if one)
+    settings, daemon_set = (one for one in yaml.safe_load_all(MANIFEST) if one)
     pod = daemon_set["spec"]["template"]["spec"]
     return json.loads(settings["data"]["device-plugin.json"]), pod, pod["containers"][0]
 

@@ -25,6 +25,19 @@ RELOADS = ("cri-o",)  # those that a reload is enough for
 SHIMS = "containerd-shim"
 
 
+def _shims() -> int:
+    """How many containers of containerd run on this host."""
+    count = 0
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/comm", encoding="utf-8", errors="replace") as file:
+                    count += file.read().startswith(SHIMS)
+            except OSError:
+                continue
+    return count
+
+
 class Restarter(NamedTuple):
     """How this host does it; tests have their own."""
 
@@ -32,7 +45,7 @@ class Restarter(NamedTuple):
     show: Callable[[str], str] = arguments.show
     ask: Callable[[Place], running.Asked] = running.ask
     sleep: Callable[[float], None] = time.sleep
-    shims: Callable[[], int] = lambda: _shims()
+    shims: Callable[[], int] = _shims
 
 
 class Decision(NamedTuple):
@@ -100,16 +113,3 @@ def _said(unit: str, by: Restarter) -> str:
     told: Said = by.run(["journalctl", "--unit", unit, "--lines", "3", "--no-pager", "--output", "cat"])
     text = " ".join(told.out.split())[-500:]
     return f": {text}" if told.status == 0 and text else ""
-
-
-def _shims() -> int:
-    """How many containers of containerd run on this host."""
-    count = 0
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/comm", encoding="utf-8", errors="replace") as file:
-                    count += file.read().startswith(SHIMS)
-            except OSError:
-                continue
-    return count

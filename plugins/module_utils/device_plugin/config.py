@@ -171,7 +171,7 @@ def _of_resource(name: str, value: Any) -> ResourceSettings:
     if groups and PROFILE in name:
         raise fields.Wrong("given", f"none, as groups are no partitions and {PROFILE} is in {name}", ".groups")
     if found.get("exclude") == Match():
-        raise fields.Wrong("{}", "a condition: what meets all of none is everything", ".exclude")
+        raise fields.Wrong(fields.shown({}), "a condition: what meets all of none is everything", ".exclude")
     return ResourceSettings(name, tuple(kinds), groups=groups, **found)
 
 

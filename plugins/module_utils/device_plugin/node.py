@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import reclaim, rivals, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import rivals, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods impor
     allocatable,
     in_use,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import View, Viewer
@@ -42,7 +43,7 @@ DOUBTS = 2  # times in a row that the kubelet lists nothing of a resource, befor
 class Node:
     """What is served of one node. `viewer` looks at it, `reclaimer` gives back what its pods have no more."""
 
-    def __init__(self, site: Site, hands: Hands, viewer: Viewer, reclaimer: reclaim.Reclaimer) -> None:
+    def __init__(self, site: Site, hands: Hands, viewer: Viewer, reclaimer: Reclaimer) -> None:
         self.site = site
         self.hands = hands
         self.viewer = viewer

@@ -18,7 +18,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build, ho
 
 MODULE_UTILS = Path(records.__file__).parent
 
-# What `fleet-cdi --version`, `cdi-hook --version` and a plugin's VERSION need, so that a test which installs a hundred times stays fast.
+# What `fleet-cdi --version`, `cdi-hook --version` and a plugin's VERSION need, so that a test which installs a hundred
+# times stays fast.
 SMALL = (
     "__init__.py",
     "records.py",

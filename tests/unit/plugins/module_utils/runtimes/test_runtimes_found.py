@@ -249,7 +249,11 @@ class TestVerify:
 
     def test_dockerd_is_asked_with_its_command_line(self):
         told = []
-        run = lambda command: told.append(command) or verify.Said(0, "", "")  # noqa: E731
+
+        def run(command):
+            told.append(command)
+            return verify.Said(0, "", "")
+
         one = place(arguments=("-H", "fd://"))
         verify.verify(one, Reading(True, "x", files=("/none/config",)), run)
         verify.verify(one._replace(numbers=(20, 10, 0)), Reading(True, "x", files=("/none/config",)), run)
