@@ -65,8 +65,8 @@ def listening(path: str) -> bool:
             client.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except OSError:  # a full backlog, no permission: somebody is there
-            return True
+        except OSError as error:  # a full backlog, no permission: somebody is there
+            return error.errno is not None  # without one the path is too long for any socket
     return True
 
 
