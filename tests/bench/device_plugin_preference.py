@@ -61,6 +61,8 @@ def worst(case: str, offered: Iterable[Resource], baseline: Optional[float] = No
                 times.append(1000 * (time.process_time() - start))
             times.sort()
             p99, median = max(p99, times[98]), max(median, times[50])
+    if not p99:
+        return  # there was nothing to ask for: no dumps
     say(f"{case}, p99", "ms", p99, baseline)
     say(f"{case}, largest median", "ms", median)
 
