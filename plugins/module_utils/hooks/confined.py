@@ -10,7 +10,7 @@ that nobody who gets at the process can change the host's program.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found]  # CPython's own, without the enumerations of signal
 import ctypes
 import errno
 import fcntl

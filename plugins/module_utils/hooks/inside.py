@@ -176,7 +176,7 @@ def _enter(directory: int, name: str, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    try:  # noqa: SIM105
+    try:  # noqa: SIM105  contextlib is slow to import
         os.mkdir(name, 0o755, dir_fd=directory)
     except FileExistsError:  # another hook was faster
         pass

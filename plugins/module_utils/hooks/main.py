@@ -9,7 +9,7 @@ it costs"). An exit status other than 0 keeps the container from starting, and w
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal itself makes enumerations of everything
+import _signal  # type: ignore[import-not-found]  # CPython's own, without the enumerations of signal
 import os
 
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import request as requests

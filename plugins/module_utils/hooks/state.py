@@ -87,7 +87,7 @@ def loads(text: str) -> Any:
     try:
         from _json import make_scanner
 
-        scan = make_scanner(_Terms)  # type: ignore[arg-type]
+        scan = make_scanner(_Terms)  # type: ignore[arg-type]  # has what the scanner reads of a decoder
     except (ImportError, AttributeError, TypeError):  # a Python that has it in another way
         import json
 
