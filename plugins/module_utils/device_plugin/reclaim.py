@@ -29,7 +29,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer impo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
-LOOKS = 2  # that have to leave a unit out
 LONG = 10  # grace periods, where there is reason for doubt: no pod at all is listed, or the resource is not offered now
 
 
@@ -42,20 +41,16 @@ class Event(NamedTuple):
     reason: str = ""
 
 
-class _Missed(NamedTuple):
-    """Since when a hold is left out, and by how many looks."""
-
-    since: float
-    looks: int
-
-
 class Reclaimer:
-    """Remembers what was left out from one look to the next. `grace` is in seconds."""
+    """Remembers what was left out from one look to the next. `grace` is in seconds, more than 0.
+
+    So two looks at least leave out what is released: the first one begins the time.
+    """
 
     def __init__(self, ledger: Ledger, grace: float) -> None:
         self._ledger = ledger
         self._grace = grace
-        self._missed: dict[tuple[str, str], _Missed] = {}  # token and state of a hold
+        self._missed: dict[tuple[str, str], float] = {}  # token and state of a hold -> the first look that left it out
         self._clashes: set[Event] = set()
         self._starts = 0  # of the kubelet
 
@@ -74,7 +69,7 @@ class Reclaimer:
         used = {(name, unit_id(one)) for name, one in in_use.devices} if in_use else set()
         found = list(handover.holds(self._ledger.grants())) if os.path.lexists(self._ledger.path) else []
         events = self._adopt(offered.values(), used, found)
-        missed: dict[tuple[str, str], _Missed] = {}
+        missed: dict[tuple[str, str], float] = {}
         due: dict[str, list[tuple[Key, Part]]] = {}
         for key, part in found:
             interrupted = part.state == WITHHELD and set(part.reasons.values()) == {INTERRUPTED}
@@ -83,10 +78,10 @@ class Reclaimer:
             if interrupted and key.plugin in offered:
                 due.setdefault(key.plugin, []).append((key, part))
             elif in_use is not None and (key.plugin, key.request_id) not in used:
-                before = self._missed.get((part.token, part.state), _Missed(now, 0))
-                missed[part.token, part.state] = _Missed(before.since, before.looks + 1)
+                since = self._missed.get((part.token, part.state), now)
+                missed[part.token, part.state] = since
                 patience = self._grace * (1 if in_use.pods and key.plugin in offered else LONG)
-                if before.looks + 1 >= LOOKS and now - before.since >= patience:
+                if now - since >= patience:
                     due.setdefault(key.plugin, []).append((key, part))
         if starts == self._starts:
             self._missed = missed
