@@ -4,14 +4,17 @@
 """`make test`: every part in order, whatever the ones before said; at the end, real minutes beside budgeted ones.
 
 A part over its minutes is printed loudly and is no failure: machines differ, a table that is shown doesn't rot.
-What needs longer belongs to `make nightly`.
+What needs longer belongs to `make nightly`. What a failed part said last is said again before the table, as
+services that run this keep the end of a long output only.
 """
 
 from __future__ import annotations
 
+import collections
 import os
 import subprocess
 import sys
+import threading
 import time
 
 # Part -> minutes that it may take on two cores with cold caches; 45 in sum.
@@ -28,6 +31,9 @@ MINUTES = {
     "molecule": 8,
 }
 TOTAL = 45
+# Lines of a failed part that are said again.
+SAID_AGAIN = 60
+LAST_WORDS_S = 5
 
 
 def report(results: dict[str, tuple[int, float]]) -> str:
@@ -45,20 +51,47 @@ def report(results: dict[str, tuple[int, float]]) -> str:
     return "\n".join(lines)
 
 
+def run(part: str) -> tuple[int, collections.deque[str]]:
+    """Run one part. Returns its exit status and the last lines of its output, which goes on to ours."""
+    said: collections.deque[str] = collections.deque(maxlen=SAID_AGAIN)
+
+    def pass_on() -> None:
+        assert made.stdout
+        for line in made.stdout:
+            print(line, end="", flush=True)
+            said.append(line)
+
+    with subprocess.Popen(
+        [os.environ.get("MAKE", "make"), part],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as made:
+        listener = threading.Thread(target=pass_on, daemon=True)
+        listener.start()
+        status = made.wait()
+        # Something that a part left running may hold the pipe open for ever.
+        listener.join(LAST_WORDS_S)
+        return status, said
+
+
 def main() -> int:
     """Run the parts by the same targets that people use."""
     if sum(MINUTES.values()) > TOTAL:
         print(f"tests/harness/parts.py: the parts may take {TOTAL} minutes in sum, not {sum(MINUTES.values())}")
         return 2
     results: dict[str, tuple[int, float]] = {}
+    failures: list[str] = []
     for part in MINUTES:
         print(f"\n===== {part} =====", flush=True)
         start = time.monotonic()
-        status = subprocess.run(
-            [os.environ.get("MAKE", "make"), part], check=False, stdin=subprocess.DEVNULL
-        ).returncode
+        status, said = run(part)
         results[part] = (status, time.monotonic() - start)
-    print("\n" + report(results), flush=True)
+        if status:
+            failures += [f"\n===== {part} FAILED; its last lines =====\n", *said]
+    print("".join(failures) + "\n" + report(results), flush=True)
     return 0 if all(status == 0 for status, _seconds in results.values()) else 1
 
 
