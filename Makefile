@@ -66,7 +66,7 @@ sanity: $(VENV) copy
 
 unit: $(VENV) $(LINK)
 	$(COUNTERPARTS) unit
-	@$(RUN) python -m pytest -q tests/unit
+	@$(RUN) python tests/harness/halves.py tests/unit
 
 floor: $(FLOOR) $(LINK)
 	@$(call run,venv-floor) python tests/harness/floor.py
@@ -77,7 +77,7 @@ integration: $(VENV) $(LINK) copy
 
 contract: $(VENV) $(LINK)
 	$(COUNTERPARTS) contract
-	@$(RUN) python tests/harness/contract.py
+	@$(RUN) python tests/harness/halves.py tests/contract
 
 conformance: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/conformance.py $(if $(INSTALL),install)

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tests of a directory in two processes: two cores take half the time, and contract tests wait more than they work.
+
+halves.py DIRECTORY    `pytest DIRECTORY` runs them one after the other
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def halves(directory: Path) -> tuple[list[str], list[str]]:
+    """Its test files, of about as many bytes in each half."""
+    found: tuple[list[str], list[str]] = [], []
+    sizes = [0, 0]
+    for path in sorted(directory.rglob("test_*.py"), key=lambda path: (-path.stat().st_size, path)):
+        lighter = sizes.index(min(sizes))
+        found[lighter].append(str(path))
+        sizes[lighter] += path.stat().st_size
+    return found
+
+
+def main(directory: Path) -> int:
+    """Run both, print one after the other; 1 if either failed."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", *sorted(files)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for files in halves(directory)
+    ]
+    for number, process in enumerate(running, 1):
+        output, _none = process.communicate()
+        print(f"--- half {number}\n{output}", end="", flush=True)
+    return int(any(process.returncode for process in running))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
