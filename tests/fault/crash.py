@@ -75,7 +75,10 @@ def cuts(subject: Subject, replies: int, seed: int, scratch: Path) -> list[Cut]:
     operations: list[Operation] = []
     found = []
     series = [call for call in SERIES if subject.collects or call.command != "GC"]
-    for number, call in enumerate([*series, *more(replies - len(series), seed)]):
+    calls = [*series, *more(replies - len(series), seed)]
+    if subject.holds:  # what the store makes of them is the ledger's
+        calls = series = [*subject.holds]
+    for number, call in enumerate(calls):
         reply, traced = record(subject, place, call)
         unknown = refused(traced)
         if trial.code(reply) != 0 or unknown:
@@ -151,7 +154,7 @@ def opened(subject: Subject, place: Place, cut: Cut) -> list[Finding]:
 def power(subject: Subject, most: int, replies: int, seed: int, scratch: Path) -> list[Tally]:
     """Both levels. `most`: states tried at one moment beyond the two that always are; `replies`: cuts of L4."""
     moments = cuts(subject, replies, seed, scratch)
-    if subject.collects:
+    if subject.collects and not subject.holds:
         moments += rebuilding(subject, scratch)
     plan = list(differing(moments, most, seed))
 

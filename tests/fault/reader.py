@@ -73,15 +73,18 @@ def _rows(base: sqlite3.Connection, strays: tuple[str, ...]) -> Store:
     uses: dict[str, set[tuple[str, str]]] = {}  # resource -> (how, which hold)
     shares: dict[tuple[str, str], list[int]] = {}
     capacities: dict[tuple[str, str], int] = {}
-    for identity, request_id, record in base.execute("SELECT id, request_id, record FROM grants ORDER BY id"):
+    for identity, plugin, request_id, record in base.execute(
+        "SELECT id, plugin, request_id, record FROM grants ORDER BY id"
+    ):
         if f"{zlib.crc32(record[8:].encode()):08x}" != record[:8]:
             raise ValueError(f"checksum of grant {identity}")
         values = json.loads(record[8:])
-        if values[2] != identity or values[6] != request_id:
+        if values[2] != identity or values[5:7] != [plugin, request_id]:
             raise ValueError(f"grant {identity} of {request_id!r} has the record of {values[2]}, {values[6]!r}")
+        who = plugin.partition("/")[2] or request_id  # of the device plugin a request-id is that of a unit
         for number, (device, _kind, _unique, part_of, consists_of, amounts, capacity) in enumerate(values[11]):
             hold = f"{identity}.{number}"
-            grants.setdefault(request_id, []).append(device)
+            grants.setdefault(who, []).append(device)
             uses.setdefault(device, set()).add(("share" if amounts else "whole", hold))
             for resource in consists_of:
                 uses.setdefault(resource, set()).add((f"share of {device}" if amounts else "whole", hold))

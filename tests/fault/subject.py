@@ -26,7 +26,7 @@ NODES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
 class Call(NamedTuple):
     """One command to a subject. ADD and DEL are the proposal's; the others go to the store alone."""
 
-    command: str  # "ADD", "DEL", "GC", "CHECK", "MIGRATE"
+    command: str  # "ADD", "DEL", "GC", "CHECK", "MIGRATE", "ADOPT"
     request_id: str = ""
     amount: int = 1
     keep: tuple[str, ...] = ()  # GC: the request-ids that are still valid
@@ -97,6 +97,7 @@ class Subject(NamedTuple):
     slow: bool  # an executable: most of a call is not the store
     limit: float  # seconds that a call may wait for others at most
     locks: tuple[str, ...]  # files whose loss must not let two in
+    holds: tuple[Call, ...] = ()  # what L4 and L5 call of one that hands out as the device plugin does
 
 
 def program(subject: Subject, place: Place, call: Call, before: tuple[str, ...] = (), timeout: float = 60) -> Reply:

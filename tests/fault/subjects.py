@@ -13,6 +13,7 @@ from pathlib import Path
 
 import careless
 import driver
+import holder
 import reader
 from subject import BOOT, NODES, RESOURCE_TYPE, VERSION, Call, Place, Subject
 
@@ -82,6 +83,22 @@ LEDGER = Subject(
     locks=("ledger.lock",),
 )
 
+
+# The holds of the kubelet's device plugin.
+HOLDS = LEDGER._replace(
+    name="holds",
+    command=lambda place, _call: [PYTHON, "-I", "-S", str(HERE / "holder.py"), *_driver(place)],
+    answer=lambda place, environment, config: holder.answer(_driver(place), environment, config),
+    holds=(Call("ADD", "b", 2), Call("ADD", "b", 2), Call("ADOPT", "b"), Call("ADOPT", "f"), Call("DEL", "b")),
+)
+
+# A control: as they should not be, durable, and not all or nothing.
+HASTY = HOLDS._replace(
+    name="hasty holds",
+    command=lambda place, call: [*HOLDS.command(place, call), "hasty"],
+    answer=lambda place, environment, config: holder.answer([*_driver(place), "hasty"], environment, config),
+    holds=HOLDS.holds[:2],
+)
 
 PLUGIN = "rule"
 TRUE = "/bin/true"

@@ -156,7 +156,11 @@ def cases(subject: Subject, scratch: Path) -> list[Case]:
         ("ADD", some, Call("ADD", "c", 2)),
         ("DEL", some, Call("DEL", "a")),
     ]
-    if subject.collects:
+    if subject.holds:
+        plan.append(("again", some, Call("ADD", "a")))
+        plan.append(("adoption", some, Call("ADOPT", "c")))
+        plan.append(("adoption after a reboot", some, Call("ADOPT", "a")))
+    elif subject.collects:
         plan.append(("GC", some, Call("GC", keep=("a", "b"))))
         plan.append(("migration", some, Call("MIGRATE")))
         plan.append((REBUILD, damaged(some, scratch), Call("ADD", "c", 2)))
