@@ -11,7 +11,6 @@ Link graphs come from FLEET_CDI_DATA; without it a line on stderr says so.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -25,6 +24,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harness")]
 
 import machines
+from measure import line
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Infeasible, Request, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import Machine, fold
@@ -32,13 +32,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine impor
 MASKS = 100
 SOURCE = random.Random(4)
 VALUES = {"equal": [7], "0 or 1": [0, 1], "1 to 100": range(1, 101), "like PCIe and NVLink": [10, 20, 30, 50, 110, 210]}
-
-
-def say(case: str, unit: str, value: float, baseline: Optional[float] = None) -> None:
-    """One line."""
-    ratio = round(value / baseline, 3) if baseline else None
-    result = {"bench": "allocation_choose", "case": case, "unit": unit, "value": round(value, 3)}
-    print(json.dumps({**result, "baseline": baseline and round(baseline, 3), "ratio": ratio}), flush=True)
 
 
 def size(machine: Machine) -> int:
@@ -81,9 +74,9 @@ def worst(case: str, found: Iterable[Machine], numbers: Iterable[int], near: Seq
                 times, sure = many(machine, number, near)
                 p99, median = max(p99, times[len(times) * 99 // 100 - 1]), max(median, times[len(times) // 2])
                 proved, asked = proved + sure, asked + len(times)
-    say(f"{case}, p99", "ms", p99, EXHAUSTIVE.get(case))
-    say(f"{case}, largest median", "ms", median)
-    say(f"{case}, proved best", "share", proved / asked)
+    line(f"{case}, p99", "ms", p99, EXHAUSTIVE.get(case))
+    line(f"{case}, largest median", "ms", median)
+    line(f"{case}, proved best", "share", proved / asked)
 
 
 EXHAUSTIVE: dict[str, float] = {}
@@ -154,7 +147,7 @@ def in_partitions(graphs: Sequence[Machine]) -> None:
         for name, values in VALUES.items():
             pairs = machines.scattered(gpus, values, 2)
             worst(f"S2 scores {name}, {gpus} x 8 partitions", [with_partitions(pairs, 8)], numbers)
-        say(
+        line(
             f"S2 {gpus} x 8 partitions, peak",
             "MiB",
             peak(with_partitions(machines.scattered(gpus, [7], 2), 8), gpus * 4),
@@ -170,8 +163,8 @@ def in_masses() -> None:
         for count, machine in found.items():
             worst(f"S3 {count} {what}", [machine], [1, 2, 4, 8, 16])
             medians.append(many(machine, 16)[0][MASKS // 2])
-            say(f"S3 {count} {what}, peak", "MiB", peak(machine, 16))
-        say(f"S3 16 of 10 times as many {what}", "ms", medians[1], medians[0])
+            line(f"S3 {count} {what}, peak", "MiB", peak(machine, 16))
+        line(f"S3 16 of 10 times as many {what}", "ms", medians[1], medians[0])
     worst("S3 1016 virtual functions on 8 cards, 508 of them", [functions[1016]], [300])
     worst("S4 36 NUMA nodes", [numa_nodes()], [1, 2, 3, 4, 8, 16])
     worst("S4 36 NUMA nodes, 3 listed", [numa_nodes()], [1, 2, 3, 4, 8, 16], (7, 8, 30))
@@ -181,9 +174,9 @@ def in_masses() -> None:
         "ttys": ttys[10_000],
     }.items():
         times = sorted(one(machine, Request(size(machine) + 1))[0] for _time in range(MASKS))
-        say(f"S4 refused: more than all of {what}, p99", "ms", times[98])
+        line(f"S4 refused: more than all of {what}, p99", "ms", times[98])
         times = sorted(one(machine, Request(2, (), ("tty:none",)))[0] for _time in range(MASKS))
-        say(f"S4 refused: one that is not among {what}, p99", "ms", times[98])
+        line(f"S4 refused: one that is not among {what}, p99", "ms", times[98])
     for what, devices in {
         "1016 virtual functions": machines.virtual_functions(8, 127),
         "10000 ttys": [machines.plain(f"tty:tty{number}") for number in range(10_000)],
@@ -193,7 +186,7 @@ def in_masses() -> None:
             start = time.process_time()
             fold(devices)
             times.append(1000 * (time.process_time() - start))
-        say(f"fold {what}, median", "ms", sorted(times)[10])
+        line(f"fold {what}, median", "ms", sorted(times)[10])
 
 
 def main() -> None:

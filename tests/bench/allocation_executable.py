@@ -23,10 +23,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT / "build/pythonpath")]
+
+from measure import line, seconds
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
@@ -101,13 +103,6 @@ class Machine:
         return done
 
 
-def seconds(act: Callable[[], object]) -> float:
-    """How long it takes."""
-    start = time.perf_counter()
-    act()
-    return time.perf_counter() - start
-
-
 def interpreter(program: str) -> None:
     """The interpreter with the flags of the executables."""
     subprocess.run([PYTHON, "-IS", "-c", program], input=b"{}", env={}, capture_output=True, check=True)
@@ -117,14 +112,7 @@ def show(case: str, values: list[float], baselines: list[float]) -> None:
     """Print a line for each of STATISTICS."""
     for name, of in STATISTICS.items():
         value, baseline = of(values), of(baselines)
-        tell(f"{case}, {name}", "ms", value * 1000, baseline * 1000)
-
-
-def tell(case: str, unit: str, value: float, baseline: Optional[float] = None) -> None:
-    """Print one line."""
-    ratio = round(value / baseline, 2) if baseline else None
-    line = {"bench": "allocation_executable", "case": case, "unit": unit, "value": round(value, 2)}
-    print(json.dumps({**line, "baseline": baseline and round(baseline, 2), "ratio": ratio}), flush=True)
+        line(f"{case}, {name}", "ms", value * 1000, baseline * 1000)
 
 
 def one_after_the_other(empty: Machine, full: Machine, commit: str, count: int) -> None:
@@ -165,9 +153,9 @@ def in_parallel(machine: Machine, count: int) -> None:
     threads = [threading.Thread(target=caller, args=(number,)) for number in range(CALLERS)]
     whole = seconds(lambda: [*map(threading.Thread.start, threads), *map(threading.Thread.join, threads)])
     case = f"{CALLERS} callers x {count} ADD"
-    tell(f"{case}: rate", "1/s", len(taken) / whole)
-    tell(f"{case}: longest", "ms", max(taken) * 1000)
-    tell(f"{case}: granted twice", "devices", len(granted) - len(set(granted)))
+    line(f"{case}: rate", "1/s", len(taken) / whole)
+    line(f"{case}: longest", "ms", max(taken) * 1000)
+    line(f"{case}: granted twice", "devices", len(granted) - len(set(granted)))
 
 
 def store(machine: Machine, count: int) -> None:

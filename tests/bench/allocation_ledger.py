@@ -10,59 +10,27 @@ the calls take turns, so that both see the same disk. The store lies in build/, 
 
 from __future__ import annotations
 
-import json
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
+from measure import Commits, line, percentile, seconds
+
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, Part, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held, Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import PRAGMAS
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
 
 TIMES = 300
 STORED = (0, 3000)
 CALLERS = 16
 ADDS = 25  # of each caller
-
-
-def taken(call: Callable[[], Any]) -> float:
-    """Milliseconds that one call takes."""
-    start = time.perf_counter()
-    call()
-    return (time.perf_counter() - start) * 1000
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The value that `share` of `values` are not above."""
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
-
-
-def line(case: str, unit: str, value: float, baseline: Optional[float]) -> None:
-    """Print one result."""
-    ratio = round(value / baseline, 3) if baseline else None
-    result = {"bench": "allocation_ledger", "case": case, "unit": unit, "value": round(value, 3)}
-    print(json.dumps({**result, "baseline": baseline and round(baseline, 3), "ratio": ratio}), flush=True)
-
-
-def commit(path: str, number: int) -> None:
-    """One durable commit by a connection of its own."""
-    db = sqlite3.connect(path, isolation_level=None)
-    for name, value in PRAGMAS:
-        db.execute(f"PRAGMA {name} = {value}")
-    db.execute("BEGIN IMMEDIATE")
-    db.execute("INSERT INTO item VALUES (?)", (f"{number:0500}",))
-    db.execute("COMMIT")
-    db.close()
 
 
 def console(number: int) -> Hold:
@@ -84,25 +52,23 @@ def stored(count: int) -> Callable[[Tables], None]:
 
 def calls(directory: str, count: int) -> None:
     """ADD and DEL with `count` grants in the store, and the check of a whole store."""
-    base = os.path.join(directory, f"baseline-{count}.db")
-    db = sqlite3.connect(base)
-    db.execute("CREATE TABLE item (text)")
-    db.close()
+    commits = Commits(os.path.join(directory, f"baseline-{count}.db"))
     ledger = Ledger(os.path.join(directory, str(count)), "boot")
     ledger.transact(stored(count))
     times: dict[str, list[float]] = {"ADD": [], "DEL": [], "commit": []}
     keys = [Key("tty", "generic-tty", f"{number:064x}") for number in range(TIMES)]
     for number, key in enumerate(keys):
-        times["ADD"].append(taken(lambda: add(ledger, key, number)))  # noqa: B023 - called at once
-        times["commit"].append(taken(lambda: commit(base, number)))  # noqa: B023 - called at once
-        times["DEL"].append(taken(lambda: ledger.delete(key)))  # noqa: B023 - called at once
+        times["ADD"].append(seconds(lambda: add(ledger, key, number)))  # noqa: B023 - called at once
+        times["commit"].append(seconds(commits.one))
+        times["DEL"].append(seconds(lambda: ledger.delete(key)))  # noqa: B023 - called at once
     for verb in ("ADD", "DEL"):
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             value, baseline = percentile(times[verb], share), percentile(times["commit"], share)
-            line(f"{verb} at {count} stored grants, {name}", "ms", value, baseline)
-    usual = percentile([taken(lambda: ledger.find(keys[0])) for _time in range(9)], 0.5)
+            line(f"{verb} at {count} stored grants, {name}", "ms", value * 1000, baseline * 1000)
+    usual = percentile([seconds(lambda: ledger.find(keys[0])) for _time in range(9)], 0.5)
     os.utime(ledger.path)
-    line(f"first call of a boot at {count} stored grants", "ms", taken(lambda: ledger.find(keys[0])), usual)
+    first = seconds(lambda: ledger.find(keys[0]))
+    line(f"first call of a boot at {count} stored grants", "ms", first * 1000, usual * 1000)
 
 
 def add(ledger: Ledger, key: Key, number: int) -> None:
@@ -148,11 +114,11 @@ def together(directory: str, count: int) -> tuple[float, list[float], int]:
         caller.stdin.write("\n")
         caller.stdin.flush()
     outputs = [caller.communicate()[0].split() for caller in callers]
-    seconds = time.perf_counter() - start
+    took = time.perf_counter() - start
     waits = [float(word) for output in outputs for word in output[::2]]
     devices = [word for output in outputs for word in output[1::2]]
     assert len(devices) == count * ADDS
-    return len(devices) / seconds, waits, len(devices) - len(set(devices))
+    return len(devices) / took, waits, len(devices) - len(set(devices))
 
 
 def main() -> None:
@@ -167,7 +133,7 @@ def main() -> None:
         rates, all_waits, twice = together(os.path.join(directory, "together"), CALLERS)
         line(f"{CALLERS} callers, ADD", "1/s", rates, rate)
         line(f"{CALLERS} callers, longest ADD", "ms", max(all_waits), max(waits))
-        line(f"{CALLERS} callers, devices granted twice", "devices", twice, None)
+        line(f"{CALLERS} callers, devices granted twice", "devices", twice)
 
 
 if __name__ == "__main__":

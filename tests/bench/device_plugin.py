@@ -5,7 +5,8 @@
 
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. Baselines, all of this run:
 memory: a process that imported grpc, sqlite3 and pyudev and did nothing; times: one gRPC call to the plugin over a
-connection of its own; Allocate: one durable commit of SQLite's in turns with it, on the disk of the checkout (build/).
+connection of its own; Allocate: one durable commit of SQLite's in turns with it, on the disk of the checkout (build/),
+and a gRPC call that does nothing, also in turns. "Without gRPC" is what the plugin itself logs, in whole milliseconds.
 RESTARTS=n in the environment: how often the kubelet restarts while memory is watched (1000).
 """
 
@@ -13,23 +14,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 IMPORTS = str(CHECKOUT / "build/pythonpath")
 sys.path.insert(0, IMPORTS)
 
 import grpc
+from measure import Commits, line, percentile, seconds
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import PRAGMAS
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
 
 KUBELET = str(CHECKOUT / "tests/contract/kubelet.py")
@@ -44,28 +44,9 @@ BARE = "import grpc, grpc.aio, sqlite3, sys\ntry:\n    import pyudev\nexcept Imp
 RESOURCES = 8
 DEVICES = 7  # of each: virtual consoles, of which a host has 63
 TIMES = 30
-ALLOCATES = 200
+ALLOCATES = 1000
 RESTARTS = int(os.environ.get("RESTARTS", "1000"))
 FIRST = "bench.example/r0"
-
-
-def line(case: str, unit: str, value: float, baseline: Optional[float]) -> None:
-    """Print one result."""
-    ratio = round(value / baseline, 3) if baseline else None
-    result = {"bench": "device_plugin", "case": case, "unit": unit, "value": round(value, 4)}
-    print(json.dumps({**result, "baseline": baseline and round(baseline, 4), "ratio": ratio}), flush=True)
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The value that `share` of `values` are not above."""
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
-
-
-def taken(call: Callable[[], Any]) -> float:
-    """Seconds that one call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def memory(pid: int) -> tuple[float, float]:
@@ -176,9 +157,9 @@ def idle(node: Node) -> None:
         fields = Path(f"/proc/{node.daemon.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / tick
 
-    before, seconds = used(), 10.0
-    time.sleep(seconds)
-    line("idle, all registered", "CPU-s/s", (used() - before) / seconds, None)
+    before, pause = used(), 10.0
+    time.sleep(pause)
+    line("idle, all registered", "CPU-s/s", (used() - before) / pause)
 
 
 def back(node: Node, call: float) -> None:
@@ -201,38 +182,29 @@ def back(node: Node, call: float) -> None:
     nodes = [f"/dev/tty{device + 1}" for device in range(DEVICES)]
     for number in range(63 - RESOURCES * DEVICES):
         node.offer(FIRST, [*nodes, *(f"/dev/tty{63 - extra}" for extra in range(number + 1))])
-        seen.append(taken(lambda: node.wait(FIRST, DEVICES + number + 1)))  # noqa: B023 - called at once
+        seen.append(seconds(lambda: node.wait(FIRST, DEVICES + number + 1)))  # noqa: B023 - called at once
     line("hot-plugged device allocatable, longest", "s", max(seen), call)
     node.offer(FIRST, nodes)
 
 
 def allocate(node: Node) -> None:
     """Allocate in turns with a durable commit."""
-    base = str(node.directory / "baseline.db")
-    with sqlite3.connect(base) as db:
-        db.execute("CREATE TABLE item (text)")
+    commits = Commits(str(node.directory / "baseline.db"))
     path = next(Path(node.plugins).glob("fleet-cdi-bench.example-r1-*"))
-    times: dict[str, list[float]] = {"Allocate": [], "commit": []}
+    times: dict[str, list[float]] = {"Allocate": [], "empty call": [], "commit": []}
     with grpc.insecure_channel(f"unix:{path}") as channel:
         plugin = stub(channel)
         for number in range(ALLOCATES):
             request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": [f"d{number % DEVICES}"]}])
-            times["Allocate"].append(taken(lambda: plugin.Allocate(request, timeout=10)))  # noqa: B023 - at once
-            times["commit"].append(taken(lambda: commit(base, number)))  # noqa: B023 - called at once
-    for name, share in (("p50", 0.5), ("p99", 0.99)):
-        value, baseline = (percentile(times[what], share) * 1000 for what in ("Allocate", "commit"))
-        line(f"Allocate of one device, {name}", "ms", value, baseline)
-
-
-def commit(path: str, number: int) -> None:
-    """One durable commit by a connection of its own."""
-    db = sqlite3.connect(path, isolation_level=None)
-    for name, value in PRAGMAS:
-        db.execute(f"PRAGMA {name} = {value}")
-    db.execute("BEGIN IMMEDIATE")
-    db.execute("INSERT INTO item VALUES (?)", (f"{number:0500}",))
-    db.execute("COMMIT")
-    db.close()
+            times["Allocate"].append(seconds(lambda: plugin.Allocate(request, timeout=10)))  # noqa: B023 - at once
+            times["commit"].append(seconds(commits.one))
+            times["empty call"].append(seconds(lambda: plugin.GetDevicePluginOptions(api.v1beta1.Empty(), timeout=10)))
+    own = re.findall(r"event=allocated .* seconds=([0-9.]+)", (node.directory / "log").read_text())
+    times["Allocate, without gRPC"] = [float(text) for text in own[-ALLOCATES:]]
+    for what in ("Allocate", "Allocate, without gRPC", "empty call"):
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            value, baseline = (percentile(times[which], share) * 1000 for which in (what, "commit"))
+            line(f"{what}, {name}", "ms", value, baseline)
 
 
 def restarts(node: Node) -> None:
@@ -255,7 +227,7 @@ def main() -> None:
         node = Node(directory, short)
         try:
             node.all_there()
-            call = percentile([taken(node.call) for _time in range(TIMES)], 0.5)
+            call = percentile([seconds(node.call) for _time in range(TIMES)], 0.5)
             footprint(node)
             idle(node)
             back(node, call)

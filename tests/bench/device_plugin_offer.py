@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable
@@ -19,9 +20,12 @@ from typing import Any, Callable
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
+from measure import line
+
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import message
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Roster
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
@@ -55,6 +59,11 @@ def gpus(number: int) -> tuple[dict[str, Any], Inventory]:
     return {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}, Inventory(tuple(known))
 
 
+def taken(roster: Roster, resource: Resource, left: Iterator[Unit]) -> None:
+    """One device changes."""
+    roster.update(resource, {next(left).id: "taken: x"}, 1.0)
+
+
 def main() -> None:
     """The lines of all sizes."""
     for number in (8, 1000, 60_000):
@@ -71,12 +80,12 @@ def main() -> None:
             "offer": partial(offer, Settings(), registry, known),
             "look": partial(look, resource, registry),
             "roster, nothing new": partial(roster.update, resource, {}, 1.0),
+            "roster, another one is taken": partial(taken, roster, resource, iter(resource.units)),
+            "message": partial(message, roster),
         }
         for name, work in cases.items():
             value = cpu(work, times)
-            line = {"bench": "device_plugin_offer", "case": f"{name}, {number} devices", "unit": "ms of CPU"}
-            figures = {"value": round(value, 2), "baseline": round(baseline, 2), "ratio": round(value / baseline, 1)}
-            print(json.dumps({**line, **figures}), flush=True)
+            line(f"{name}, {number} devices", "ms of CPU", value, baseline)
 
 
 if __name__ == "__main__":

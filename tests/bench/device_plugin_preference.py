@@ -11,7 +11,6 @@ it a line on stderr says so.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -24,6 +23,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harness")]
 
 import machines
+from measure import line
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
@@ -32,13 +32,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, L
 
 REQUESTS = 100
 SOURCE = random.Random(5)
-
-
-def say(case: str, unit: str, value: float, baseline: Optional[float] = None) -> None:
-    """One line."""
-    ratio = round(value / baseline, 3) if baseline else None
-    result = {"bench": "device_plugin_preference", "case": case, "unit": unit, "value": round(value, 3)}
-    print(json.dumps({**result, "baseline": baseline and round(baseline, 3), "ratio": ratio}), flush=True)
 
 
 def resource(devices: Sequence[Device], links: Iterable[Link] = (), replicas: int = 1, sharing: str = "") -> Resource:
@@ -63,8 +56,8 @@ def worst(case: str, offered: Iterable[Resource], baseline: Optional[float] = No
             p99, median = max(p99, times[98]), max(median, times[50])
     if not p99:
         return  # there was nothing to ask for: no dumps
-    say(f"{case}, p99", "ms", p99, baseline)
-    say(f"{case}, largest median", "ms", median)
+    line(f"{case}, p99", "ms", p99, baseline)
+    line(f"{case}, largest median", "ms", median)
 
 
 def graph(size: int, values: Sequence[float], seed: int) -> tuple[list[Device], list[Link]]:

@@ -9,7 +9,6 @@ own, interpreter start included. The last case says how cost grows: 1,016 functi
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -22,6 +21,8 @@ from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT)]
+
+from measure import line
 
 from tests.unit.trees.render import render
 
@@ -104,7 +105,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as base:
         large, small = (render(tree(8, functions), Path(base, str(functions))) for functions in (127, 31))
         value, fewer = ours(large, 1016), ours(small, 248)
-        result = {"bench": "discovery", "unit": "CPU s"}
         baseline = None
         if shutil.which("udevadm") and shutil.which("umockdev-run"):
             baseline = theirs(large)
@@ -112,9 +112,7 @@ def main() -> None:
             print("SKIPPED in bench: udevadm beside us (it takes udev and umockdev)", file=sys.stderr)
         cases = (("1016 virtual functions, beside udevadm", baseline), ("1016 virtual functions, beside 248", fewer))
         for case, beside in cases:
-            ratio = round(value / beside, 2) if beside else None
-            line = {**result, "case": case, "value": round(value, 3), "baseline": beside and round(beside, 3)}
-            print(json.dumps({**line, "ratio": ratio}))
+            line(case, "CPU s", value, beside)
 
 
 if __name__ == "__main__":

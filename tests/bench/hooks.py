@@ -28,6 +28,8 @@ from typing import NamedTuple
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT / "build/pythonpath")]
 
+from measure import line
+
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
 
@@ -62,12 +64,6 @@ def measured(act: Callable[[], object]) -> Cost:
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return Cost(used, time.perf_counter() - start)
-
-
-def tell(case: str, unit: str, value: float, baseline: float) -> None:
-    """Print one line."""
-    line = {"bench": "hooks", "case": case, "unit": unit, "value": round(value, 2), "baseline": round(baseline, 2)}
-    print(json.dumps({**line, "ratio": round(value / baseline, 2)}), flush=True)
 
 
 def run(command: list[str]) -> tuple[int, str, str]:
@@ -112,9 +108,9 @@ def hooks_alone(program: Path, directory: Path, count: int) -> None:
     for case, costs in taken.items():
         # Ticks of a hundredth of a second: only the mean says anything of processor time.
         means = [statistics.fmean(cost.cpu for cost in of) * 1000 for of in (costs, base)]
-        tell(f"{case}, processor time", "ms", *means)
+        line(f"{case}, processor time", "ms", *means)
         for name, of in STATISTICS.items():
-            tell(f"{case}, {name}", "ms", of([c.wall for c in costs]) * 1000, of([c.wall for c in base]) * 1000)
+            line(f"{case}, {name}", "ms", of([c.wall for c in costs]) * 1000, of([c.wall for c in base]) * 1000)
 
 
 def containers(program: Path, directory: Path, count: int) -> None:
@@ -154,8 +150,8 @@ def containers(program: Path, directory: Path, count: int) -> None:
     none, unit = statistics.median(taken["none"]), statistics.median(bare)
     for name in ("one", "three"):
         with_it = statistics.median(taken[name])
-        tell(f"a container with {name} of them beside one without, p50", "ms", with_it * 1000, none * 1000)
-        tell(f"what {name} of them adds to a container's start, p50", "ms", (with_it - none) * 1000, unit * 1000)
+        line(f"a container with {name} of them beside one without, p50", "ms", with_it * 1000, none * 1000)
+        line(f"what {name} of them adds to a container's start, p50", "ms", (with_it - none) * 1000, unit * 1000)
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from ansible.executor.module_common import modify_module
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible.utils.collection_loader._collection_finder import _AnsibleCollectionFinder
+from measure import line
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MODULES = CHECKOUT / "build/pythonpath/ansible_collections/fleet/cdi/plugins/modules"
@@ -68,9 +68,7 @@ def measure() -> None:
         nothing.write_text(NOTHING)
         floor = len(payload(nothing))
     for path in sorted(MODULES.glob("*.py")):
-        size = len(payload(path))
-        result = {"bench": "payload", "case": path.stem, "unit": "bytes", "value": size, "baseline": floor}
-        print(json.dumps({**result, "ratio": round(size / floor, 3)}))
+        line(path.stem, "bytes", len(payload(path)), floor)
 
 
 def main(arguments: list[str]) -> None:

@@ -9,7 +9,6 @@ Python with -I, for `fleet-cdi refresh` on its own consoles and for `pass`.
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -20,9 +19,11 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 IMPORTS = str(CHECKOUT / "build/pythonpath")
 sys.path.insert(0, IMPORTS)
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
+from measure import line
+
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 
 TIMES = 10
 KIND = "fleet.cdi/tty"
@@ -52,13 +53,12 @@ def main() -> None:
         state, inventory = f"{directory}/state", f"{directory}/inventory.json"
         options = Wanted(KIND, {"consoles": {"profile": "tty"}}, by="bench")._asdict()
         wanted = {key: value for key, value in options.items() if key not in ("kind", "content")}
-        with files.locked_manifest(state) as manifest:
+        with locked_manifest(state) as manifest:
             manifest.remember({KIND: Memory(wanted, f"{directory}/cdi", inventory).document()})
         program = PROGRAM.format(imports=IMPORTS, state=state, inventory=inventory)
         subprocess.run([sys.executable, "-I", "-c", program], check=False, capture_output=True)  # this one writes
         value, baseline = cpu(program), cpu("pass")
-    result = {"bench": "refresh", "case": "nothing changed", "unit": "CPU-s", "value": round(value, 4)}
-    print(json.dumps({**result, "baseline": round(baseline, 4), "ratio": round(value / baseline, 2)}))
+    line("nothing changed", "CPU-s", value, baseline)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ newest release in a running Go program; without Go there is none, and a line on 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 
 import judge
 import yaml
+from measure import line
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
 
@@ -77,9 +77,7 @@ def main() -> None:
     files = {"1000 devices.json": codec.encode(document), "1000 devices.yaml": yaml.safe_dump(document).encode()}
     for name, content in files.items():
         value, baseline = ours(name, content), theirs(name, content)
-        result = {"bench": "spec", "case": f"read {name}", "unit": "s", "value": round(value, 4)}
-        ratio = round(value / baseline, 2) if baseline else None
-        print(json.dumps({**result, "baseline": baseline and round(baseline, 4), "ratio": ratio}))
+        line(f"read {name}", "s", value, baseline)
 
 
 if __name__ == "__main__":
