@@ -17,88 +17,49 @@ from typing import NamedTuple
 import grpc
 import images
 import kubelets
+import versions
 from node import Node, wait
+from versions import PODS
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
 
-PODS = "/etc/kubernetes/pods"
-LOOK = "ls -l /dev; env; cat /proc/self/mountinfo"  # what a container sees of its devices
-STUCK = {"CreateContainerError", "RunContainerError"}  # tried again for ever
+LOOK = "ls -l /dev; env; cat /proc/self/mountinfo; echo END"  # what a container sees of its devices
+STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}  # tried again for ever
 PATIENCE = 120  # seconds for whatever a kubelet does; nothing here takes ten
 
 
-class Version(NamedTuple):
-    """A kubelet and the containerd that goes with it."""
-
-    kubelet: str
-    suite: str  # of Debian, whose containerd
-    gates: dict[str, bool]
-
-    @property
-    def minor(self):
-        return int(self.kubelet.split(".")[1])
-
-
-# containerd 2 no longer speaks the CRI of kubelets before 1.23.
-VERSIONS = {
-    "1.36": Version("1.36.3", "sid", {"ResourceHealthStatus": True}),
-    "1.30-without-cdi": Version("1.30.14", "trixie", {"DevicePluginCDIDevices": False}),
-    "1.20": Version("1.20.2", "trixie", {}),
-}
-
-# Without the right to raise limits a sandbox can't be protected from the OOM killer. In 1.7 CDI is off by default.
-CONTAINERD = {
-    "trixie": f"""
-version = 2
-disabled_plugins = ["io.containerd.internal.v1.opt"]
-[plugins."io.containerd.grpc.v1.cri"]
-enable_cdi = true
-cdi_spec_dirs = ["/etc/cdi", "/run/cdi"]
-restrict_oom_score_adj = true
-disable_apparmor = true
-sandbox_image = "{images.TOOL}"
-""",
-    "sid": f"""
-version = 3
-disabled_plugins = ["io.containerd.internal.v1.opt"]
-[plugins."io.containerd.cri.v1.runtime"]
-restrict_oom_score_adj = true
-disable_apparmor = true
-[plugins."io.containerd.cri.v1.images".pinned_images]
-sandbox = "{images.TOOL}"
-""",
-}
-
-
 class Pod(NamedTuple):
-    """A static pod as its manifest asks for it. `resources`: of its one container, by name; `policy`: restartPolicy."""
+    """A static pod: what its container asks for, resource -> how many; the same of one that ends before that starts,
+    and the seconds that this takes."""
 
     name: str
     resources: dict[str, int]
-    command: str = LOOK
-    policy: str = "Always"
+    first: dict[str, int] | None = None
+    takes: int = 0
 
     def manifest(self):
-        limits = {name: str(number) for name, number in self.resources.items()}
-        container = {
-            "name": "main",
-            "image": images.TOOL,
-            "imagePullPolicy": "Never",
-            "command": ["/bin/sh", "-c", f"{self.command}; echo END; trap exit TERM; busybox sleep 1000000 & wait"],
-            "resources": {"limits": limits, "requests": limits},
+        first = container("first", self.first or {}, f"{LOOK}; busybox sleep {self.takes}")
+        spec = {
+            "hostNetwork": True,  # so that no CNI is needed
+            "terminationGracePeriodSeconds": 1,
+            "initContainers": [] if self.first is None else [first],
+            "containers": [container("main", self.resources, f"{LOOK}; trap exit TERM; busybox sleep 1000000 & wait")],
         }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            # A uid, as pods of an API server have: of a static pod without each kubelet makes another one.
-            "metadata": {"name": self.name, "namespace": "default", "uid": str(uuid.uuid4())},
-            "spec": {
-                "hostNetwork": True,  # so that no CNI is needed
-                "restartPolicy": self.policy,
-                "terminationGracePeriodSeconds": 1,
-                "containers": [container],
-            },
-        }
+        # A uid, as pods of an API server have: of a static pod without each kubelet makes another one.
+        metadata = {"name": self.name, "namespace": "default", "uid": str(uuid.uuid4())}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def container(name, resources, command):
+    """One of a pod's containers."""
+    limits = {resource: str(number) for resource, number in resources.items()}
+    return {
+        "name": name,
+        "image": images.TOOL,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", command],
+        "resources": {"limits": limits, "requests": limits},
+    }
 
 
 class Cluster:
@@ -106,67 +67,44 @@ class Cluster:
 
     def __init__(self, directory, suite):
         self.node = Node(directory, kubelets.CONTAINERDS / suite)
-        self.kubelet = None
-        self.version = None
+        self.containerd = self.kubelet = self.version = None
         try:
-            self._start_containerd(suite)
+            self.start_containerd(versions.CONTAINERD[suite])
+            self.node.path("/run/tool.tar").write_bytes(images.tool())
+            self.node.run("ctr", "--namespace", "k8s.io", "images", "import", "/run/tool.tar")
         except BaseException:
             self.node.close()
             raise
 
-    def _start_containerd(self, suite):
-        path = self.node.path
-        path("/etc/containerd").mkdir(exist_ok=True)
-        path("/etc/containerd/config.toml").write_text(CONTAINERD[suite])
+    def start_containerd(self, configuration):
+        """Start it with this configuration, instead of the one that runs."""
+        if self.containerd:
+            self.containerd.stop()
+        self.node.path("/etc/containerd").mkdir(exist_ok=True)
+        self.node.path("/etc/containerd/config.toml").write_text(configuration)
         self.containerd = self.node.start("containerd", ["containerd", "--config", "/etc/containerd/config.toml"])
         wait("containerd", lambda: self.node.attempt("ctr", "version").returncode == 0, PATIENCE, 0.3)
-        path("/run/tool.tar").write_bytes(images.tool())
-        self.node.run("ctr", "--namespace", "k8s.io", "images", "import", "/run/tool.tar")
 
     # -- the kubelet
 
-    def start_kubelet(self, version, **settings):
-        """Start it; `settings` go into its configuration. Returns when it answers."""
+    def start_kubelet(self, version=None, **settings):
+        """Start it, of the version as before or of another one; `settings` go into its configuration.
+
+        Returns when it answers.
+        """
         self.launch_kubelet(version, **settings)
         wait("the kubelet", self._answers, PATIENCE, 0.2)
 
-    def launch_kubelet(self, version, **settings):
+    def launch_kubelet(self, version=None, **settings):
         """The same, without waiting."""
-        self.version = version
+        self.version = version = version or self.version
         for path in (PODS, "/var/lib/kubelet"):
             self.node.path(path).mkdir(parents=True, exist_ok=True)
-        configuration = {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
-            "staticPodPath": PODS,
-            "address": "127.0.0.1",
-            "readOnlyPort": 10255,
-            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-            "authorization": {"mode": "AlwaysAllow"},
-            "cgroupDriver": "cgroupfs",
-            "cgroupsPerQOS": False,
-            "cgroupRoot": f"/{self.node.name}",
-            "enforceNodeAllocatable": [],
-            "failSwapOn": False,
-            "makeIPTablesUtilChains": False,
-            "fileCheckFrequency": "1s",
-            "syncFrequency": "5s",
-            "evictionHard": {"nodefs.available": "1Mi"},
-            "imageGCHighThresholdPercent": 100,
-            "featureGates": version.gates,
-            **settings,
-        }
-        endpoint = "unix:///run/containerd/containerd.sock"
-        command = [kubelets.program(version.kubelet), "--config", "/etc/kubernetes/kubelet.json", "--v=4"]
-        command += ["--hostname-override=node"]
-        if version.minor >= 27:
-            configuration["containerRuntimeEndpoint"] = endpoint
-        else:
-            command += ["--container-runtime=remote", f"--container-runtime-endpoint={endpoint}"]
-        if version.minor >= 35:
-            configuration["failCgroupV1"] = False  # where the machine's are v1
+        configuration, arguments = versions.settings(version)
+        configuration.update(cgroupRoot=f"/{self.node.name}", **settings)
         self.node.path("/etc/kubernetes/kubelet.json").write_text(json.dumps(configuration))
-        self.kubelet = self.node.start("kubelet", command)
+        command = [kubelets.program(version.kubelet), "--config", "/etc/kubernetes/kubelet.json", "--v=4"]
+        self.kubelet = self.node.start("kubelet", [*command, "--hostname-override=node", *arguments])
 
     def _answers(self):
         assert self.kubelet.process.poll() is None, f"the kubelet ended: {self.kubelet.tail()}"
@@ -178,7 +116,7 @@ class Cluster:
 
     def restart_kubelet(self, version=None, **settings):
         self.stop_kubelet()
-        self.start_kubelet(version or self.version, **settings)
+        self.start_kubelet(version, **settings)
 
     def pods(self):
         """Name -> the pod with its status, as the kubelet answers; None where it doesn't."""
@@ -211,7 +149,7 @@ class Cluster:
     def clear(self):
         """Have every pod deleted, and the kubelet run."""
         if self.kubelet is None:
-            self.start_kubelet(self.version)
+            self.start_kubelet()
         self.delete(*[path.stem for path in self.node.path(PODS).glob("*.json")])
 
     def containers(self, name):
@@ -231,12 +169,7 @@ class Cluster:
             waiting = [state["waiting"].get("reason") for state in states if "waiting" in state]
             if status.get("phase") in ("Failed", "Succeeded"):
                 return status
-            if any("running" in state for state in states) or set(waiting) & {
-                "CreateContainerError",
-                "RunContainerError",
-            }:
-                return status
-            return None
+            return status if any("running" in state for state in states) or STUCK & set(waiting) else None
 
         return wait(f"{name} settled", outcome, PATIENCE, 0.2)
 
@@ -253,10 +186,15 @@ class Cluster:
 
         return "\n".join(wait(f"the output of {name}", lines, PATIENCE)[:-1])
 
+    def kill(self, name):
+        """Kill the container of a running pod; returns its id."""
+        (found,) = self.containers(name)
+        self.node.run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", found)
+        return found
+
     def crash(self, name):
-        """Kill the container of a running pod, and wait until the kubelet has started another."""
-        (before,) = self.containers(name)
-        self.node.run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", before)
+        """The same, and wait until the kubelet has started another one."""
+        before = self.kill(name)
         wait(f"another container of {name}", lambda: set(self.containers(name)) - {before}, PATIENCE, 0.2)
 
     @contextlib.contextmanager
@@ -276,7 +214,8 @@ class Cluster:
 
     def _ask(self, method):
         target = self.node.path(api.POD_RESOURCES)
-        with contextlib.closing(grpc.insecure_channel(f"unix:{target}")) as channel:
+        options = [("grpc.max_receive_message_length", -1)]
+        with contextlib.closing(grpc.insecure_channel(f"unix:{target}", options)) as channel:
             request = {"List": "ListPodResourcesRequest", "GetAllocatableResources": "AllocatableResourcesRequest"}
             call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
             return call(getattr(api.podresources, request[method])(), timeout=5)

@@ -20,8 +20,9 @@ pytest.importorskip("grpc", reason="no grpcio in this environment: make setup")
 
 import counterparts
 import kubelets
-from cluster import VERSIONS, Cluster
+from cluster import Cluster
 from product import Product
+from versions import VERSIONS
 
 PACKAGES = ("runc", "busybox-static", "python3-grpcio")
 FIGURES = pytest.StashKey()
@@ -121,6 +122,8 @@ def pytest_runtest_makereport(item):
     if report.when == "call" and report.failed and product is not None:
         for program in product.programs:
             report.sections.append((program.log.name, program.tail(6000)))
+        for log in sorted(product.node.path("/var/log/pods").glob("kube-system_*/*/*.log")):
+            report.sections.append((log.parts[-3], log.read_text(errors="replace")[-6000:]))
         if product.cluster.kubelet:
             log = product.cluster.kubelet.tail(400000).splitlines()
             lines = [line for line in log if SAYS.search(line) and not NOISE.search(line)]
@@ -131,6 +134,12 @@ def pytest_runtest_makereport(item):
 def cluster(product):
     """The node's kubelet and pods."""
     return product.cluster
+
+
+@pytest.fixture
+def bystander(cluster):
+    """A pod that stays: a kubelet that lists no pod at all is believed ten times later."""
+    cluster.output(cluster.create({}))
 
 
 def pytest_generate_tests(metafunc):

@@ -18,8 +18,9 @@ import time
 import uuid
 from pathlib import Path
 
-# $1: the node's directory. /var/lib is on the disk: the store of grants syncs for real, and overlays don't lie on
-# overlays. /etc and /opt are the machine's, what is written there is not. Who ignores SIGCHLD has no zombies.
+# $1: the node's directory, $2: its own programs. /var/lib is on the disk: the store of grants syncs for real, and
+# overlays don't lie on overlays. /etc and /opt are the machine's, what is written there is not. Who ignores SIGCHLD has
+# no zombies.
 SETUP = """
 set -e
 mount --bind "$1/lib" /var/lib
@@ -29,6 +30,7 @@ for name in etc opt; do
   mkdir "$1/$name/upper" "$1/$name/work"
   mount -t overlay -o "lowerdir=/$name,upperdir=$1/$name/upper,workdir=$1/$name/work" overlay "/$name"
 done
+[ -z "$2" ] || mount --bind "$2" /usr/local/bin
 mount -t tmpfs -o mode=755 tmpfs "$1/dev"
 for node in null zero full random urandom tty kmsg; do cp -a "/dev/$node" "$1/dev/"; done
 mkdir "$1/dev/pts" "$1/dev/shm" "$1/dev/mqueue"
@@ -102,15 +104,15 @@ class Program:
 class Node:
     """The namespaces, and how to run something in them. `path` leads to what processes there have at a path."""
 
-    def __init__(self, directory, programs):
-        """`directory`: where its files are; `programs`: what stands first in PATH."""
+    def __init__(self, directory, programs=""):
+        """`directory`: where its files are; `programs`: what is in its /usr/local/bin."""
         self.directory = directory
         self.name = f"fleet-cdi-e2e-{uuid.uuid4().hex[:8]}"  # of its cgroups
-        self.environment = {"PATH": f"{programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        self.environment = {"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         for name in ("lib", "log", "etc", "opt", "dev"):
             (directory / name).mkdir(parents=True)
         self.holder = subprocess.Popen(
-            [*UNSHARE, "sh", "-c", SETUP, "sh", str(directory)],
+            [*UNSHARE, "sh", "-c", SETUP, "sh", str(directory), str(programs)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

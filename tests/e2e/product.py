@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+
 HERE = Path(__file__).resolve().parent
 FLEET_CDI = "/opt/cdi/bin/fleet-cdi"
 CONFIGURATION = "/etc/fleet-cdi/device-plugin.json"
@@ -133,6 +135,9 @@ class Product:
         for program in self.programs:
             program.stop(9)
         self.programs = []
+        # The next start would clear it up, and the kubelet then takes the resource away, by its name, in that test.
+        for socket in self.node.path(api.REGISTRY_DIR).glob("*fleet-cdi-*"):
+            socket.unlink()
         self.withdraw()
         self.unplug(*[path.name for path in self.node.path("/dev").glob("accel*")])
         self.node.run(FLEET_CDI, "plugin", "forget")

@@ -8,7 +8,11 @@ from __future__ import annotations
 import signal
 
 import pytest
+from node import wait
 from product import ACCEL, ALL, seen
+from versions import CONTAINERD
+
+OTHER = "vendor.com/other"
 
 
 def test_containers_see_exactly_the_devices_that_the_kubelet_allocated(product, cluster):
@@ -19,6 +23,24 @@ def test_containers_see_exactly_the_devices_that_the_kubelet_allocated(product, 
         assert anything == whole == cluster.held(name, ACCEL) and len(whole) == number
     without = cluster.create({})
     assert seen(cluster.output(without)) == (set(), set())
+
+
+def test_a_container_sees_its_devices_of_two_resources(product, cluster):
+    """A kubelet passes on the first annotation of a key, and drops the second."""
+    product.configure(
+        {ACCEL: {"match": {"names": ["accel0"]}}, OTHER: {"kinds": [ACCEL], "exclude": {"names": ["accel0"]}}}
+    )
+    plugin = product.serve({"accel0"})
+    cluster.await_allocatable(OTHER, {"accel1", "accel2"}, needs=plugin)
+    assert seen(cluster.output(cluster.create({ACCEL: 1, OTHER: 2})))[1] == ALL
+
+
+def test_a_container_goes_on_with_the_devices_of_the_one_before_it(product, cluster):
+    """Both ask for all that there are: the kubelet asks for the same devices twice, with no word between."""
+    product.serve(ALL)
+    name = cluster.create({ACCEL: 3}, first={ACCEL: 3})
+    assert seen(cluster.output(name))[1] == ALL
+    assert product.holds().keys() == {f"node:/dev/{one}" for one in ALL}
 
 
 def test_a_pod_that_asks_for_more_than_there_is_is_refused(product, cluster):
@@ -84,3 +106,30 @@ def test_the_field_alone_is_lost_on_kubelets_that_do_not_read_it(product, cluste
     product.configure(delivery="cdi")
     product.serve(ALL)
     assert seen(cluster.output(cluster.create({ACCEL: 1}))) == (set(), set())
+
+
+@pytest.mark.parametrize("version", ["1.20"])
+def test_devices_are_spelled_out_while_the_runtime_reads_no_cdi(product, cluster):
+    """It is asked at each registration; what runs goes on."""
+    plugin = product.serve(ALL)
+    name = cluster.create({ACCEL: 1})
+    (held,) = seen(cluster.output(name))[1]
+    before = cluster.containers(name)
+
+    def registered_again(delivery):
+        told = plugin.tail(10**6).count(delivery)
+        cluster.restart_kubelet()
+        wait(delivery, lambda: plugin.tail(10**6).count(delivery) > told)
+        other = cluster.create({ACCEL: 2})
+        assert seen(cluster.output(other))[1] == ALL - {held}
+        cluster.delete(other)
+
+    with_cdi = CONTAINERD[cluster.version.suite]
+    assert "enable_cdi = true" in with_cdi
+    cluster.start_containerd(with_cdi.replace("enable_cdi = true", "enable_cdi = false"))
+    try:
+        registered_again("event=delivery resource=vendor.com/accel expanded=true")
+    finally:
+        cluster.start_containerd(with_cdi)
+    registered_again("event=delivery resource=vendor.com/accel cdi=true annotations=true")
+    assert cluster.containers(name) == before

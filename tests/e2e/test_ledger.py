@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
+import time
 
 import pytest
+from cluster import Pod
 from node import wait
 from product import ACCEL, ALL, CONSOLES, FLEET_CDI, TTY, call
 
@@ -16,10 +19,7 @@ ADD = "/opt/cdi/bin/generic-tty"
 NAMES = {f"tty{number}" for number in CONSOLES}
 
 
-@pytest.fixture(autouse=True)
-def bystander(cluster):
-    """A pod that stays: a kubelet that lists no pod at all is believed ten times later."""
-    cluster.output(cluster.create({}))
+pytestmark = pytest.mark.usefixtures("bystander")
 
 
 def test_a_device_is_held_while_its_pod_runs_and_free_after_it(product, cluster, figure):
@@ -29,6 +29,7 @@ def test_a_device_is_held_while_its_pod_runs_and_free_after_it(product, cluster,
     (held,) = cluster.held(name, ACCEL)
     (keys,) = product.holds().values()
     assert [key[:2] for key in keys] == [("kubernetes", ACCEL)]
+    time.sleep(2)  # so that the plugin sees it listed, too: what never was is believed ten times later
     since = cluster.now()
     cluster.delete(name)
     wait("the ledger without holds", lambda: not product.holds())
@@ -47,10 +48,57 @@ def test_holds_survive_a_restart_of_the_plugin(product, cluster):
     product.start()
     cluster.await_allocatable(ACCEL, ALL, since)
     reclaims = 5  # looks at podresources, a third of the grace each
-    threading.Event().wait(reclaims)
+    time.sleep(reclaims)
     assert product.holds() == before
     cluster.delete(name)
     wait("the ledger without holds", lambda: not product.holds())
+
+
+@pytest.mark.parametrize("version", ["1.36"])
+def test_what_a_container_has_that_is_listed_nowhere_is_held(product, cluster):
+    """Of one that ends before the others start podresources says nothing."""
+    product.configure(grace=1)
+    product.serve(ALL)
+    name = cluster.create({ACCEL: 1}, first={ACCEL: 3}, takes=8)
+    wait("holds on all", lambda: len(product.holds()) == 3)
+    time.sleep(5)
+    assert len(cluster.held(name, ACCEL)) == 1 and len(product.holds()) == 3
+
+
+PLACE = "http://127.0.0.1:8123/pod.json"  # of pods that a kubelet does not know while nobody answers there
+
+
+@pytest.fixture
+def server(product, cluster):
+    """Gives pods to a kubelet, as an API server does: start and stop it."""
+    product.node.path("/run/pods").mkdir(exist_ok=True)
+    yield lambda: product.run(
+        "pods", "/usr/bin/python3", "-m", "http.server", "--bind=127.0.0.1", "--directory=/run/pods", "8123"
+    )
+    cluster.restart_kubelet()
+
+
+@pytest.mark.parametrize("version", ["1.36"])
+def test_pods_that_a_kubelet_does_not_know_yet_keep_their_devices(product, cluster, server):
+    """One that restarts while its API server can't be reached lists its static pods, and ends no others."""
+    product.configure(grace=1)
+    product.serve(ALL)
+    answers = server()
+    since = cluster.now()
+    cluster.restart_kubelet(staticPodURL=PLACE, httpCheckFrequency="1s")
+    cluster.await_allocatable(ACCEL, ALL, since)
+    pod = Pod("of-the-server", {ACCEL: 1})
+    product.node.path("/run/pods/pod.json").write_text(json.dumps(pod.manifest()))
+    cluster.output(pod.name)
+    before = product.holds()
+    assert len(before) == 1
+    answers.stop(9)
+    since = cluster.now()
+    cluster.restart_kubelet(staticPodURL=PLACE, httpCheckFrequency="1s")
+    cluster.await_allocatable(ACCEL, ALL, since)
+    time.sleep(5)
+    assert pod.name not in cluster.pods() and cluster.containers(pod.name)
+    assert product.holds() == before
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_a_killed_kubelet_has_the_devices_again_at_once(cluster, holder, version
     for _time in range(TIMES[version]):
         cluster.stop_kubelet(signal.SIGKILL)
         since = cluster.now()
-        cluster.launch_kubelet(cluster.version)
+        cluster.launch_kubelet()
         took.append(cluster.await_allocatable(ACCEL, ALL, since) - cluster.socket_age())
     wait("the kubelet", cluster.pods)
     figure("allocatable after a new kubelet.sock", *took)
@@ -55,7 +55,7 @@ def test_a_killed_kubelet_has_the_devices_again_at_once(cluster, holder, version
 def test_a_kubelet_that_was_stopped_in_order_has_the_devices_again(cluster, holder):
     cluster.stop_kubelet(signal.SIGTERM)
     since = cluster.now()
-    cluster.start_kubelet(cluster.version)
+    cluster.start_kubelet()
     cluster.await_allocatable(ACCEL, ALL, since)
     holder()
 
@@ -75,7 +75,7 @@ def test_a_directory_that_is_removed_while_the_kubelet_is_down(product, cluster)
     cluster.stop_kubelet()
     product.node.run("rm", "-r", api.PLUGIN_DIR)
     since = cluster.now()
-    cluster.start_kubelet(cluster.version)
+    cluster.start_kubelet()
     cluster.await_allocatable(ACCEL, ALL, since)
     assert seen(cluster.output(cluster.create({ACCEL: 3})))[1] == ALL
 
@@ -86,7 +86,7 @@ def test_a_plugin_that_is_there_before_the_kubelet(product, cluster):
     product.start()
     time.sleep(2)  # it fails to register for a while
     since = cluster.now()
-    cluster.start_kubelet(cluster.version)
+    cluster.start_kubelet()
     cluster.await_allocatable(ACCEL, ALL, since)
     assert seen(cluster.output(cluster.create({ACCEL: 1})))[1]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import kubelets
 import pytest
-from cluster import VERSIONS
 from product import ACCEL, ALL, seen
+from versions import VERSIONS
 
 
 @pytest.mark.parametrize("version", ["1.20", "1.30-without-cdi"])

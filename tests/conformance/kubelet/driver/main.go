@@ -51,14 +51,12 @@ type answer struct {
 	Admitted    bool                           `json:"admitted"`        // admit
 	Reason      string                         `json:"reason,omitempty"`
 	Message     string                         `json:"message,omitempty"`
-	Devices     map[string]map[string][]string `json:"devices,omitempty"` // admit: container -> resource -> IDs
-	CDI         map[string][]string            `json:"cdi,omitempty"`     // admit: container -> names
-	Environment map[string]map[string]string   `json:"environment,omitempty"`
-	Nodes       map[string][]string            `json:"device_nodes,omitempty"` // admit: container -> paths in it
-	Capacity    map[string]int64               `json:"capacity,omitempty"`     // state
-	Allocatable map[string][]string            `json:"allocatable,omitempty"`  // state: resource -> IDs
-	Unhealthy   map[string][]string            `json:"unhealthy,omitempty"`    // state: pod -> its unhealthy IDs
-	Updates     int                            `json:"updates"`                // state: health changes of devices in use
+	Devices     map[string]map[string][]string `json:"devices,omitempty"`     // admit: container -> resource -> IDs
+	CDI         map[string][]string            `json:"cdi,omitempty"`         // admit: container -> names
+	Capacity    map[string]int64               `json:"capacity,omitempty"`    // state
+	Allocatable map[string][]string            `json:"allocatable,omitempty"` // state: resource -> IDs
+	Unhealthy   map[string][]string            `json:"unhealthy,omitempty"`   // state: pod -> its unhealthy IDs
+	Updates     int                            `json:"updates"`               // state: health changes of devices in use
 }
 
 // kubelet is what of one runs here.
@@ -152,7 +150,6 @@ func (k *kubelet) admit(asked request) answer {
 		return said
 	}
 	said.Devices, said.CDI = map[string]map[string][]string{}, map[string][]string{}
-	said.Environment, said.Nodes = map[string]map[string]string{}, map[string][]string{}
 	for _, container := range pod.Spec.Containers {
 		held := map[string][]string{}
 		for name, instances := range k.devices.GetDevices(asked.Pod, container.Name) {
@@ -173,13 +170,6 @@ func (k *kubelet) admit(asked request) answer {
 			said.CDI[container.Name] = append(said.CDI[container.Name], device.Name)
 		}
 		sort.Strings(said.CDI[container.Name])
-		for _, device := range options.Devices {
-			said.Nodes[container.Name] = append(said.Nodes[container.Name], device.PathInContainer)
-		}
-		said.Environment[container.Name] = map[string]string{}
-		for _, variable := range options.Envs {
-			said.Environment[container.Name][variable.Name] = variable.Value
-		}
 	}
 	return said
 }
