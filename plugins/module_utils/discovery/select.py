@@ -17,23 +17,18 @@ from typing import Any, Callable, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
 from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Link, Node
 
-# JSON Schema of an option that takes one shell pattern, or several of which one has to match.
-GLOBS: dict[str, Any] = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1}
+
+def one_or_several(**text: str) -> dict[str, Any]:
+    """JSON Schema of an option that takes a text, or a list of those of which one has to match."""
+    return {"type": ["string", "array"], **text, "items": {"type": "string", **text}, "minItems": 1}
+
+
+GLOBS = one_or_several()
 HEX = r"^(0[xX])?[0-9a-fA-F]{4}$(?!\n)"
-PCI_IDS: dict[str, Any] = {
-    "type": ["string", "array"],
-    "pattern": HEX,
-    "items": {"type": "string", "pattern": HEX},
-    "minItems": 1,
-    "description": 'PCI id in quotes, as in "0x10de"',
-}
-HEX_START = HEX.replace("{4}", "{2,6}")
-PCI_CLASSES: dict[str, Any] = {
-    **PCI_IDS,
-    "pattern": HEX_START,
-    "items": {"type": "string", "pattern": HEX_START},
-    "description": 'start of a PCI class in quotes, as in "0x03"',
-}
+PCI_IDS = one_or_several(pattern=HEX, description='PCI id in quotes, as in "0x10de"')
+PCI_CLASSES = one_or_several(
+    pattern=HEX.replace("{4}", "{2,6}"), description='start of a PCI class in quotes, as in "0x03"'
+)
 
 
 class Group(NamedTuple):

@@ -30,7 +30,11 @@ PROFILE = Profile(
     options={
         "nodes": {
             "type": "array",
-            "items": {"type": "string", "pattern": r"^[A-Za-z0-9_-]+([/.][A-Za-z0-9_-]+)*$(?!\n)"},
+            "items": {
+                "type": "string",
+                "pattern": r"^[A-Za-z0-9_-]+([/.][A-Za-z0-9_-]+)*$(?!\n)",
+                "description": "a name below /dev, as in net/tun",
+            },
             "minItems": 1,
             "description": "names below /dev, as in net/tun",
         }

@@ -57,6 +57,12 @@ def text(snapshot: Snapshot, path: str) -> Optional[str]:
         return None
 
 
+def fields(snapshot: Snapshot, path: str) -> dict[str, str]:
+    """The lines "Name: value" of a file of the driver; none if there is none."""
+    pairs = (line.partition(":") for line in (text(snapshot, path) or "").splitlines())
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+
+
 def majors(snapshot: Snapshot) -> dict[str, int]:
     """Name of a driver -> major number of its character devices (proc(5), /proc/devices)."""
     characters = (text(snapshot, "/proc/devices") or "").partition("Block devices:")[0]
@@ -82,14 +88,13 @@ def version(snapshot: Snapshot) -> str:
 def gpu(snapshot: Snapshot, address: str) -> Gpu:
     """What the driver says of the GPU at a PCI address."""
     place = f"{DRIVER}/gpus/{address}/information"
-    content = text(snapshot, place)
-    if content is None:
+    said = fields(snapshot, place)
+    if not said:
         return Gpu(trouble=f"the driver does not know it: there is no readable {place}")
-    fields = {key.strip(): value.strip() for key, _colon, value in (ln.partition(":") for ln in content.splitlines())}
-    minor, uuid = fields.get("Device Minor", ""), fields.get("GPU UUID", "")
+    minor, uuid = said.get("Device Minor", ""), said.get("GPU UUID", "")
     if not NUMBER.match(minor):
         return Gpu(None, "", f"{place}: found Device Minor {minor!r}, expected a number")
-    excluded = fields.get("GPU Excluded") == "Yes"
+    excluded = said.get("GPU Excluded") == "Yes"
     trouble = "the driver was told to leave it alone (its module option NVreg_ExcludedGpus)" if excluded else ""
     return Gpu(int(minor), uuid if UUID.match(uuid) else "", trouble)
 
@@ -119,8 +124,8 @@ def _numbered(snapshot: Snapshot, place: str, prefix: str) -> list[int]:
 
 def cap(snapshot: Snapshot, path: str) -> Optional[int]:
     """The minor of a capability, None for a file that says none."""
-    found = re.search(r"^DeviceFileMinor:\s*([0-9]{1,9})$", text(snapshot, path) or "", re.MULTILINE)
-    return int(found[1]) if found else None
+    minor = fields(snapshot, path).get("DeviceFileMinor", "")
+    return int(minor) if NUMBER.match(minor) else None
 
 
 def cap_node(snapshot: Snapshot, majors: Mapping[str, int], minor: int, role: str = "") -> Node:

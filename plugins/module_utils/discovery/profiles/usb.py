@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Profile, Rule, globs, select
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
+    Found,
+    Profile,
+    Rule,
+    globs,
+    one_or_several,
+    select,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
 
 HUB = "09"  # bDeviceClass (USB 2.0, 11.23.1); a hub is what others are plugged into
-ID = r"^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$(?!\n)"
-IDS: dict[str, Any] = {
-    "type": ["string", "array"],
-    "pattern": ID,
-    "items": {"type": "string", "pattern": ID},
-    "minItems": 1,
-    "description": 'vendor and product in quotes, as lsusb shows them: "0403:6001"',
-}
+IDS = one_or_several(
+    pattern=r"^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$(?!\n)",
+    description='vendor and product in quotes, as lsusb shows them: "0403:6001"',
+)
 
 
 def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
