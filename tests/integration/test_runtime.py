@@ -19,7 +19,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import plan
-from ansible_collections.fleet.cdi.plugins.module_utils.files import Manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey, table, toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted

@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
     Setting,
     Source,
     Wanted,
+    always_on,
     last,
     texts,
 )
@@ -51,10 +52,7 @@ def read(place: Place, source: Source) -> Reading:
 def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
     """The keys that make it as wanted. Raises CdiError where that can't be."""
     if not wanted.enabled:
-        raise CdiError(
-            f"{place.title}: always reads CDI, and has no switch; expected state enabled or absent. Remove the specs "
-            "instead (module fleet.cdi.spec)."
-        )
+        raise always_on(place)
     if values(place.arguments, OPTION):
         raise CdiError(
             f"{place.config}: cdi_spec_dirs: {OPTION} on the command line of {place.title} overrules every file; "

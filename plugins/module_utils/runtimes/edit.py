@@ -26,6 +26,15 @@ class Key(NamedTuple):
         return {**self._asdict(), "path": list(self.path)}
 
 
+class Refused(Exception):
+    """What is none of the language: where in the text, and what it is."""
+
+    def __init__(self, at: int, what: str) -> None:
+        super().__init__(what)
+        self.at = at
+        self.what = what
+
+
 def key_of(document: Mapping[str, Any]) -> Key:
     """The key of a record that `document` made."""
     return Key(**{**document, "path": tuple(document["path"])})

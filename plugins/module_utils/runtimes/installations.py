@@ -10,7 +10,7 @@ the packages of Debian. Private API of fleet.cdi.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, detect, table
@@ -73,8 +73,6 @@ INSTALLATIONS: dict[str, dict[str, Installation]] = {
 # The option of the command line that names another configuration file.
 CONFIG_OPTIONS = {"docker": ("--config-file",), "containerd": ("--config", "-c"), "cri-o": ("--config", "-c")}
 
-OF_OTHERS = tuple(sorted({path for kind in INSTALLATIONS.values() for one in kind.values() for path in one.programs}))
-
 
 class Found(NamedTuple):
     """The runtimes of a host, and what could not be told."""
@@ -133,8 +131,3 @@ def _running(runtime: detect.Runtime, usual: Installation) -> tuple[str, ...]:
 def _text(path: str) -> str:
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         return file.read()
-
-
-def installed(places: Iterable[Place], name: str) -> Iterator[Place]:
-    """Those of one runtime."""
-    return (place for place in places if place.name == name)

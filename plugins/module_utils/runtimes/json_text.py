@@ -15,7 +15,7 @@ import re
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Key, Path
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Key, Path, Refused
 
 MARK = "\ufeff"
 STEP = "    "  # the indentation of what is new in an object that shows none
@@ -47,11 +47,6 @@ class Document(NamedTuple):
         found: dict[str, Any] = self.root.plain if self.root else {}
         return found
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing but space is in it."""
-        return self.root is None
-
 
 def parse(content: bytes, where: str) -> Document:
     """The document in `content`. Raises CdiError, which names `where` and the line, for what is no JSON object."""
@@ -67,10 +62,10 @@ def parse(content: bytes, where: str) -> Document:
     try:
         root = _value(text, start, 0)
         if _space(text, root.end) < len(text):
-            raise _Refused(root.end, "something follows the document")
+            raise Refused(root.end, "something follows the document")
         if root.members is None:
-            raise _Refused(start, "found no object")
-    except _Refused as error:
+            raise Refused(start, "found no object")
+    except Refused as error:
         line = text.count("\n", 0, error.at) + 1
         raise CdiError(
             f"{where}: line {line}: {error.what}; expected a JSON object. Repair it, nothing was changed."
@@ -163,13 +158,6 @@ def _nested(path: Path, value: Any) -> Any:
     return value
 
 
-class _Refused(Exception):
-    def __init__(self, at: int, what: str) -> None:
-        super().__init__(what)
-        self.at = at
-        self.what = what
-
-
 def _space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
@@ -177,7 +165,7 @@ def _space(text: str, at: int) -> int:
 
 def _value(text: str, at: int, depth: int) -> Value:
     if depth > DEEP:
-        raise _Refused(at, f"it is nested more than {DEEP} deep")
+        raise Refused(at, f"it is nested more than {DEEP} deep")
     first = text[at : at + 1]
     if first == "{":
         return _object(text, at, depth)
@@ -185,7 +173,7 @@ def _value(text: str, at: int, depth: int) -> Value:
         return _array(text, at, depth)
     found = (_STRING if first == '"' else _SCALAR).match(text, at)
     if found is None:
-        raise _Refused(at, f"found {text[at : at + 20].partition(chr(10))[0]!r} where a value should be")
+        raise Refused(at, f"found {text[at : at + 20].partition(chr(10))[0]!r} where a value should be")
     return Value(at, found.end(), json.loads(found[0]))
 
 
@@ -195,20 +183,20 @@ def _object(text: str, start: int, depth: int) -> Value:
     while not (text.startswith("}", at) and not members):
         name = _STRING.match(text, at)
         if name is None:
-            raise _Refused(at, "a key is missing")
+            raise Refused(at, "a key is missing")
         key = json.loads(name[0])
         if key in members:
-            raise _Refused(at, f"the key {name[0]} is there twice")
+            raise Refused(at, f"the key {name[0]} is there twice")
         colon = _space(text, name.end())
         if not text.startswith(":", colon):
-            raise _Refused(colon, f"after the key {name[0]} there is no :")
+            raise Refused(colon, f"after the key {name[0]} there is no :")
         value = _value(text, _space(text, colon + 1), depth + 1)
         members[key] = (at, value)
         at = _space(text, value.end)
         if text.startswith("}", at):
             break
         if not text.startswith(",", at):
-            raise _Refused(at, "an object has neither , nor } after a value")
+            raise Refused(at, "an object has neither , nor } after a value")
         at = _space(text, at + 1)
     return Value(start, at + 1, {key: value.plain for key, (_at, value) in members.items()}, members)
 
@@ -223,6 +211,6 @@ def _array(text: str, start: int, depth: int) -> Value:
         if text.startswith("]", at):
             break
         if not text.startswith(",", at):
-            raise _Refused(at, "an array has neither , nor ] after a value")
+            raise Refused(at, "an array has neither , nor ] after a value")
         at = _space(text, at + 1)
     return Value(start, at + 1, items)

@@ -113,6 +113,14 @@ def satisfied(reading: Reading, wanted: Wanted) -> bool:
     return not wanted.enabled or wanted.spec_dirs is None or reading.spec_dirs == wanted.spec_dirs
 
 
+def always_on(place: Place) -> CdiError:
+    """The refusal to turn CDI off in a runtime that has no switch for it."""
+    return CdiError(
+        f"{place.title}: always reads CDI, and has no switch; expected state enabled or absent. Remove the specs "
+        "instead (module fleet.cdi.spec)."
+    )
+
+
 def last(ours: str, reading: Reading) -> str:
     """Where directories are to be set: in the drop-in file `ours`, or in one that comes after it and sets them."""
     ours, by = canonical(ours), reading.spec_dirs_by

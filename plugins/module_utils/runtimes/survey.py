@@ -40,6 +40,13 @@ class State(NamedTuple):
             return self.asked.running.enabled
         return self.reading is not None and self.reading.enabled
 
+    @property
+    def spec_dirs(self) -> tuple[str, ...]:
+        """The directories that it reads, by the same rule."""
+        if self.asked.running is not None:
+            return self.asked.running.spec_dirs
+        return self.reading.spec_dirs if self.reading is not None else ()
+
 
 def survey(
     places: Iterable[Place],
@@ -64,6 +71,8 @@ class Reader(NamedTuple):
     name: str
     reads: bool  # CDI names: it is new enough, and CDI is on
     why: str = ""  # why not
+    spec_dirs: tuple[str, ...] = ()  # where it looks for specs; () if that is not known
+    newest: str = ""  # the last version of specs that it reads; "" if that is not known
 
 
 def readers(states: Iterable[State]) -> tuple[Reader, ...]:
@@ -73,7 +82,11 @@ def readers(states: Iterable[State]) -> tuple[Reader, ...]:
     """
     for_kubelets = [state for state in states if state.place.name in FOR_KUBELETS]
     answering = [state for state in for_kubelets if state.asked.answers]
-    return tuple(Reader(state.place.name, state.enabled, _why(state)) for state in answering or for_kubelets)
+    return tuple(_reader(state) for state in answering or for_kubelets)
+
+
+def _reader(state: State) -> Reader:
+    return Reader(state.place.title, state.enabled, _why(state), state.spec_dirs, state.place.reads)
 
 
 def _why(state: State) -> str:

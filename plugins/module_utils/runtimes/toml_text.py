@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_value
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.toml_value import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Refused
 
 
 class Span(NamedTuple):

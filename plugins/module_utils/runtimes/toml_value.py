@@ -14,14 +14,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-
-class Refused(Exception):
-    """What is no TOML: where in the text, and what it is."""
-
-    def __init__(self, at: int, what: str) -> None:
-        super().__init__(what)
-        self.at = at
-        self.what = what
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Refused
 
 
 class Member(NamedTuple):

@@ -50,8 +50,8 @@ def verify(place: Place, reading: Reading, run: Run = run) -> None:
     _VERIFY[place.name](place, reading, run)
 
 
-def _docker(place: Place, _reading: Reading, run: Run) -> None:
-    if place.numbers >= VALIDATES and place.config in _reading.files:
+def _docker(place: Place, reading: Reading, run: Run) -> None:
+    if place.numbers >= VALIDATES and place.config in reading.files:
         words = [word for word in place.arguments if word != "--validate"]
         named = [] if any(word.startswith("--config-file") for word in words) else ["--config-file", place.config]
         _ended(place, run([place.program, "--validate", *named, *words]))

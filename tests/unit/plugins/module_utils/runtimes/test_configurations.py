@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime_plan
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman, table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
@@ -49,7 +49,7 @@ class Host:
             generated=installation == "k3s",
             arguments=tuple(case.get("arguments", ())),
         )
-        self.manifest = files.Manifest("/none/state", {})
+        self.manifest = Manifest("/none/state", {})
 
     @property
     def source(self):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edits import same
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted, satisfied
@@ -81,7 +81,7 @@ class Host:
     """Files in memory and a manifest that is never written."""
 
     def __init__(self, place, content):
-        self.place, self.manifest = place, files.Manifest("/none/state", {})
+        self.place, self.manifest = place, Manifest("/none/state", {})
         self.files = {place.config: content, podman.VENDOR: None}
 
     def run(self, wanted):

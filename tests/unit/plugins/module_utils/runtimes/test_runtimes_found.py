@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import (
     arguments,
+    detect,
     installations,
     running,
     survey,
@@ -106,6 +107,12 @@ class TestFind:
         names = {name for kinds in installations.INSTALLATIONS.values() for name in kinds}
         assert names == {"system", "snap", "k3s", "rke2", "microk8s"}
         assert all("system" in kinds for kinds in installations.INSTALLATIONS.values())
+
+    def test_every_installation_is_looked_for_whatever_the_path(self):
+        programs = {
+            path for kinds in installations.INSTALLATIONS.values() for one in kinds.values() for path in one.programs
+        }
+        assert programs and programs <= {*detect.DIRECTORIES}
 
 
 @pytest.fixture
@@ -221,13 +228,19 @@ class TestReaders:
                 self.state("cri-o", True),
             ]
         )
-        assert [(one.name, one.reads) for one in found] == [("containerd", False)]
+        assert [(one.name, one.reads) for one in found] == [("containerd 2.0.0", False)]
         assert "was not restarted" in found[0].why
 
     def test_where_none_answers_what_is_written_counts(self):
         found = survey.readers([self.state("containerd", False), self.state("cri-o", True)])
-        assert [(one.name, one.reads) for one in found] == [("containerd", False), ("cri-o", True)]
+        assert [(one.name, one.reads) for one in found] == [("containerd 2.0.0", False), ("cri-o 2.0.0", True)]
         assert "module fleet.cdi.runtime turns it on" in found[0].why and found[1].why == ""
+
+    def test_where_they_look_and_what_they_read(self):
+        written, runs = self.state("cri-o", True), self.state("containerd", True, runs=True)
+        runs = runs._replace(asked=running.Asked(running.Running(True, ("/b",)), "", True))
+        assert [one[3:] for one in survey.readers([written])] == [(("/a",), "1.0.0")]
+        assert [one[3:] for one in survey.readers([runs])] == [(("/b",), "1.0.0")]
 
     def test_why_not(self):
         old, broken = self.state("containerd", False, reads=""), self.state("cri-o", False, error="x: is broken")
