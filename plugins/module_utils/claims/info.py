@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.plugins import Caller, info, versions
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import Configuration, find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
-    manifest = files.manifest(options["state_dir"])
+    manifest = read_manifest(options["state_dir"])
     caller = Caller(os.path.join(options["prefix"], "bin"), options["time_limit"])
     found = find(options["config_dir"], options["resource_type"] or "")
     plugins = [_described(caller, one, manifest) for one in found.configurations]
@@ -24,7 +24,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     return {"plugins": plugins, "broken": broken}, []
 
 
-def _described(caller: Caller, one: Configuration, manifest: files.Manifest) -> dict[str, Any]:
+def _described(caller: Caller, one: Configuration, manifest: Manifest) -> dict[str, Any]:
     """A configuration, and what its plugin says; `error` where it can't be asked."""
     ours = manifest.owns(one.path)
     document: dict[str, Any] = {

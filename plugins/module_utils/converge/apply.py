@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import MODE, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 
 
-def apply(make_plan: Callable[[files.Manifest], Plan], state_dir: str, check: bool) -> Plan:
+def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:
     """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed.
 
     Nothing is written, no lock taken and no directory made on a host that is as it should be. Raises CdiError.
     """
-    plan = make_plan(files.manifest(state_dir))
+    plan = make_plan(read_manifest(state_dir))
     if check or not (plan.changes or plan.kinds):
         return plan
-    with files.locked_manifest(state_dir) as manifest:
+    with locked_manifest(state_dir) as manifest:
         plan = make_plan(manifest)  # again: now nobody else changes it
         manifest.remember(plan.kinds)
         for change in plan.changes:

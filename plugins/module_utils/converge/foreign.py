@@ -15,7 +15,8 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_spec
-from ansible_collections.fleet.cdi.plugins.module_utils.files import Manifest, read
+from ansible_collections.fleet.cdi.plugins.module_utils.files import read
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import file_name
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
@@ -97,11 +98,11 @@ def plan(
     if choice == USE:
         warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
         none = Plan(path, (), ())
-        ours = none if path in theirs else plan_spec(kind, None, directory, registry, manifest, read, force)
+        ours = none if path in theirs else plan_spec(kind, None, directory, registry, manifest, force)
         return ours._replace(warnings=(*warnings, *ours.warnings))
     warnings = [f"{one.path} ({one.tool}) makes room for ours. To keep it away: {one.disable}" for one in found]
     without = registry._replace(specs=tuple(file for file in registry.specs if file.path not in theirs))
-    ours = plan_spec(kind, spec, directory, without, manifest, read, force or path in theirs)
+    ours = plan_spec(kind, spec, directory, without, manifest, force or path in theirs)
     removed = [Change(one, kind, live.content, None) for one in sorted(theirs - {path}) for live in [read(one)] if live]
     return ours._replace(changes=(*removed, *ours.changes), warnings=(*warnings, *ours.warnings))
 

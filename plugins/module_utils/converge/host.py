@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import image, own_hook
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import image, own_hook, show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.foreign import Foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
@@ -27,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Cha
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Terms
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
@@ -76,7 +75,7 @@ def converge(
     parts: list[Part] = []
     lacking: list[str] = []
 
-    def make_plan(manifest: files.Manifest) -> Plan:
+    def make_plan(manifest: Manifest) -> Plan:
         part = plan_kind(wanted, seen, around, manifest, terms, force)
         parts.append(part)
         lacking[:] = own_hook.require(part.spec, paths.prefix, paths.release, check)
@@ -120,12 +119,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "foreign": as_document(outcome.foreign),
         "runtimes": as_document(outcome.runtimes),
         "diff": [
-            {
-                "before_header": change.path,
-                "after_header": change.path,
-                "before": _shown(change.before, change, wanted.kind),
-                "after": _shown(change.after, change, wanted.kind),
-            }
+            show.diff(change.path, *(_shown(content, change, wanted.kind) for content in (change.before, change.after)))
             for change in outcome.plan.changes
         ],
     }
@@ -133,14 +127,11 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 
 def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:
-    """A file's content for the diff: the document in it, or its text if it holds none, or "" for no file.
+    """A file's content for the diff.
 
     Of the inventory it is the devices of `kind`: the others are other runs' doing, and check mode has none of theirs.
     """
-    try:
-        document = json.loads(content) if content else ""
-    except ValueError:
-        return (content or b"").decode(errors="replace")
+    document = show.parsed(content)
     if change.kind:
         return document
     devices = document.get("devices", ()) if isinstance(document, dict) else ()

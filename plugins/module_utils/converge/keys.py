@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import edits
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Key, key_of
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Setting
@@ -62,7 +63,7 @@ def without_ours(path: str, content: Optional[bytes], record: Mapping[str, Any])
     return Amended(path, content, left, None, theirs)
 
 
-def take_back(manifest: files.Manifest, path: str, check: bool = False) -> str:
+def take_back(manifest: Manifest, path: str, check: bool = False) -> str:
     """Take back what we set in the file at `path`: returns "removed", "restored", or "gone" where nothing is there.
 
     With `check` it only says so. Raises CdiError for a file that can't be read or written; it is then as before.

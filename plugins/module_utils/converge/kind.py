@@ -19,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
     Change,
     Plan,
     complete,
-    plan_inventory,
+    plan_file,
     plan_spec,
     spec_of,
 )
@@ -29,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Enricher, discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import CDI_HOOK
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
@@ -113,7 +114,7 @@ def plan_kind(
     wanted: Wanted,
     seen: Seen,
     around: Known,
-    manifest: files.Manifest,
+    manifest: Manifest,
     terms: Terms,
     force: bool = False,
     refit: bool = True,
@@ -143,7 +144,7 @@ def plan_kind(
         plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force)
         spec = None if wanted.on_foreign_kind == foreign.USE else spec
     else:
-        plan = plan_spec(wanted.kind, spec, around.directory, around.registry, manifest, files.read, force)
+        plan = plan_spec(wanted.kind, spec, around.directory, around.registry, manifest, force)
     plan = plan._replace(
         changes=tuple(change._replace(by=wanted.by) for change in plan.changes),
         kinds=_remembered(wanted, kept, around, manifest, before),
@@ -154,9 +155,7 @@ def plan_kind(
     return Part(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others)
 
 
-def plan_listing(
-    around: Known, parts: Mapping[str, Inventory], manifest: files.Manifest, by: str
-) -> tuple[Change, ...]:
+def plan_listing(around: Known, parts: Mapping[str, Inventory], manifest: Manifest, by: str) -> tuple[Change, ...]:
     """What makes `parts` (kind -> what there is of it) the inventory's; other kinds stay. Raises CdiError."""
     if not around.inventory:
         return ()
@@ -177,8 +176,7 @@ def plan_listing(
         tuple(sorted({link for one in every for link in one.links})),
     )
     after = inventory.render(whole, around.boot_id) if whole.devices else None
-    changes = plan_inventory(around.inventory, after, manifest, files.read)
-    return tuple(change._replace(by=by) for change in changes)
+    return plan_file(around.inventory, after, manifest, by, advice="Choose another inventory, or remove it.")
 
 
 def _spec(
@@ -206,7 +204,7 @@ def _fitted(spec: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any], tuple
 
 
 def _remembered(
-    wanted: Wanted, kept: Kept, around: Known, manifest: files.Manifest, before: Optional[Memory]
+    wanted: Wanted, kept: Kept, around: Known, manifest: Manifest, before: Optional[Memory]
 ) -> dict[str, Optional[dict[str, Any]]]:
     """What the manifest is to remember of the kind from now on; empty where that is what it remembers."""
     document = None

@@ -11,19 +11,19 @@ ones from /proc/devices, the others fixed or in the driver's files under /proc, 
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import nvidia_proc
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_proc import DRIVER
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
-DRIVER = "/proc/driver/nvidia"
 CONTROL = {"nvidiactl": 255, "nvidia-modeset": 254}  # name -> minor, of the driver's own major
 UVM = {"nvidia-uvm": 0, "nvidia-uvm-tools": 1}
 MODE = 0o666
-
-_DEVICE = re.compile(r"^ *([0-9]+) (\S+)$", re.MULTILINE)
 
 
 class Absent(NamedTuple):
@@ -39,16 +39,16 @@ class Absent(NamedTuple):
 
 def missing(root: str = "/") -> tuple[Absent, ...]:
     """The nodes that should be there and are not; none without the driver, or where its settings forbid making them."""
-    base = root.rstrip("/")
-    majors = {name: int(number) for number, name in _DEVICE.findall(_text(f"{base}/proc/devices"))}
-    params = _fields(_text(f"{base}{DRIVER}/params"))
+    host = Snapshot(Root(root), live=False)
+    params = nvidia_proc.fields(host, f"{DRIVER}/params")
     if not params or params.get("ModifyDeviceFiles") == "0":
         return ()
+    majors = nvidia_proc.majors(host)
     mode = int(params.get("DeviceFileMode", MODE)) & 0o777
     owner = int(params.get("DeviceFileUID", 0)), int(params.get("DeviceFileGID", 0))
-    nodes = [Absent(path, major, minor, mode, *owner) for path, major, minor in _numbers(base, majors)]
-    nodes += _capabilities(base, majors)
-    return tuple(node for node in nodes if not os.path.lexists(base + node.path))
+    nodes = [Absent(path, major, minor, mode, *owner) for path, major, minor in _numbers(host, majors)]
+    nodes += _capabilities(host, majors)
+    return tuple(node for node in nodes if not os.path.lexists(host.root.prefix + node.path))
 
 
 def make(node: Absent) -> None:
@@ -64,53 +64,28 @@ def make(node: Absent) -> None:
         raise CdiError(f"{node.path}: can't make this device node: {error.strerror}. Run as root.") from None
 
 
-def _numbers(base: str, majors: dict[str, int]) -> Iterator[tuple[str, int, int]]:
+def _numbers(host: Snapshot, majors: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
     """(path, major, minor) of the nodes with fixed minors, and of one for each GPU."""
-    own = majors.get("nvidia-frontend", majors.get("nvidia"))
-    if own is not None:
-        modeset = "nvidia-modeset" in majors or os.path.isdir(f"{base}/sys/module/nvidia_modeset")
-        for name, minor in CONTROL.items():
-            if name != "nvidia-modeset" or modeset:
-                yield f"/dev/{name}", own, minor
-        for address in _listed(f"{base}{DRIVER}/gpus"):
-            number = _fields(_text(f"{base}{DRIVER}/gpus/{address}/information")).get("Device Minor", "")
-            if number.isdigit():
-                yield f"/dev/nvidia{number}", own, int(number)
+    modeset = "nvidia-modeset" in majors or "nvidia_modeset" in host.root.names("/sys/module")
+    for name, minor in CONTROL.items():
+        if name != "nvidia-modeset" or modeset:
+            yield f"/dev/{name}", majors["nvidia"], minor
+    for address in host.root.names(f"{DRIVER}/gpus"):
+        gpu = nvidia_proc.gpu(host, address)
+        if gpu.minor is not None:
+            yield f"/dev/nvidia{gpu.minor}", majors["nvidia"], gpu.minor
     if "nvidia-uvm" in majors:
         for name, minor in UVM.items():
             yield f"/dev/{name}", majors["nvidia-uvm"], minor
 
 
-def _capabilities(base: str, majors: dict[str, int]) -> Iterator[Absent]:
-    """The nodes of capabilities, as those of MIG instances."""
+def _capabilities(host: Snapshot, majors: Mapping[str, int], place: str = f"{DRIVER}/capabilities") -> Iterator[Absent]:
+    """The nodes of capabilities below a place, as those of MIG instances."""
     if "nvidia-caps" not in majors:
         return
-    for directory, _directories, names in os.walk(f"{base}{DRIVER}/capabilities"):
-        for name in names:
-            fields = _fields(_text(os.path.join(directory, name)))
-            minor, mode = fields.get("DeviceFileMinor", ""), fields.get("DeviceFileMode", "")
-            if minor.isdigit() and mode.isdigit() and fields.get("DeviceFileModify") == "1":
-                yield Absent(
-                    f"/dev/nvidia-caps/nvidia-cap{minor}", majors["nvidia-caps"], int(minor), int(mode) & 0o777
-                )
-
-
-def _fields(text: str) -> dict[str, str]:
-    """The lines "Name: value" of a file of the driver."""
-    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
-    return {name.strip(): value.strip() for name, value in pairs}
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(1 << 20)
-    except OSError:
-        return ""
-
-
-def _listed(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
+    for name in host.root.names(place):
+        yield from _capabilities(host, majors, f"{place}/{name}")
+        said = nvidia_proc.fields(host, f"{place}/{name}")
+        minor, mode = said.get("DeviceFileMinor", ""), said.get("DeviceFileMode", "")
+        if minor.isdigit() and mode.isdigit() and said.get("DeviceFileModify") == "1":
+            yield Absent(f"/dev/nvidia-caps/nvidia-cap{minor}", majors["nvidia-caps"], int(minor), int(mode) & 0o777)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to change on one host so that a kind's spec is as wanted. Private API of fleet.cdi.
+"""What has to change on one host so that a kind's spec, or another file, is as wanted. Private API of fleet.cdi.
 
 Pure, but for `read`, through which the files come in.
 """
@@ -9,10 +9,12 @@ Pure, but for `read`, through which the files come in.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.files import Live, Manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.files import read
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
     ContainerEdits,
@@ -27,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Reg
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, validate
 
 UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
+OR_FORCE = "or set force to replace it (undo then puts it back)."  # what else to do about a file of somebody else's
 MODE = 0o644  # a rootless runtime has to read it
 HOOK = "/opt/cdi/bin/cdi-hook"  # where a release is installed by default
 
@@ -113,7 +116,6 @@ def plan_spec(
     directory: str,
     registry: Registry,
     manifest: Manifest,
-    read: Callable[[str], Optional[Live]],
     force: bool = False,
 ) -> Plan:
     """What makes `spec` the spec of `kind` in `directory` (None: there is to be none).
@@ -127,10 +129,7 @@ def plan_spec(
     before = live.content if live else None
     recorded = manifest.kind_of(path) is not None
     if live is not None and before != content and not recorded and not force:
-        raise CdiError(
-            f"{path}: is not ours: fleet.cdi has no record of writing it. It stays as it is. "
-            "Move it away, choose another kind or directory, or set force to replace it (undo then puts it back)."
-        )
+        raise _not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
     changes, warnings = [], []
     if before != content or (live is not None and recorded and live.mode != MODE):
         changes.append(Change(path, kind, before, content))
@@ -148,19 +147,29 @@ def plan_spec(
     return Plan(path, tuple(changes), tuple(warnings))
 
 
-def plan_inventory(
-    path: str, after: Optional[bytes], manifest: Manifest, read: Callable[[str], Optional[Live]]
+def plan_file(
+    path: str,
+    after: Optional[bytes],
+    manifest: Manifest,
+    by: str = "",
+    force: bool = False,
+    advice: str = "Move it away.",
 ) -> tuple[Change, ...]:
-    """What makes `after` (None: no file) the inventory at `path`. Raises CdiError for a file that is none of ours."""
+    """What makes `after` (None: no file) the file at `path`, which is no spec.
+
+    Raises CdiError, which ends with `advice`, for one that is none of ours, unless `force`.
+    """
     live = read(path)
     before = live.content if live else None
     if before == after:
         return ()
-    if before is not None and manifest.kind_of(path) is None:
-        raise CdiError(
-            f"{path}: is not ours: fleet.cdi has no record of writing it. Choose another inventory, or remove it."
-        )
-    return (Change(path, "", before, after),)
+    if before is not None and path not in manifest.files and not force:
+        raise _not_ours(path, advice)
+    return (Change(path, "", before, after, by),)
+
+
+def _not_ours(path: str, advice: str) -> CdiError:
+    return CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. It stays as it is. {advice}")
 
 
 def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
@@ -197,15 +206,15 @@ def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
 def _together(kind: Kind, devices: Sequence[Device]) -> ContainerEdits:
     """The edits of all `devices`. A variable of which they disagree is left out, as no value of it would be right."""
     edits = joined(device.edits for device in devices)
-    names = [text.partition("=")[0] for text in edits.env]
-    places = [node.container_path or node.path for node in edits.nodes]
-    twice = sorted({place for place in places if places.count(place) > 1})
+    names = Counter(text.partition("=")[0] for text in edits.env)
+    places = Counter(node.container_path or node.path for node in edits.nodes)
+    twice = sorted(place for place, times in places.items() if times > 1)
     if twice:
         raise CdiError(
             f"the spec of {kind.name}: device 'all' would have several nodes at {twice[0]}; set all: false, or use "
             "{index} or {sysname} in container_path"
         )
-    return edits._replace(env=tuple(text for text, name in zip(edits.env, names) if names.count(name) == 1))
+    return edits._replace(env=tuple(text for text in edits.env if names[text.partition("=")[0]] == 1))
 
 
 def _edits(edits: ContainerEdits, kind: Kind) -> dict[str, Any]:

@@ -13,10 +13,12 @@ import os
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import OR_FORCE, Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options as entries
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import grammar, messages, pool
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
@@ -51,17 +53,9 @@ def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, 
     content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
     path = files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
 
-    def make_plan(manifest: files.Manifest) -> Plan:
-        live = files.read(path)
-        before = live.content if live else None
-        if before == content:
-            return Plan(path, (), ())
-        if before is not None and path not in manifest.files and not force:
-            raise CdiError(
-                f"{path}: is not ours: fleet.cdi has no record of writing it. It stays as it is. Move it away, choose "
-                "another name, or set force to replace it (undo then puts it back)."
-            )
-        return Plan(path, (Change(path, "", before, content, wanted.by),), ())
+    def make_plan(manifest: Manifest) -> Plan:
+        advice = "Move it away, choose another name, " + OR_FORCE
+        return Plan(path, plan_file(path, content, manifest, wanted.by, force, advice), ())
 
     plan = apply(make_plan, places.state_dir, check)
     # Whatever is missed just now is for the next refresh to drop.
@@ -112,16 +106,10 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
     places = Places(options["state_dir"], options["inventory"], options["config_dir"])
     outcome = converge(wanted, places, os.path.join(options["prefix"], "bin"), options["force"], check)
-    result = {"changed": bool(outcome.changed), "path": outcome.path, "paths": list(outcome.changed), "diff": []}
-    if outcome.change:
-        before, after = (_shown(one) for one in (outcome.change.before, outcome.change.after))
-        header = {"before_header": outcome.path, "after_header": outcome.path}
-        result["diff"] = [{**header, "before": before, "after": after}]
+    result = {
+        "changed": bool(outcome.changed),
+        "path": outcome.path,
+        "paths": list(outcome.changed),
+        "diff": [show.document(outcome.change)] if outcome.change else [],
+    }
     return result, [*warnings, *outcome.warnings]
-
-
-def _shown(content: Optional[bytes]) -> Any:
-    try:
-        return json.loads(content) if content else ""
-    except ValueError:
-        return (content or b"").decode(errors="replace")

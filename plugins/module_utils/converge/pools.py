@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, plan_inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Enricher, discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import pool
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import find
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -64,7 +65,7 @@ def discover_pools(
     return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), broken)
 
 
-def plan_pools(found: Pools, listing: str, manifest: files.Manifest) -> tuple[Change, ...]:
+def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, ...]:
     """What makes `found` the pools beside the inventory `listing`; those of configurations that are gone go.
 
     While a configuration of a resource-type is broken the pools of that type stay: one may be its own. Raises CdiError
@@ -72,7 +73,7 @@ def plan_pools(found: Pools, listing: str, manifest: files.Manifest) -> tuple[Ch
     """
     changes: list[Change] = []
     for path, content in found.documents.items():
-        changes += plan_inventory(path, content, manifest, files.read)
+        changes += plan_file(path, content, manifest)
     folder = os.path.dirname(files.canonical(pool.pool_path(listing, "", "", {})))
     for path in sorted(manifest.files):
         directory, name = os.path.split(path)

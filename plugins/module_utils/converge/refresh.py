@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
@@ -35,6 +34,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.pools import Po
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Terms
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # Seconds between two looks for devices that are missed: the first, and the longest.
@@ -107,7 +107,7 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
     """One look, and what follows from it; where it is not `final`, specs that would lose devices are left for later."""
     memories = {
         kind: memory
-        for kind, document in files.manifest(places.state_dir).kinds.items()
+        for kind, document in read_manifest(places.state_dir).kinds.items()
         if (memory := memory_of(document))
     }
     enricher, unavailable = udev.enricher(places.root)
@@ -129,7 +129,7 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
     around = {one: known(*one, boot_id, places.prefix) for one in beside}
     parts: dict[str, Part] = {}
 
-    def make_plan(manifest: files.Manifest) -> Plan:
+    def make_plan(manifest: Manifest) -> Plan:
         parts.clear()
         plan = Plan("", (), ())
         for kind, memory in memories.items():
@@ -172,7 +172,7 @@ def _optional(wanted: Wanted) -> Wanted:
     return wanted._replace(entries=entries)
 
 
-def _untouched(part: Part, manifest: files.Manifest) -> Part:
+def _untouched(part: Part, manifest: Manifest) -> Part:
     """`part` without changes to what somebody else changed since: those are for an operator, who runs module spec."""
     changes, warnings = [], []
     for change in part.plan.changes:
@@ -184,7 +184,7 @@ def _untouched(part: Part, manifest: files.Manifest) -> Part:
 
 
 def _listings(
-    around: dict[tuple[str, str], Known], memories: dict[str, Memory], parts: dict[str, Part], manifest: files.Manifest
+    around: dict[tuple[str, str], Known], memories: dict[str, Memory], parts: dict[str, Part], manifest: Manifest
 ) -> tuple[Change, ...]:
     """What makes each inventory list what was found."""
     changes: tuple[Change, ...] = ()
@@ -196,7 +196,7 @@ def _listings(
     return changes
 
 
-def _pools(places: Places, pools: Pools, manifest: files.Manifest, broken: dict[str, str]) -> tuple[Change, ...]:
+def _pools(places: Places, pools: Pools, manifest: Manifest, broken: dict[str, str]) -> tuple[Change, ...]:
     try:
         return plan_pools(pools, places.inventory, manifest)
     except CdiError as error:

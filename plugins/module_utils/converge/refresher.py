@@ -14,10 +14,10 @@ import shutil
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import show, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import parse
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.systemd import Run, run
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
     PATH,
@@ -29,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
     Settings,
     texts,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 
@@ -57,16 +58,9 @@ def install(
     wanted = texts(settings)
     before = _state(run, live)
 
-    def make_plan(manifest: files.Manifest) -> Plan:
-        return Plan(
-            UNIT_DIR,
-            tuple(
-                systemd.change(path, content, manifest, BY)
-                for path, content in wanted.items()
-                if systemd.differs(path, content)
-            ),
-            (),
-        )
+    def make_plan(manifest: Manifest) -> Plan:
+        changes = [change for path, content in wanted.items() for change in plan_file(path, content, manifest, BY)]
+        return Plan(UNIT_DIR, tuple(changes), ())
 
     plan = apply(make_plan, state_dir, check)
     after = State(UNITS, WATCHERS)
@@ -83,12 +77,12 @@ def install(
             systemd.do(run, ["systemctl", "restart", *stale])
         if live:
             systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
-    return {"changed": changed, "diff": [*map(systemd.shown, plan.changes), *_shown_state(before, after)]}
+    return {"changed": changed, "diff": [*map(show.text, plan.changes), *show.units(before, after)]}
 
 
 def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
     """Stop and disable the units and take the files back; returns what changed. Raises CdiError."""
-    paths = installed(files.manifest(state_dir))
+    paths = installed(read_manifest(state_dir))
     if not paths:
         return {"changed": False, "diff": []}
     live = systemd.booted() if booted is None else booted
@@ -99,14 +93,14 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
         changes.append(Change(path, "", found.content if found else None, None))
     if not check:
         stop(run, live)
-        with files.locked_manifest(state_dir) as manifest:
+        with locked_manifest(state_dir) as manifest:
             for path in paths:
                 manifest.take_back(path)
         forget(run, live)
-    return {"changed": True, "diff": [*map(systemd.shown, changes), *_shown_state(before, State((), ()))]}
+    return {"changed": True, "diff": [*map(show.text, changes), *show.units(before, State((), ()))]}
 
 
-def installed(manifest: files.Manifest) -> tuple[str, ...]:
+def installed(manifest: Manifest) -> tuple[str, ...]:
     """The files of ours that the manifest lists."""
     return tuple(path for path in texts(Settings()) if path in manifest.files)
 
@@ -159,11 +153,3 @@ def _check(settings: Settings) -> None:
 
 def _state(run: Run, live: bool) -> State:
     return State(systemd.enabled(run, UNITS), systemd.active(run, WATCHERS) if live else WATCHERS)
-
-
-def _shown_state(before: State, after: State) -> list[dict[str, Any]]:
-    if before == after:
-        return []
-    return [
-        {"before_header": "systemd", "after_header": "systemd", "before": before._asdict(), "after": after._asdict()}
-    ]

@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime_
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import RuntimePlan, plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_restart import Restarter
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_show import diff
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, running, verify
@@ -49,13 +50,13 @@ def converge(
     """Make the configuration of one runtime as `wanted`; None takes back what was ever set. Raises CdiError, with the
     files as they were."""
     by = by or Restarter()
-    made = plan(place, wanted, files.manifest(state_dir), Source(), managed_by)
+    made = plan(place, wanted, read_manifest(state_dir), Source(), managed_by)
     asked = by.ask(place)
     pending = running.is_pending(asked, made.after)
     decision = runtime_restart.decide(place, pending, asked, restart, by)  # before anything is written
     warnings = [*made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
     if not check and made.changes:
-        with files.locked_manifest(state_dir) as manifest:
+        with locked_manifest(state_dir) as manifest:
             made = plan(place, wanted, manifest, Source(), managed_by)  # again: now nobody else of ours changes it
             _write(place, made, manifest, decision.restart, by)
     elif not check and decision.restart:
@@ -63,7 +64,7 @@ def converge(
     return Outcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
 
 
-def _write(place: Place, made: RuntimePlan, manifest: files.Manifest, restart: bool, by: Restarter) -> None:
+def _write(place: Place, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:
     """Write, have the runtime look at it, restart. Raises CdiError, with everything put back."""
     before = {change.path: manifest.edits.get(change.path) for change in made.changes}
     live = {change.path: files.read(change.path) for change in made.changes}
@@ -86,7 +87,7 @@ def _write(place: Place, made: RuntimePlan, manifest: files.Manifest, restart: b
         raise CdiError(f"{error}. {paths}: is as it was before{done}.") from None
 
 
-def _put_back(made: RuntimePlan, manifest: files.Manifest, records: dict[str, Any]) -> None:
+def _put_back(made: RuntimePlan, manifest: Manifest, records: dict[str, Any]) -> None:
     for change in made.changes:
         live = files.read(change.path)
         if (live.content if live else None) == change.after:

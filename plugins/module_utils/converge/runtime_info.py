@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import owner
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Reading
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State, survey
@@ -17,7 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import S
 UNREAD = Reading(False, "")
 
 
-def document(state: State, manifest: files.Manifest) -> dict[str, Any]:
+def document(state: State, manifest: Manifest) -> dict[str, Any]:
     """One runtime, as the module returns it."""
     place, reading = state.place, state.reading or UNREAD
     now = state.asked.running
@@ -49,6 +49,6 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     """(result, warnings) of module runtime_info; it only reads, check mode or not. Raises CdiError."""
     names = [options["name"]] if options["name"] else list(installations.INSTALLATIONS)
     found = installations.find(os.environ.get("PATH", ""), names=names)
-    manifest = files.manifest(options["state_dir"])
+    manifest = read_manifest(options["state_dir"])
     states = survey(found.places)
     return {"runtimes": [document(state, manifest) for state in states]}, list(found.warnings)

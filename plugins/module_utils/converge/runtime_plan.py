@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import keys
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edits import syntax_of
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
@@ -43,7 +44,7 @@ def owner(place: Place) -> str:
 
 
 def plan(
-    place: Place, wanted: Optional[Wanted], manifest: files.Manifest, source: Source, managed_by: str = ""
+    place: Place, wanted: Optional[Wanted], manifest: Manifest, source: Source, managed_by: str = ""
 ) -> RuntimePlan:
     """What makes it as `wanted`; None: as if we had never been there.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import RuntimePlan
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edits import SYNTAXES, same, syntax_of
 
@@ -23,14 +24,8 @@ def diff(plan: RuntimePlan) -> list[dict[str, Any]]:
             if (key in before) != (key in after) or not same(before.get(key), after.get(key))
         )
         if differ:
-            found.append(
-                {
-                    "before_header": change.path,
-                    "after_header": change.path,
-                    "before": {key: before[key] for key in differ if key in before},
-                    "after": {key: after[key] for key in differ if key in after},
-                }
-            )
+            left, right = ({key: keys[key] for key in differ if key in keys} for keys in (before, after))
+            found.append(show.diff(change.path, left, right))
     return found
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, Host, Reason, stale
@@ -38,7 +38,7 @@ def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "",
     service that can't be read.
     """
     registry = load(directories)
-    manifest = files.manifest(state_dir)
+    manifest = read_manifest(state_dir)
     managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
     listed = _listed(inventory_path)
     wanted = _wanted(listed)
@@ -75,7 +75,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     return document(survey(options["directories"], options["state_dir"], options["inventory"])), []
 
 
-def _is_ours(path: str, manifest: files.Manifest) -> bool:
+def _is_ours(path: str, manifest: Manifest) -> bool:
     try:
         return manifest.owns(path)
     except CdiError:  # a symlink now, say: somebody changed it

@@ -13,8 +13,6 @@ import subprocess
 from collections.abc import Sequence
 from typing import Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # Runs a command; returns its exit status and output, 127 and why where it can't be started.
@@ -57,23 +55,3 @@ def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
     """Those of `units` that run."""
     _status, said = run(["systemctl", "is-active", *units])
     return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
-
-
-def differs(path: str, content: bytes) -> bool:
-    """Whether the file at `path` is not this. Raises CdiError."""
-    live = files.read(path)
-    return live is None or live.content != content
-
-
-def change(path: str, content: bytes, manifest: files.Manifest, by: str) -> Change:
-    """What makes `content` the file at `path`. Raises CdiError for a file that is none of ours."""
-    live = files.read(path)
-    if live is not None and path not in manifest.files:
-        raise CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. Move it away.")
-    return Change(path, "", live.content if live else None, content, by)
-
-
-def shown(one: Change) -> dict[str, str]:
-    """A change as a module's diff shows it."""
-    before, after = ((content or b"").decode(errors="replace") for content in (one.before, one.after))
-    return {"before_header": one.path, "after_header": one.path, "before": before, "after": after}

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service, keys, refresher
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import KUBELET, RUN_DIR
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -31,19 +32,20 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     A file that somebody changed since is kept, with its record, and reported; so is the store of grants while anybody
     holds a device. `force` takes both. Raises CdiError for a manifest that can't be read.
     """
-    manifest = files.manifest(state_dir)
+    manifest = read_manifest(state_dir)
     if check or not (manifest.files or manifest.kinds or manifest.edits):
         return _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
-    with files.locked_manifest(state_dir) as manifest:
+    with locked_manifest(state_dir) as manifest:
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
+        left: list[str] = []
         units, plugin = refresher.installed(manifest), device_plugin_service.installed(manifest)
         if units:
             refresher.stop(refresher.run)
         if plugin:
             device_plugin_service.stop()
-            tidy(state_dir, KUBELET, RUN_DIR)  # what pods still use stays in the store of grants, which then stays, too
-        done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
+            left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # in the store of grants, which then stays, too
+        done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force, left)
         if units:
             refresher.forget(refresher.run)
         if plugin:
@@ -51,8 +53,8 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
         return done
 
 
-def _with_ledger(done: Undone, state_dir: str, check: bool, force: bool) -> Undone:
-    """The same, with the store of grants: it goes too, unless somebody holds something."""
+def _with_ledger(done: Undone, state_dir: str, check: bool, force: bool, left: Sequence[str] = ()) -> Undone:
+    """The same, with the store of grants: it goes too, unless somebody holds something. `left`: what pods hold."""
     path = os.path.join(os.path.abspath(state_dir), "ledger.db")
     if not os.path.lexists(path):
         return done
@@ -63,11 +65,11 @@ def _with_ledger(done: Undone, state_dir: str, check: bool, force: bool) -> Undo
     try:
         gone = dispose(Ledger(state_dir, inventory.boot_id()), check, force)
     except CdiError as error:
-        return done._replace(kept=(*done.kept, (path, str(error))))
+        return done._replace(kept=(*done.kept, (path, ". ".join((str(error), *left)))))
     return done._replace(removed=(*done.removed, path)) if gone else done
 
 
-def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:
+def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
     done: dict[str, list[str]] = {"removed": [], "restored": [], "gone": []}
     kept = []
     for path in sorted(manifest.files):
@@ -80,4 +82,6 @@ def _take_back(manifest: files.Manifest, check: bool, force: bool) -> Undone:
             done[keys.take_back(manifest, path, check)].append(path)
         except CdiError as error:
             kept.append((path, str(error)))
+    for name in sorted(manifest.others):
+        kept.append((manifest.path, f"has {name!r}, which a newer release noted: undo that with the newer one"))
     return Undone(tuple(done["removed"]), tuple(done["restored"]), tuple(kept))

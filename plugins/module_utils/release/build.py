@@ -15,9 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import 
 class Release(NamedTuple):
     """What `sources` are called, and they themselves; `pack` makes the archive when a host needs it."""
 
-    id: str
-    version: str
-    digest: str
+    id: str  # <version>-<digest>
     sources: dict[str, bytes]
 
 
@@ -29,9 +27,7 @@ def build(module_utils_dir: str) -> Release:
     """
     sources = {f"{package}/__init__.py": b"" for package in PACKAGES}
     sources.update(collect(module_utils_dir, ROOT))
-    identity = identify(sources)
-    version, _dash, digest = identity.rpartition("-")
-    return Release(identity, version, digest, sources)
+    return Release(identify(sources), sources)
 
 
 def pack(release: Release) -> bytes:

@@ -58,11 +58,7 @@ def resolve(names: Sequence[str], registry: Registry) -> list[tuple[str, Edits]]
         path = registry.devices[name]
         if path not in (seen for seen, _edits in edits):
             edits.append((path, specs[path].get("containerEdits") or {}))
-        edits += [
-            (path, device["containerEdits"])
-            for device in specs[path]["devices"]
-            if device["name"] == name.partition("=")[2]
-        ]
+        edits.append((path, registry.edits[name]))
     return edits
 
 

@@ -57,6 +57,7 @@ class Registry(NamedTuple):
     shadowed: dict[
         str, tuple[str, ...]
     ]  # qualified name -> the files of earlier directories that a later one overrules
+    edits: Mapping[str, dict[str, Any]] = {}  # qualified name -> the device's own containerEdits, for each of `devices`
     broken: Mapping[str, tuple[int, ...]] = {}  # path -> state of the file that could not be read: for `changed`
 
 
@@ -90,7 +91,7 @@ def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
     broken: dict[str, tuple[int, ...]] = {}
     paths, errors = find(directories)
     for priority, path in paths:
-        before = _state(os.path.realpath(path))
+        before = _state(path)
         try:
             file = _read(path, priority)
         except CdiError as error:
@@ -108,7 +109,7 @@ def changed(registry: Registry) -> bool:
     ):
         return True
     known = {**registry.broken, **{file.path: file.state for file in registry.specs}}
-    return any(_state(os.path.realpath(path)) != state for path, state in known.items())
+    return any(_state(path) != state for path, state in known.items())
 
 
 def _read(path: str, priority: int) -> Optional[SpecFile]:
@@ -144,20 +145,22 @@ def resolve(directories: Sequence[str], specs: Sequence[SpecFile], errors: dict[
 
     A conflict in a lower directory also takes a good definition in a higher one away.
     """
-    providers: dict[str, list[SpecFile]] = {}
+    providers: dict[str, list[tuple[SpecFile, dict[str, Any]]]] = {}
     for file in specs:
-        for name in file.qualified_names:
-            providers.setdefault(name, []).append(file)
+        for name, device in zip(file.qualified_names, file.spec["devices"]):
+            providers.setdefault(name, []).append((file, device["containerEdits"]))
     devices: dict[str, str] = {}
+    edits: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, tuple[str, ...]] = {}
     shadowed: dict[str, tuple[str, ...]] = {}
     for name, found in sorted(providers.items()):
-        clash = [file.path for file in found if sum(other.priority == file.priority for other in found) > 1]
-        winner = max(found, key=lambda file: file.priority)
+        all_of = [file for file, _edits in found]
+        clash = [file.path for file in all_of if sum(other.priority == file.priority for other in all_of) > 1]
+        winner, own = max(found, key=lambda one: one[0].priority)
         if clash:
             conflicts[name] = tuple(clash)
         else:
-            devices[name] = winner.path
+            devices[name], edits[name] = winner.path, own
             if len(found) > 1:
-                shadowed[name] = tuple(file.path for file in found if file is not winner)
-    return Registry(tuple(map(str, directories)), tuple(specs), devices, errors, conflicts, shadowed)
+                shadowed[name] = tuple(file.path for file in all_of if file is not winner)
+    return Registry(tuple(map(str, directories)), tuple(specs), devices, errors, conflicts, shadowed, edits)

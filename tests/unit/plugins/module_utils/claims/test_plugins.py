@@ -10,9 +10,9 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import info, plugins
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.plugins import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -115,7 +115,7 @@ class TestRealExecutables:
 
     def test_what_module_cdi_plugin_info_returns(self, host, tmp_path):
         made, _caller, (one,) = host(ttys(20), config("generic-tty", "tty"))
-        with files.locked_manifest(str(tmp_path / "state")) as manifest:
+        with locked_manifest(str(tmp_path / "state")) as manifest:
             manifest.write(one.path, one.content + b"\n", by="cdi_host")
         (tmp_path / "etc/tty.d/z.conf").write_text("{")
         (tmp_path / "etc/gpu.d").mkdir()

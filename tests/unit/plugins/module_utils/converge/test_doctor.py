@@ -9,10 +9,10 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import doctor, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import Found, Runtime
 
@@ -39,7 +39,7 @@ class Host:
             }
         ).encode()
         if ours:
-            with files.locked_manifest(str(self.root / "state")) as manifest:
+            with locked_manifest(str(self.root / "state")) as manifest:
                 manifest.write(path, content, kind)
         else:
             (self.root / name).write_bytes(content)

@@ -11,11 +11,11 @@ import re
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
@@ -49,7 +49,7 @@ def host(tmp_path):
             def make_plan(manifest):
                 found = foreign.providers(KIND, known, manifest)
                 if not found:
-                    return plan_spec(KIND, OURS, self.directories[0], known, manifest, files.read)
+                    return plan_spec(KIND, OURS, self.directories[0], known, manifest)
                 return foreign.plan(KIND, OURS, choice, found, self.directories[0], known, manifest)
 
             return apply(make_plan, self.state_dir, check=False)
@@ -128,7 +128,7 @@ def test_other_kinds_are_nobodys_business(host):
 )
 def test_tools_are_known_by_what_they_leave(host, kind, name, tool):
     host.theirs("etc", name, spec("0", kind=kind))
-    manifest = files.manifest(host.state_dir)
+    manifest = read_manifest(host.state_dir)
     (found,) = foreign.providers(kind, registry.load(host.directories), manifest)
     assert (found.tool, found.names) == (tool, (f"{kind}=0",))
 
@@ -171,7 +171,7 @@ def test_what_other_vendors_leave_is_used_refused_or_replaced(host, directory, k
     ours = {**spec("0"), "kind": kind}
     known = registry.load(host.directories)
     assert known.errors == {}
-    manifest = files.manifest(host.state_dir)
+    manifest = read_manifest(host.state_dir)
     found = foreign.providers(kind, known, manifest)
     place = (host.directories[0], known, manifest)
     assert foreign.plan(kind, ours, foreign.USE, found, *place).changes == ()

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import plan_spec, spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.trees import nvidia
@@ -49,7 +49,7 @@ def host(request, tmp_path):
         def make_plan(manifest):
             providers = foreign.providers(KIND, known, manifest)
             if not providers:
-                return plan_spec(KIND, ours, directories[0], known, manifest, files.read)
+                return plan_spec(KIND, ours, directories[0], known, manifest)
             return foreign.plan(KIND, ours, choice, providers, directories[0], known, manifest)
 
         return apply(make_plan, state, check=False)
@@ -62,7 +62,7 @@ def test_their_file_is_read_as_runtimes_read_it(host):
     known = registry.load(directories)
     assert not known.errors
     assert known.devices == dict.fromkeys(NAMES, str(paths[-1]))
-    (found,) = foreign.providers(KIND, known, files.manifest(_state))[:1]
+    (found,) = foreign.providers(KIND, known, read_manifest(_state))[:1]
     assert found.tool == "NVIDIA Container Toolkit"
 
 

@@ -169,7 +169,7 @@ class Host:
     def converge(self, spec, directory=None, force=False, check=False, kind=KIND):
         def make(manifest):
             known = registry.load((self.etc, self.run))
-            return plan.plan_spec(kind, spec, directory or self.etc, known, manifest, files.read, force)
+            return plan.plan_spec(kind, spec, directory or self.etc, known, manifest, force)
 
         return apply(make, self.state_dir, check)
 
@@ -342,6 +342,18 @@ class TestUndo:
             assert kept[0] == path and "was changed by somebody else" in kept[1]
         assert undo(host.state_dir, force=True).removed == (path,)
         assert host.everything() == {}
+
+    def test_says_what_only_a_newer_release_can_undo(self, host):
+        host.converge(SPEC)
+        manifest = host.root / "state/manifest.json"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "claims": {"a": 1}}))
+        for _time in range(2):
+            ((path, why),) = undo(host.state_dir).kept
+            assert (
+                path == str(manifest)
+                and why == "has 'claims', which a newer release noted: undo that with the newer one"
+            )
+        assert not (host.root / "etc").exists()
 
 
 @given(st.lists(st.sampled_from([SPEC, OTHER, None]), max_size=6))

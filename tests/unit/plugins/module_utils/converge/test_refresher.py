@@ -10,9 +10,9 @@ import subprocess
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import refresher, units
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SETTINGS = units.Settings()
@@ -182,7 +182,7 @@ def test_a_host_without_systemd_is_told_so(host, monkeypatch):
 def test_settings_that_make_no_unit(host, options, message):
     with pytest.raises(CdiError, match=message):
         install(host, **options)
-    assert files.manifest(host[1]).files == {}
+    assert read_manifest(host[1]).files == {}
 
 
 class TestTexts:

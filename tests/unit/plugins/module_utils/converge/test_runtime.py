@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,9 +18,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime, runtime_info, runtime_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, running, survey
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Setting, Source, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
 ON = Wanted(True)
@@ -87,7 +89,7 @@ class TestWritten:
         done = docker.converge(managed_by="me")
         assert (done.changed, docker.content) == (True, OURS)
         assert (docker.converge().changed, docker.content) == (False, OURS)
-        assert files.manifest(docker.state).edits[docker.config]["by"] == "me"
+        assert read_manifest(docker.state).edits[docker.config]["by"] == "me"
         assert docker.converge(None, check=True).changed and docker.content == OURS
         assert docker.converge(None).changed
         assert (docker.content, os.path.exists(docker.state)) == (THEIRS, False)
@@ -146,7 +148,7 @@ class TestWritten:
         os.symlink(tmp_path / "etc", tmp_path / "linked")
         docker.place = docker.place._replace(config=str(tmp_path / "linked/daemon.json"))
         docker.converge()
-        assert list(files.manifest(docker.state).edits) == [docker.config]
+        assert list(read_manifest(docker.state).edits) == [docker.config]
         docker.converge(None)
         assert docker.content == THEIRS
 
@@ -158,7 +160,7 @@ class TestWritten:
             with pytest.raises(CdiError, match="can't write it: Operation not permitted"):
                 docker.converge()
             assert docker.content == THEIRS
-            assert not files.manifest(docker.state).edits
+            assert not read_manifest(docker.state).edits
         finally:
             subprocess.run(["chattr", "-i", docker.config], check=True)
 
@@ -169,6 +171,30 @@ class TestWritten:
             with pytest.raises(CdiError, match="daemon.json"):
                 docker.converge(wanted)
             assert docker.content == content
+
+    def test_what_would_have_no_effect_is_not_written(self, docker, monkeypatch):
+        docker.write(THEIRS)
+        real = survey.CONFIGURATIONS["docker"]
+        vain = SimpleNamespace(read=real.read, settings=lambda place, *_: (Setting(place.config, ((("debug",), 1),)),))
+        monkeypatch.setitem(survey.CONFIGURATIONS, "docker", vain)
+        with pytest.raises(CdiError, match=r"setting CDI on has no effect on docker 26\.1\.5"):
+            docker.converge()
+        assert docker.content == THEIRS
+
+    def test_what_somebody_writes_at_the_same_time_stays(self, docker, monkeypatch):
+        docker.write(THEIRS)
+        plan, made = runtime.plan, []
+
+        def late(*arguments):
+            made.append(plan(*arguments))
+            if len(made) == 2:  # the one under the lock
+                docker.write(b'{"debug": false}')
+            return made[-1]
+
+        monkeypatch.setattr(runtime, "plan", late)
+        with pytest.raises(CdiError, match="was changed by somebody else just now; nothing was changed"):
+            docker.converge()
+        assert docker.content == b'{"debug": false}'
 
     def test_the_diff_is_by_key(self, docker):
         docker.write(b'{"features": {"cdi": false}, "debug": true}')
@@ -354,7 +380,7 @@ class TestUndone:
         monkeypatch.setattr(files, "replace", full)
         with pytest.raises(CdiError, match="No space left"):
             docker.converge()
-        assert not files.manifest(docker.state).edits
+        assert not read_manifest(docker.state).edits
 
     def test_killed_between_record_and_file(self, docker, monkeypatch):
         docker.write(THEIRS)
@@ -369,7 +395,7 @@ class TestUndone:
         with pytest.raises(KeyboardInterrupt):
             docker.converge()
         monkeypatch.setattr(files, "replace", replace)
-        assert files.manifest(docker.state).edits and docker.content == THEIRS
+        assert read_manifest(docker.state).edits and docker.content == THEIRS
         assert docker.converge().changed and docker.content == OURS
         assert undo(docker.state).restored and docker.content == THEIRS
 

@@ -187,17 +187,17 @@ FILES = st.lists(st.tuples(st.integers(0, 2), NAMES), max_size=6)
 @given(FILES)
 def test_each_name_is_provided_in_conflict_or_neither(files):
     """Whatever the files: a name is resolved from the highest directory, or in conflict, and never both."""
-    specs = [
-        registry.SpecFile(
-            f"/{priority}/{index}.json", priority, {"kind": "a.com/gpu", "devices": [{"name": name} for name in names]}
-        )
-        for index, (priority, names) in enumerate(files)
-    ]
+    specs = []
+    for index, (priority, names) in enumerate(files):
+        path = f"/{priority}/{index}.json"
+        devices = [{"name": name, "containerEdits": {"env": [f"FROM={path}"]}} for name in names]
+        specs.append(registry.SpecFile(path, priority, {"kind": "a.com/gpu", "devices": devices}))
     found = registry.resolve(["/0", "/1", "/2"], specs, {})
     defined = {f"a.com/gpu={name}" for _priority, names in files for name in names}
     assert found.devices.keys() | found.conflicts.keys() == defined
     assert not found.devices.keys() & found.conflicts.keys()
     assert found.shadowed.keys() <= found.devices.keys()
+    assert found.edits == {name: {"env": [f"FROM={path}"]} for name, path in found.devices.items()}
     for name, path in found.devices.items():
         providers = [file for file in specs if name in file.qualified_names]
         assert len({file.priority for file in providers}) == len(providers)

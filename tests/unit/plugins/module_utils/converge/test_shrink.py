@@ -1,0 +1,217 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a refresh does about devices that were offered and are gone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import grant, ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, memory, shrink
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
+    CARD1,
+    CARD2,
+    ENTRIES,
+    KIND,
+    id_of,
+)
+
+
+def test_a_device_that_is_gone_stays_and_is_marked_until_the_grace_period_is_over(host):
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(2)
+    done = host.refresh(grace=600)
+    ((_kind, gone, names, since, kept),) = done.missing
+    assert (gone, names, kept) == (id_of(2), ("1", "0000:00:02.0"), True)
+    assert host.spec() == {**CARD1, **CARD2}
+    assert host.listed()[id_of(2)] == (("1", "0000:00:02.0"), ("unhealthy", f"gone since {since}"))
+    host.age(590)
+    assert [one.since for one in host.refresh(grace=600).missing] == ["long ago"]  # and not now
+    host.age(10)
+    assert [one.kept for one in host.refresh(grace=600).missing] == [False]
+    assert host.spec() == CARD1 and set(host.listed()) == {id_of(1)}
+    assert host.refresh().missing == ()
+
+
+def test_nothing_is_written_again_while_it_is_gone(host):
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(2)
+    host.refresh()
+    before = host.everything()
+    assert host.refresh().changed == ()
+    assert host.everything() == before
+
+
+def test_one_that_comes_back_is_as_before(host):
+    host.insert(1, 2)
+    host.refresh()
+    before = host.spec(), host.listed(), host.memory()
+    host.remove(1)
+    host.refresh()
+    assert host.memory().gone.keys() == {id_of(1)}
+    host.insert(1)
+    assert host.refresh().missing == ()
+    assert (host.spec(), host.listed(), host.memory()) == before
+
+
+def test_all_of_them_gone_leave_the_spec_as_it_is_and_later_no_file(host):
+    host.insert(1, 2)
+    host.refresh()
+    before = host.spec_path.read_bytes()
+    host.remove(1, 2)
+    host.refresh()
+    assert host.spec_path.read_bytes() == before
+    host.refresh(grace=0)
+    assert not host.spec_path.exists() and not os.path.exists(host.places.inventory)
+
+
+def test_what_stands_for_all_devices_goes_with_the_last_of_them(host):
+    host.want(KIND, {"cards": {**ENTRIES["cards"], "all": True}})
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(2)
+    host.refresh()
+    nodes = {one["name"]: one["containerEdits"]["deviceNodes"] for one in host.devices()}
+    assert nodes["all"] == [{"path": "/dev/card1"}] and nodes["1"] == [{"path": "/dev/card2"}]
+    host.remove(1)
+    host.refresh()
+    assert {one["name"] for one in host.devices()} == {"all", *CARD1, *CARD2}
+    host.refresh(grace=0)
+    assert not host.spec_path.exists()
+
+
+def test_one_device_of_two_entries_keeps_the_names_of_each(host):
+    other = {**ENTRIES["cards"], "name_by": ["sysname"], "match": {"subsystem": "card", "node": "/dev/card2"}}
+    host.want(KIND, {**ENTRIES, "other": other})
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(1)
+    host.refresh()
+    assert host.spec() == {**CARD1, **CARD2, "card2": "/dev/card2"}
+
+
+def test_the_names_of_others_do_not_move_while_one_is_gone(host):
+    """Index 0 is gone: card 2 must not become 0, which a container may ask for meaning card 1."""
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(1)
+    host.refresh()
+    assert host.spec() == {**CARD1, **CARD2}
+    host.insert(3)  # by index it would be 1, which card 2 keeps; it is offered by its other name
+    host.refresh()
+    assert host.spec() == {**CARD1, **CARD2, "0000:00:03.0": "/dev/card3"}
+    host.refresh(grace=0)
+    assert host.spec() == {
+        "0": "/dev/card2",
+        "0000:00:02.0": "/dev/card2",
+        "1": "/dev/card3",
+        "0000:00:03.0": "/dev/card3",
+    }
+
+
+def test_a_new_device_whose_only_name_is_taken_waits(host):
+    host.want(KIND, {"cards": {**ENTRIES["cards"], "name_by": ["index"]}})
+    host.insert(1)
+    host.refresh()
+    host.remove(1)
+    host.insert(2)
+    (warning,) = [text for text in host.refresh().warnings if "offered" in text]
+    assert warning.startswith(f"{id_of(2)} is not offered yet: its name 0 is that of {id_of(1)}, gone since ")
+    assert host.spec() == {"0": "/dev/card1"}
+    host.refresh(grace=0)
+    assert host.spec() == {"0": "/dev/card2"}
+
+
+def test_what_is_granted_is_never_dropped(host):
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(1, 2)
+    host.held = {id_of(2)}
+    done = host.refresh(grace=0)
+    assert {one.id: one.kept for one in done.missing} == {id_of(1): False, id_of(2): True}
+    assert host.spec() == CARD2
+    host.held.clear()
+    host.refresh(grace=0)
+    assert host.spec() == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
+def test_an_unhealthy_device_is_as_good_as_gone(host):
+    host.insert(1)
+    host.refresh()
+    (host.tree / "dev").mkdir()
+    os.mknod(host.tree / "dev/null", 0o020666, os.makedev(1, 3))  # from now on nodes count, and this one is missing
+    host.refresh()
+    assert host.spec() == CARD1
+    _names, health = host.listed()[id_of(1)]
+    assert health.state == "unhealthy"
+    assert "/dev/card1" in health.reason and "gone since" in health.reason
+
+
+def test_grants_are_those_of_the_ledger(host):
+    host.insert(1, 2)
+    host.refresh()
+    book = ledger.Ledger(host.places.state_dir, "first")
+    key = grant.Key("card", "rule", "job-1")
+    device = next(one for one in inventory.read(host.places.inventory, "first").devices if one.id == id_of(2))
+    book.add(key, {"cards": 1}, lambda _held: [grant.hold_of(device)], grant.OWNERS[0])
+    host.remove(1, 2)
+    assert {one.id: one.kept for one in host.refresh(grace=0, ledger=True).missing} == {
+        id_of(1): False,
+        id_of(2): True,
+    }
+    book.delete(key)
+    assert [one.kept for one in host.refresh(grace=0, ledger=True).missing] == [False]
+
+
+def test_without_a_ledger_none_is_made_and_with_a_broken_one_nothing_is_dropped(host):
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(1)
+    host.refresh(grace=0, ledger=True)
+    path = host.root / "state/ledger.db"
+    assert not path.exists() and set(host.spec().values()) == {"/dev/card2"}
+    path.mkdir()
+    host.remove(2)
+    done = host.refresh(grace=0, ledger=True)
+    assert [one.kept for one in done.missing] == [True] and "nothing that is gone is dropped" in done.failed[0]
+
+
+def test_one_that_an_operator_took_out_of_service_goes_at_once(host):
+    host.insert(1, 2)
+    host.refresh()
+    content = disabled.render({id_of(1): disabled.Disabled("it overheats", "2026-11-21T15:20:00Z")})
+    files.replace(disabled.path_of(host.places.state_dir), content)
+    assert [(one.id, one.kept) for one in host.refresh().missing] == [(id_of(1), False)]
+    assert set(host.spec().values()) == {"/dev/card2"}
+
+
+def test_after_a_reboot_the_grace_period_starts_again(host):
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(2)
+    host.refresh()
+    host.age(590)
+    host.boot("second")
+    (before,) = host.refresh().missing
+    assert (before.kept, before.since) == (True, "long ago")
+    assert host.memory().gone[id_of(2)].boot_id == "second"
+    assert host.listed()[id_of(2)][0] == ("1", "0000:00:02.0")
+    host.age(590)
+    assert host.refresh().missing == (before,)
+
+
+def test_other_settings_name_what_is_there_anew():
+    """Module spec with another name_by while a granted device is gone: only the names of that one are taken."""
+    before = memory.Memory({"entries": {"old": {}}}, "", "", {"a": ("0",), "b": ("1",)})
+    device = kind.Device("b", "rule", KIND, ("0", "front"), ())
+    now = memory.Gone("then", "boot", 0)
+    kept = shrink.keep([device], {"new": {}}, before, shrink.Terms(now, 0, {"a"}.__contains__))
+    assert [one.names for one in kept.devices] == [("front",)]

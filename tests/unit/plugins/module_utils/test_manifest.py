@@ -1,0 +1,279 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The manifest: what was there before us comes back, whatever happens in between."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import digest, locked_manifest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+def python(code, *arguments):
+    """Start this interpreter on `code`, with the collection on its path."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A spec directory that exists, one that does not, and a state directory that does not."""
+
+    class Host:
+        state_dir = str(tmp_path / "lib" / "cdi")
+        directory = tmp_path / "etc"
+        path = str(tmp_path / "etc" / "a.json")
+        deep = str(tmp_path / "run" / "cdi" / "a.json")
+
+        def everything(self):
+            return sorted(str(found.relative_to(tmp_path)) for found in tmp_path.rglob("*"))
+
+    os.mkdir(tmp_path / "etc")
+    return Host()
+
+
+def test_says_what_is_ours(host):
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"ours", "a/b")
+    manifest = read_manifest(host.state_dir)
+    assert manifest.owns(host.path)
+    assert manifest.kind_of(host.path) == "a/b"
+    files.replace(host.path, b"edited")
+    assert not manifest.owns(host.path)
+
+
+def test_a_file_without_a_record_is_foreign(host):
+    files.replace(host.path, b"theirs")
+    assert not read_manifest(host.state_dir).owns(host.path)
+
+
+def test_takes_back_files_and_the_directories_that_it_made(host):
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"1")
+        manifest.write(host.deep, b"2")
+    with locked_manifest(host.state_dir) as manifest:
+        assert [manifest.take_back(path) for path in sorted(manifest.files)] == ["removed", "removed"]
+    assert host.everything() == ["etc"]
+
+
+def test_a_directory_that_others_use_since_stays(host):
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.deep, b"2")
+        files.replace(os.path.dirname(host.deep) + "/theirs.json", b"3")
+        manifest.take_back(host.deep)
+    assert host.everything() == ["etc", "run", "run/cdi", "run/cdi/theirs.json"]
+
+
+def test_puts_a_foreign_file_back_with_its_mode(host):
+    files.replace(host.path, b"theirs", 0o640)
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"ours 1")
+        manifest.write(host.path, b"ours 2")
+        assert manifest.take_back(host.path) == "restored"
+    assert files.read(host.path)[:2] == (b"theirs", 0o640)
+
+
+def test_puts_back_a_foreign_file_that_we_removed(host):
+    files.replace(host.path, b"theirs")
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, None)
+    assert files.read(host.path) is None
+    with locked_manifest(host.state_dir) as manifest:
+        assert manifest.take_back(host.path) == "restored"
+    assert files.read(host.path).content == b"theirs"
+
+
+@pytest.mark.parametrize("change, word", [(b"edited", "changed"), (None, "removed")])
+def test_leaves_what_others_did_since(host, change, word):
+    files.replace(host.path, b"theirs")
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"ours")
+        files.remove(host.path) if change is None else files.replace(host.path, change)
+        with pytest.raises(CdiError, match=f"a.json: was {word} by somebody else"):
+            manifest.take_back(host.path)
+        assert manifest.take_back(host.path, force=True) == "restored"
+
+
+def test_a_crash_between_record_and_file_is_recognised(host):
+    """The record comes first: the file on disk is then still the state before, which counts as ours."""
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"first")
+        manifest.write(host.path, b"second")
+        files.replace(host.path, b"first")  # as if the second write had been cut off
+    assert read_manifest(host.state_dir).owns(host.path)
+    with locked_manifest(host.state_dir) as manifest:
+        assert manifest.take_back(host.path) == "removed"
+
+
+@pytest.mark.parametrize("prior", [None, b"theirs"], ids=["nothing there", "a foreign file there"])
+def test_killed_at_every_step_undo_brings_back_what_was_there(host, prior):
+    """The process ends at its n-th call that changes the disk, for every n: two writes, then a removal."""
+    code = (
+        "import os, sys\n"
+        "from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest\n"
+        "state_dir, path, last = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
+        "steps = 0\n"
+        "def hook(event, arguments):\n"
+        "    global steps\n"
+        "    if event in ('os.rename', 'os.remove', 'os.mkdir', 'os.chmod', 'os.rmdir'):\n"
+        "        steps += 1\n"
+        "        if steps == last:\n"
+        "            os.kill(os.getpid(), 9)\n"
+        "sys.addaudithook(hook)\n"
+        "for content in (b'one', b'two', None):\n"
+        "    with locked_manifest(state_dir) as manifest:\n"
+        "        manifest.write(path, content, 'a/b')\n"
+    )
+    step, killed = 0, True
+    while killed:
+        step += 1
+        if prior is not None:
+            files.replace(host.path, prior)
+        process = python(code, host.state_dir, host.path, str(step))
+        process.communicate()
+        killed = process.returncode == -9
+        with locked_manifest(host.state_dir) as manifest:
+            for path in list(manifest.files):
+                manifest.take_back(path)
+        live = files.read(host.path)
+        assert (live.content if live else None) == prior, f"killed before step {step}"
+        assert os.listdir(host.directory) in (["a.json"], []), f"killed before step {step}"
+    assert step > 8
+
+
+def test_a_failed_write_leaves_no_trace(host):
+    os.symlink("/nowhere", host.directory / "link.json")
+    with (
+        locked_manifest(host.state_dir) as manifest,
+        pytest.raises(CdiError, match="link.json: is a symlink"),
+    ):
+        manifest.write(str(host.directory / "link.json"), b"ours")
+    assert host.everything() == ["etc", "etc/link.json"]
+
+
+@pytest.mark.parametrize(
+    "content, complaint",
+    [
+        (b"", "is damaged"),
+        (b'{"version": 1, "files": {"/a": {}}}', "is damaged"),
+        (b"[]", "is damaged"),
+        (b"\xff", "is damaged"),
+        (b'{"version": 1}', "is damaged"),
+        (b'{"version": 1, "files": {}, "directories": "etc"}', "is damaged"),
+        (b'{"version": 1, "files": {}, "directories": ["etc"]}', "is damaged"),
+        (b'{"version": 2, "files": {}}', "has version 2; this release reads 1"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_stops_everything(host, content, complaint):
+    os.makedirs(host.state_dir)
+    files.replace(f"{host.state_dir}/manifest.json", content)
+    with pytest.raises(CdiError, match=f"manifest.json: {complaint}"), locked_manifest(host.state_dir):
+        raise AssertionError("it was handed out")
+    assert files.read(f"{host.state_dir}/manifest.json").content == content
+
+
+def test_what_a_newer_release_notes_beside_stays(host):
+    """After a roll-back the older release neither loses nor interprets it, and leaves the manifest to it."""
+    newer = {"version": 1, "files": {}, "directories": [], "claims": {"a/b": ["x"]}}
+    os.makedirs(host.state_dir)
+    files.replace(f"{host.state_dir}/manifest.json", json.dumps(newer).encode())
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"ours")
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.take_back(host.path)
+    assert json.loads(files.read(f"{host.state_dir}/manifest.json").content) == newer
+
+
+def test_sixteen_writers_at_once_lose_no_record(host):
+    code = (
+        "import sys\n"
+        "from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest\n"
+        "with locked_manifest(sys.argv[1]) as manifest:\n"
+        "    manifest.write(sys.argv[2], b'x')\n"
+    )
+    paths = [str(host.directory / f"{number}.json") for number in range(16)]
+    running = [python(code, host.state_dir, path) for path in paths]
+    assert [process.wait() for process in running] == [0] * 16
+    assert sorted(read_manifest(host.state_dir).files) == sorted(paths)
+
+
+def test_is_readable_json_for_people(host):
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"ours", "a/b")
+    document = json.loads(files.read(f"{host.state_dir}/manifest.json").content)
+    assert document["files"][host.path] == {
+        "applied": [digest(b"ours")],
+        "kind": "a/b",
+        "by": "",
+        "prior": None,
+    }
+
+
+CONTENTS = st.sampled_from([None, b"ours", b"ours too", b"theirs"])
+
+
+@settings(max_examples=60, stateful_step_count=12, deadline=None)
+class UndoIsExact(RuleBasedStateMachine):
+    """Whatever is written through the manifest, in any order, undo brings back what the first write found."""
+
+    def __init__(self):
+        super().__init__()
+        self.root = tempfile.TemporaryDirectory()
+        self.state_dir = self.root.name + "/state"
+        self.path = self.root.name + "/a.json"
+        self.before = None
+
+    @rule(content=CONTENTS)
+    def foreign(self, content):
+        """Somebody else writes while nothing of ours is there."""
+        if not read_manifest(self.state_dir).files:
+            files.remove(self.path) if content is None else files.replace(self.path, content)
+            self.before = content
+
+    @rule(content=CONTENTS)
+    def write(self, content):
+        with locked_manifest(self.state_dir) as manifest:
+            manifest.write(self.path, content)
+        live = files.read(self.path)
+        assert (live.content if live else None) == content
+        if not read_manifest(self.state_dir).files:
+            self.before = content  # there is nothing of ours, so nothing to take back
+
+    @rule()
+    def undo(self):
+        with locked_manifest(self.state_dir) as manifest:
+            for path in list(manifest.files):
+                manifest.take_back(path)
+
+    @invariant()
+    def undo_would_bring_back_what_was_there(self):
+        manifest = read_manifest(self.state_dir)
+        for path in list(manifest.files):
+            manifest.take_back(path, check=True)
+        prior = manifest.files.get(self.path, {}).get("prior")
+        if prior:
+            assert base64.b64decode(prior["content"]) == self.before
+
+    def teardown(self):
+        self.undo()
+        live = files.read(self.path)
+        assert (live.content if live else None) == self.before
+        self.root.cleanup()
+
+
+TestUndoIsExact = UndoIsExact.TestCase
