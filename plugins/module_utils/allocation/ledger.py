@@ -89,6 +89,7 @@ class Ledger:
         self.reports = self._store.reports
         self.now = now
         self.transact = self._store.transact  # for the room's own functions: collect, report, migrate
+        self.news = self._store.news  # for who waits for changes of others
 
     def add(
         self,

@@ -10,6 +10,7 @@ Private API of fleet.cdi.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Class, stable
@@ -40,7 +41,7 @@ def fold(
 
     `held`: what others hold of the capacity of a device: id -> {"memory": MiB}. Devices are interchangeable that are in
     the same place, are parts of the same devices, have the same left and have no links of their own. The links of a
-    device are those of its parts, too.
+    device are those of its parts, too, and of a unit of several devices it has them all.
     """
     held = held or {}
     scores = _scores(links)
@@ -56,7 +57,7 @@ def fold(
             # Functions of one card are nearer to each other than to others at their host bridge.
             "" if path and not path[-1].startswith("pci") else device.pci_address.rpartition(".")[0],
             device.part_of,
-            ident if ident in linked else "",
+            "" if linked.isdisjoint((ident, *device.consists_of)) else ident,
             tuple(device.capacity.items()),
             tuple(sorted(held[ident].items())) if ident in held else None,
         )
@@ -94,8 +95,10 @@ def _score(one: Device, other: Device, links: Mapping[tuple[str, str], int]) -> 
     """What a device like `one` scores with one like `other`, which may be the same one."""
     if one.part_of and set(one.part_of).intersection(other.part_of):
         return SAME
-    ends = ((end, peer) for end in (one.id, *one.part_of) for peer in (other.id, *other.part_of))
-    return PCIE[relation(one, other)] + (sum(links.get(pair, 0) for pair in ends) if links else 0)
+    if not links:
+        return PCIE[relation(one, other)]
+    ends = product((one.id, *one.part_of, *one.consists_of), (other.id, *other.part_of, *other.consists_of))
+    return PCIE[relation(one, other)] + sum(links.get(pair, 0) for pair in ends)
 
 
 def _left(capacity: Mapping[str, int], used: Mapping[str, int]) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Gate, Left, gate
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Gate, Left, gate, peek
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import State, Tables, encode_state
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Damaged, Unusable
 
@@ -39,6 +39,8 @@ class Store:
         self.boot_id = boot_id
         self.wait = wait
         self.reports: list[str] = []  # of what was rebuilt
+        self._lock = os.path.join(self.directory, "ledger.lock")
+        self._own = 0  # generations that this object's transactions made
 
     def transact(self, operation: Callable[[Tables], Result]) -> Result:
         """What `operation` returns, once what it changed is on disk; it is rolled back if `operation` raises.
@@ -47,7 +49,7 @@ class Store:
         """
         deadline = time.monotonic() + self.wait
         self._prepare_directory()
-        with gate(os.path.join(self.directory, "ledger.lock"), deadline) as held:
+        with gate(self._lock, deadline) as held:
             with suppress(Damaged):
                 return self._within(held, deadline, operation)
             # SQLite tells a read that failed from damage by no code (it makes EIO SQLITE_CORRUPT): look a second time.
@@ -76,8 +78,8 @@ class Store:
         if not known:
             check_header(self.path)
         with connected(self.path, deadline) as db:
-            check_version(self.path, db)
             db.execute("BEGIN IMMEDIATE")
+            check_version(self.path, db)  # within, where it costs no locks of its own
             tables = Tables(db)
             if not known:
                 self._check(db, tables, left)
@@ -90,7 +92,20 @@ class Store:
                 db.execute("ROLLBACK")
         with suppress(Unusable):  # what was done is done
             held.leave(Left(self.boot_id, tables.state.generation, look(self.path) or ()))
+        self._own += tables.state.generation - tables.read.generation  # within the gate: threads may share a Store
         return result
+
+    def news(self, _directory: str = "") -> tuple[int, ...]:
+        """What is another one once others changed the store, or put another in its place. Raises nothing.
+
+        Transactions of this object are no news. A read of 200 bytes that waits for nobody. Who watches `directory` may
+        call it with that.
+        """
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return ()
+        return (found.st_dev, found.st_ino, peek(self._lock).generation - self._own)
 
     def _reserve(self, db: sqlite3.Connection) -> None:
         try:

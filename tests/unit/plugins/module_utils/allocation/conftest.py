@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+
 
 @pytest.fixture
 def volatile(tmp_path: Path) -> Iterator[Path]:
@@ -21,3 +23,9 @@ def volatile(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="fleet-cdi-", dir="/dev/shm") as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def ledger(volatile: Path) -> Ledger:
+    """The ledger of a store that is not there yet."""
+    return Ledger(str(volatile / "cdi"), "boot-1")

@@ -24,11 +24,6 @@ MIG_SHARE = MIG[0]._replace(amounts={"memory": 1}, capacity={"memory": 4})
 TTY = Hold("tty:tty13", "v/tty")
 
 
-@pytest.fixture
-def ledger(volatile):
-    return Ledger(str(volatile / "cdi"), "boot-1")
-
-
 def key(request_id="1", plugin="drm"):
     return Key("gpu", plugin, request_id)
 
@@ -375,6 +370,39 @@ def test_what_info_tells(ledger):
     assert told.pending == (key("1"),)
     assert told.other_boots == (key("1"), key("2"))
     assert told.owners == {"v/gpu": ("claims", "external")}
+
+
+class TestNews:
+    """What a process that keeps a Ledger can tell of others' changes, without a transaction."""
+
+    def test_own_changes_are_none(self, ledger):
+        before = add(ledger, "1", GPU) and ledger.news()
+        add(ledger, "2", TTY, pending=True)
+        ledger.delete(key("1"))
+        ledger.set_owners("v/gpu", ["claims"])
+        ledger.grants()
+        assert ledger.news() == before
+
+    def test_others_changes_are_however_many_there_were_and_theirs_alone(self, volatile, ledger):
+        other = Ledger(str(volatile / "cdi"), "boot-1")
+        seen = [add(ledger, "1", GPU) and ledger.news()]
+        add(other, "2", TTY)
+        seen.append(ledger.news())
+        other.delete(key("2"))
+        add(ledger, "3", TTY)  # a change of its own after it hides nothing
+        seen.append(ledger.news())
+        assert len(set(seen)) == 3
+        other.grants()
+        assert ledger.news() == seen[-1], "reading changes nothing"
+
+    def test_a_store_that_went_or_is_another_one(self, volatile, ledger):
+        assert ledger.news() == (), "there is none yet"
+        before = add(ledger, "1", GPU) and ledger.news()
+        path = volatile / "cdi/ledger.db"
+        path.rename(volatile / "cdi/away")
+        assert ledger.news() == ()
+        path.write_bytes((volatile / "cdi/away").read_bytes())
+        assert ledger.news() not in ((), before)
 
 
 class TestHoldOf:

@@ -62,6 +62,18 @@ def test_partitions_have_the_links_of_their_devices():
     assert machine.pairs == ((SAME, 500 + PCIE["SYS"]), (500 + PCIE["SYS"], SAME))
 
 
+def test_units_of_several_devices_have_the_links_of_all():
+    """A GPU and its network card, handed out together: what links the GPUs links the units."""
+    units = [
+        machines.plain(f"group:{number}", 0)._replace(consists_of=(f"pci:{number}", f"nic:{number}"))
+        for number in range(3)
+    ]
+    machine = fold(units, [Link("pci:0", "pci:2", "NVL", 4, 100.0), Link("nic:0", "nic:2", "NVL", 1, 10.0)])
+    assert [len(one.members) for one in machine.classes] == [1, 1, 1]
+    assert machine.pairs[0][2] - machine.pairs[0][1] == 1100
+    assert choose(*machine, Request(2)).ids == ("group:0", "group:2")
+
+
 def test_what_is_interchangeable():
     assert [one.members for one in fold(TTYS).classes] == [tuple(f"tty:tty{number}" for number in range(12))]
     assert [len(one.members) for one in fold(machines.virtual_functions(8, 127)).classes] == [127] * 8

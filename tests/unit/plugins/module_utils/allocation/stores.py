@@ -1,0 +1,41 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbered grants in a store, for the tests of its file and of what damage does to it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
+
+FILES = ["ledger.db", "ledger.db-journal", "ledger.lock"]
+
+
+def key(number):
+    return Key("gpu", "drm", f"request-{number}")
+
+
+def hold(number):
+    return Hold(f"pci:0000:{number:02x}:00.0", "v/gpu", f"GPU-{number}", part_of=("numa:0",))
+
+
+def add(ledger, *numbers):
+    for number in numbers:
+        ledger.add(key(number), {"gpu": 1}, lambda _held, number=number: [hold(number)], "external")
+
+
+def held(ledger):
+    return sorted(int(grant.key.request_id.partition("-")[2]) for grant in ledger.grants())
+
+
+def directory(ledger):
+    return os.path.dirname(ledger.path)
+
+
+def statement(ledger, text):
+    """Run SQL past the ledger."""
+    db = sqlite3.connect(ledger.path)
+    db.executescript(text)
+    db.close()
