@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
@@ -77,13 +77,22 @@ def holds(grants: Iterable[Grant]) -> Iterator[tuple[Key, Part]]:
     return ((grant.key, part) for grant in grants if is_ours(grant.key) for part in grant.parts)
 
 
-def take(ledger: Ledger, resource: str, wants: Sequence[Want], pending: bool = False) -> Handed:
+def take(
+    ledger: Ledger,
+    resource: str,
+    wants: Sequence[Want],
+    pending: bool = False,
+    abandoned: Callable[[], bool] = lambda: False,
+) -> Handed:
     """Hold all units of `wants`, or none; with `pending` those that changed are yet to be set up (`settle`).
 
-    Raises Refusal if others hold one, if it is withheld or its kind belongs to others; Incomplete, Unusable.
+    `abandoned` says, when nobody else can take them any more, whether the caller gave up waiting. Raises Refusal if
+    others hold one, if it is withheld or its kind belongs to others; Refused, Incomplete, Unusable.
     """
 
     def operation(tables: Tables) -> Handed:
+        if abandoned():
+            raise Refused(f"{resource}: nobody waits for its devices any more")
         if not tables.state.complete:
             raise Incomplete(
                 f"{ledger.path}: was damaged and may have lost grants, so none are made. `fleet-cdi grants list` tells "
@@ -92,14 +101,9 @@ def take(ledger: Ledger, resource: str, wants: Sequence[Want], pending: bool = F
         troubles: dict[str, str] = {}
         older: dict[str, Optional[Part]] = {}
         for want in wants:  # all go before the first comes, so that units may have swapped their devices
-            stored = tables.parts(key_of(resource, want.unit))
-            older[want.unit] = stored[0].part if stored else None
-            why = next((text for one in stored for text in stuck(one.part)), "")
+            older[want.unit], why = _clear(tables, key_of(resource, want.unit))
             if why:
                 troubles[want.unit] = why
-                continue
-            for one in stored:
-                tables.remove(one)
         tokens, changed, owed = {}, set(), {}
         for want in wants:
             if want.unit in troubles:
@@ -135,11 +139,12 @@ def settle(
     active: Collection[str] = (),
     free: Collection[str] = (),
     withheld: Optional[Mapping[str, str]] = None,
+    seen: Optional[Mapping[str, Part]] = None,
 ) -> frozenset[str]:
     """Say how units went: set up (`active`), given back (`free`), or `withheld` (unit -> why).
 
-    All in one transaction. Returns those whose hold is still the one with the token in `tokens`; of the others nothing
-    is changed. Raises Unusable.
+    All in one transaction. Returns those whose hold is still the one with the token in `tokens`, and as it was `seen`
+    by who was not at work on it; of the others nothing is changed. Raises Unusable.
     """
     kept = withheld or {}
 
@@ -147,7 +152,7 @@ def settle(
         found = set()
         for unit in (*active, *free, *kept):
             for stored in tables.parts(key_of(resource, unit)):
-                if stored.part.token != tokens[unit]:
+                if stored.part.token != tokens[unit] or (seen and stored.part != seen[unit]):
                     continue
                 found.add(unit)
                 if unit in kept:
@@ -165,27 +170,43 @@ def settle(
 def adopt(ledger: Ledger, resource: str, want: Want) -> bool:
     """Hold a unit that a container has, for all that the ledger says; whether that changed anything.
 
-    That is so after a reboot, and where the store was lost: it is no new grant, so a store that is incomplete or a kind
-    that belongs to others is no obstacle. Raises Refusal if another's hold excludes it, Unusable.
+    That is so after a reboot, where the store was lost, and where more is known of the hardware than when it was handed
+    out, under which others know it. It is no new grant, so a store that is incomplete or a kind that belongs to others
+    is no obstacle. Raises Refusal if another's hold excludes it, Unusable.
     """
 
     def operation(tables: Tables) -> bool:
-        key = key_of(resource, want.unit)
-        stored = tables.parts(key)
-        for one in stored:
-            if one.part.state == ACTIVE and one.part.boot_id != ledger.boot_id:
-                tables.rewrite(one, one.part._replace(boot_id=ledger.boot_id, since=ledger.now()))
-                return True
-        if stored:
-            return False
-        hold = hold_of(want.device)
+        key, hold = key_of(resource, want.unit), hold_of(want.device)
+        stored = next(iter(tables.parts(key)), None)
+        if stored is not None:
+            part = stored.part
+            hold = _widened(part.holds[0], hold)
+            if part.state != ACTIVE or (part.boot_id == ledger.boot_id and part.holds == (hold,)):
+                return False
+            tables.remove(stored)
         why = _conflict(tables, hold)
         if why:
             raise Refusal({want.unit: why})
-        _insert(tables, ledger, key, hold, ACTIVE)
+        if stored is None:
+            _insert(tables, ledger, key, hold, ACTIVE)
+        else:
+            since = part.since if part.boot_id == ledger.boot_id else ledger.now()
+            tables.insert(key, part._replace(holds=(hold,), boot_id=ledger.boot_id, since=since))
         return True
 
     return ledger.transact(operation)
+
+
+def is_held(part: Part, device: Device) -> bool:
+    """Whether a hold keeps all of the hardware from others, as it is known now."""
+    return _widened(part.holds[0], hold_of(device)) == part.holds[0]
+
+
+def _widened(hold: Hold, other: Hold) -> Hold:
+    """`hold`, on what is also `other`."""
+    inside = dict.fromkeys(one for one in (*hold.consists_of, other.device, *other.consists_of) if one != hold.device)
+    above = dict.fromkeys(one for one in (*hold.part_of, *other.part_of) if one != hold.device and one not in inside)
+    return hold._replace(unique=hold.unique or other.unique, part_of=tuple(above), consists_of=tuple(inside))
 
 
 def clear(ledger: Ledger) -> int:
@@ -203,6 +224,15 @@ def clear(ledger: Ledger) -> int:
     return ledger.transact(operation)
 
 
+def _clear(tables: Tables, key: Key) -> tuple[Optional[Part], str]:
+    """Take away the hold that there is: (it, why it has to stay)."""
+    found = tables.parts(key)
+    why = next((text for one in found for text in stuck(one.part)), "")
+    for one in () if why else found:
+        tables.remove(one)
+    return (found[0].part if found else None), why
+
+
 def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str) -> str:
     if not all(text.isprintable() for text in key):
         raise Refused(f"{key.plugin!a}: found the device {key.request_id!a}; expected printable text")
@@ -214,7 +244,7 @@ def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str) ->
 
 def _same(before: Part, hold: Hold) -> bool:
     """Whether others may go on to use what was held before: all that may differ is what is known of it."""
-    return before.state == ACTIVE and [one.device for one in before.holds] == [hold.device]
+    return before.state == ACTIVE and hold.device in (before.holds[0].device, *before.holds[0].consists_of)
 
 
 def stuck(part: Part) -> Iterator[str]:

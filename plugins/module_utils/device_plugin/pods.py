@@ -12,21 +12,20 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SECONDS = 5.0
 LARGEST = 64 << 20  # bytes of an answer: some hundred pods with tens of thousands of devices
 
-Devices = frozenset[tuple[str, str]]  # extended resource name, device ID
-
 
 class InUse(NamedTuple):
     """What List says."""
 
     pods: int  # that it names, with and without devices
-    devices: Devices
+    devices: frozenset[tuple[str, str]]  # extended resource name, device ID
 
 
 class Unavailable(CdiError):
@@ -39,25 +38,42 @@ class Unavailable(CdiError):
 
 async def in_use(path: str, seconds: float = SECONDS) -> InUse:
     """The devices that containers have. Raises Unavailable."""
-    answer = await _ask(path, "List", "ListPodResourcesRequest", seconds)
-    devices = frozenset(
+    found: InUse = await _ask(path, "List", "ListPodResourcesRequest", seconds, _in_use)
+    return found
+
+
+async def allocatable(path: str, seconds: float = SECONDS) -> Mapping[str, frozenset[str]]:
+    """The devices that the kubelet knows as healthy: extended resource name -> device IDs. Raises Unavailable."""
+    found: Mapping[str, frozenset[str]] = await _ask(
+        path, "GetAllocatableResources", "AllocatableResourcesRequest", seconds, _allocatable
+    )
+    return found
+
+
+def _in_use(answer: Any) -> InUse:
+    devices = (
         (device.resource_name, device_id)
         for pod in answer.pod_resources
         for container in pod.containers
         for device in container.devices
         for device_id in device.device_ids
     )
-    return InUse(len(answer.pod_resources), devices)
+    return InUse(len(answer.pod_resources), frozenset(devices))
 
 
-async def allocatable(path: str, seconds: float = SECONDS) -> Devices:
-    """The devices that the kubelet knows as healthy. Raises Unavailable."""
-    answer = await _ask(path, "GetAllocatableResources", "AllocatableResourcesRequest", seconds)
-    return frozenset((device.resource_name, one) for device in answer.devices for one in device.device_ids)
+def _allocatable(answer: Any) -> Mapping[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for device in answer.devices:
+        found.setdefault(device.resource_name, set()).update(device.device_ids)
+    return {name: frozenset(ids) for name, ids in found.items()}
 
 
-async def _ask(path: str, method: str, request: str, seconds: float) -> Any:
-    """The answer to one call; nothing is kept open. Raises Unavailable within `seconds`, or soon after."""
+async def _ask(path: str, method: str, request: str, seconds: float, read: Callable[[Any], Any]) -> Any:
+    """What `read` makes of the answer to one call; nothing is kept open. Raises Unavailable within `seconds`, or soon
+    after.
+
+    It is read in a thread: a kubelet lists each device in a message of its own, and there may be tens of thousands.
+    """
     import grpc
 
     from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
@@ -72,7 +88,8 @@ async def _ask(path: str, method: str, request: str, seconds: float) -> Any:
     try:
         call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
         # wait_for as well: a peer that is stopped, with a connection already made, is not seen by every gRPC release.
-        return await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
+        answer = await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
+        return await asyncio.get_running_loop().run_in_executor(None, read, answer)
     except grpc.aio.AioRpcError as error:
         raise _explained(path, method, error) from None
     except asyncio.TimeoutError:

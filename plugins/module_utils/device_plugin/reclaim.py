@@ -5,8 +5,10 @@
 
 A hold is released when podresources has left its unit, with all its replicas, out twice and for a grace period: the
 kubelet answers Allocate a moment before it lists the pod. What podresources shows without a hold is adopted: it is in
-use, whatever was lost. Nothing is released while podresources can't be asked, and one that lists no pod at all is not
-believed so soon: after a restart a kubelet without its API server knows of none, while the containers go on.
+use, whatever was lost; so is what a hold does not lock, because only an inventory that came later says that it is the
+same. Nothing is released while podresources can't be asked, and it is not believed so soon of what it has never listed:
+after a restart a kubelet without its API server knows of static pods alone, or of none, while all containers go on, and
+what only an init container has is not listed at all.
 
 Releases go by token, so an Allocate in between wins. Two daemons may do this at the same time, as they do during an
 upgrade. Private API of fleet.cdi.
@@ -15,21 +17,30 @@ upgrade. Private API of fleet.cdi.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import ACTIVE, INTERRUPTED, WITHHELD, Key, Part
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+    ACTIVE,
+    INTERRUPTED,
+    PENDING,
+    WITHHELD,
+    Key,
+    Part,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want, key_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, unit_id
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import PROFILE, ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
-LONG = 10  # grace periods, where there is reason for doubt: no pod at all is listed, or the resource is not offered now
+# Grace periods, where there is reason for doubt: this kubelet has never listed the device, it lists no pod at all, or
+# the resource is not offered now.
+LONG = 10
 
 
 class Event(NamedTuple):
@@ -44,20 +55,23 @@ class Event(NamedTuple):
 class Reclaimer:
     """Remembers what was left out from one look to the next. `grace` is in seconds, more than 0.
 
-    So two looks at least leave out what is released: the first one begins the time.
+    So two looks at least leave out what is released: the first one begins the time. `resources` are those that the
+    configuration names: it says how to tear down what is not offered any more.
     """
 
-    def __init__(self, ledger: Ledger, grace: float) -> None:
+    def __init__(self, ledger: Ledger, grace: float, resources: Mapping[str, ResourceSettings]) -> None:
         self._ledger = ledger
         self._grace = grace
+        self._resources = resources
         self._missed: dict[tuple[str, str], float] = {}  # token and state of a hold -> the first look that left it out
+        self._listed: set[str] = set()  # tokens of holds that this kubelet has listed
         self._clashes: set[Event] = set()
         self._starts = 0  # of the kubelet
 
     def forget(self) -> None:
         """The kubelet was started anew: what it left out before counts no more. From any thread."""
         self._starts += 1
-        self._missed = {}
+        self._missed, self._listed = {}, set()
 
     def step(self, resources: Iterable[Resource], in_use: Optional[InUse], now: float) -> list[Event]:
         """Release and adopt. `in_use` is what podresources says, None if it can't be asked; `now` is time.monotonic().
@@ -69,6 +83,7 @@ class Reclaimer:
         used = {(name, unit_id(one)) for name, one in in_use.devices} if in_use else set()
         found = list(handover.holds(self._ledger.grants())) if os.path.lexists(self._ledger.path) else []
         events = self._adopt(offered.values(), used, found)
+        listed = {part.token for key, part in found if part.token in self._listed or key[1:] in used}
         missed: dict[tuple[str, str], float] = {}
         due: dict[str, list[tuple[Key, Part]]] = {}
         for key, part in found:
@@ -77,14 +92,15 @@ class Reclaimer:
                 continue  # an operator's to release
             if interrupted and key.plugin in offered:
                 due.setdefault(key.plugin, []).append((key, part))
-            elif in_use is not None and (key.plugin, key.request_id) not in used:
+            elif in_use is not None and key[1:] not in used:
                 since = self._missed.get((part.token, part.state), now)
                 missed[part.token, part.state] = since
-                patience = self._grace * (1 if in_use.pods and key.plugin in offered else LONG)
-                if now - since >= patience:
+                told = part.token in listed or part.state == PENDING  # no Allocate has answered that yet
+                sure = told and in_use.pods and key.plugin in offered
+                if now - since >= self._grace * (1 if sure else LONG):
                     due.setdefault(key.plugin, []).append((key, part))
         if starts == self._starts:
-            self._missed = missed
+            self._missed, self._listed = missed, listed
             for name, these in due.items():
                 events += self._release(name, offered.get(name), these)
         return events
@@ -92,13 +108,14 @@ class Reclaimer:
     def _adopt(
         self, resources: Iterable[Resource], used: Collection[tuple[str, str]], found: Sequence[tuple[Key, Part]]
     ) -> list[Event]:
-        """Hold what containers have; what is held by this boot already costs nothing."""
-        fresh = {key for key, part in found if part.boot_id == self._ledger.boot_id or part.state != ACTIVE}
+        """Hold what containers have, as all that it is; what is held so already costs nothing."""
+        held = dict(found)
         events = []
         clashes = set()
         for resource in resources:
             for unit in resource.units:
-                if (resource.name, unit.id) not in used or handover.key_of(resource.name, unit.id) in fresh:
+                part = held.get(key_of(resource.name, unit.id))
+                if not self._to_adopt(unit, part, (resource.name, unit.id) in used):
                     continue
                 try:
                     if handover.adopt(self._ledger, resource.name, Want(unit.id, unit.device, unit.replicas > 1)):
@@ -109,30 +126,38 @@ class Reclaimer:
         self._clashes = clashes
         return events
 
-    def _release(self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, Part]]) -> list[Event]:
-        """Free holds of one resource, each after its teardown."""
-        settings = resource.settings if resource else ResourceSettings(name)
-        tokens = {key.request_id: part.token for key, part in due}
+    def _to_adopt(self, unit: Unit, part: Optional[Part], used: bool) -> bool:
+        if part is None or (part.state == ACTIVE and part.boot_id != self._ledger.boot_id):
+            return used
+        return part.state == ACTIVE and not handover.is_held(part, unit.device)
+
+    def _release(self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, Part]]) -> Iterator[Event]:
+        """Free holds of one resource, each after its teardown; so many at a time as are torn down at the same time."""
+        settings = resource.settings if resource else _configured(self._resources, name)
         nodes = {unit.id: commands.about(unit.device) for unit in resource.units} if resource else {}
-        with ExitStack() as stack:
-            mine = [key.request_id for key, part in due if self._turn(stack, key, part, settings)]
-            if not settings.teardown:
-                freed = handover.settle(self._ledger, name, tokens, free=mine)
-                return [Event("released", name, unit) for unit in sorted(freed)]
-            mine = sorted(
-                handover.settle(self._ledger, name, tokens, withheld=dict.fromkeys(mine, INTERRUPTED))
-                if mine
-                else frozenset()
-            )
-            held = {key.request_id: part.holds[0].device for key, part in due}
-            told = {unit: nodes[unit] if nodes.get(unit, ("",))[0] == held[unit] else (held[unit], ()) for unit in mine}
-            failed = commands.run(settings, "teardown", told)
-            freed = frozenset(mine) - failed.keys()
-            done = handover.settle(self._ledger, name, tokens, free=freed, withheld=failed) if mine else frozenset()
-        return [
-            Event("withheld", name, unit, failed[unit]) if unit in failed else Event("released", name, unit)
-            for unit in sorted(done)
-        ]
+        size = commands.AT_ONCE if settings.teardown else len(due)
+        for start in range(0, len(due), size):
+            parts = {key.request_id: part for key, part in due[start : start + size]}
+            with ExitStack() as stack:
+                mine = [unit for unit, part in parts.items() if self._turn(stack, key_of(name, unit), part, settings)]
+                if mine:
+                    yield from self._free(settings, {unit: parts[unit] for unit in mine}, nodes)
+
+    def _free(self, settings: ResourceSettings, parts: Mapping[str, Part], nodes: commands.Subjects) -> Iterator[Event]:
+        """Free these holds, unit -> hold, as far as they are what they were; nobody else works on them."""
+        name = settings.name
+        tokens = {unit: part.token for unit, part in parts.items()}
+        if not settings.teardown:
+            freed = handover.settle(self._ledger, name, tokens, free=parts, seen=parts)
+            yield from (Event("released", name, unit) for unit in sorted(freed))
+            return
+        begun = dict.fromkeys(parts, INTERRUPTED)
+        mine = sorted(handover.settle(self._ledger, name, tokens, withheld=begun, seen=parts))
+        told = {unit: _told(parts[unit].holds[0].device, nodes.get(unit)) for unit in mine}
+        failed = commands.run(settings, "teardown", told)
+        done = handover.settle(self._ledger, name, tokens, free=set(mine) - failed.keys(), withheld=failed)
+        for unit in sorted(done):
+            yield Event("withheld", name, unit, failed[unit]) if unit in failed else Event("released", name, unit)
 
     def _turn(self, stack: ExitStack, key: Key, part: Part, settings: ResourceSettings) -> bool:
         """Whether nobody else works on the hold now; nobody will until `stack` ends. Without commands nobody does."""
@@ -143,3 +168,17 @@ class Reclaimer:
         except ProtocolError:  # an Allocate, or the other daemon: the next look will tell
             return False
         return True
+
+
+def _told(held: str, now: Optional[tuple[str, tuple[str, ...]]]) -> tuple[str, tuple[str, ...]]:
+    """What a teardown is told: the unit's device as it is now, if it still is the one that was held."""
+    return now if now and held in (now[0], *(f"{commands.NODE}{path}" for path in now[1])) else (held, ())
+
+
+def _configured(resources: Mapping[str, ResourceSettings], name: str) -> ResourceSettings:
+    """What the configuration says of a resource that is not offered just now."""
+    for pattern, settings in resources.items():
+        before, profile, after = pattern.partition(PROFILE)
+        if name == pattern or (profile and name.startswith(before) and name.endswith(after)):
+            return settings._replace(name=name)
+    return ResourceSettings(name)

@@ -10,10 +10,11 @@ fleet.cdi.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+    PARTS,
     WHOLE,
     Grant,
     Key,
@@ -45,6 +46,17 @@ def read(ledger: Ledger) -> Held:
     if not os.path.lexists(ledger.path):
         return Held()
     return ledger.transact(lambda tables: Held(tables.grants(), dict(tables.state.owners), tables.state.complete))
+
+
+def overlapping(resources: Iterable[Resource]) -> frozenset[str]:
+    """Names of the resources with a unit whose hold takes another unit, of whichever resource, from the kubelet."""
+    users: dict[str, list[tuple[str, str]]] = {}  # resource of the ledger -> whose, sort of lock
+    for resource in resources:
+        for unit in resource.units:
+            for locked, mode in hold_of(unit.device).locks().items():
+                users.setdefault(locked, []).append((resource.name, mode))
+    excluding = [found for found in users.values() if len(found) > 1 and {mode for _name, mode in found} != {PARTS}]
+    return frozenset(name for found in excluding for name, _mode in found)
 
 
 class _Index(NamedTuple):

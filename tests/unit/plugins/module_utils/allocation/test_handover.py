@@ -33,11 +33,6 @@ GPUS = [Device(f"pci:0000:{n:02x}:00.0", "p", "nvidia.com/gpu", (str(n),), (), u
 MIG = [Device(f"mig:{n}", "p", "nvidia.com/gpu", (f"0:{n}",), (), part_of=(GPUS[0].id,)) for n in range(2)]
 
 
-@pytest.fixture
-def ledger(volatile):
-    return Ledger(str(volatile / "cdi"), "boot-1")
-
-
 def want(number, shared=False):
     return Want(f"GPU-{number}", GPUS[number], shared)
 
@@ -83,6 +78,14 @@ def test_who_releases_the_older_hold_does_not_free_the_newer(ledger):
     assert part(ledger, "GPU-0").token == second.tokens["GPU-0"]
     assert settle(ledger, RESOURCE, second.tokens, free=["GPU-0"]) == {"GPU-0"}
     assert ledger.grants() == []
+
+
+def test_who_saw_a_hold_before_it_was_set_up_does_not_free_it(ledger):
+    handed = take(ledger, RESOURCE, [want(0)], pending=True)
+    seen = {"GPU-0": part(ledger, "GPU-0")}
+    settle(ledger, RESOURCE, handed.tokens, active=["GPU-0"])
+    assert settle(ledger, RESOURCE, handed.tokens, free=["GPU-0"], seen=seen) == frozenset()
+    assert settle(ledger, RESOURCE, handed.tokens, free=["GPU-0"], seen={"GPU-0": part(ledger, "GPU-0")}) == {"GPU-0"}
 
 
 def test_a_shared_unit_goes_on_with_a_new_token(ledger):
@@ -237,6 +240,37 @@ class TestAdopt:
         external(ledger, GPUS[0])
         with pytest.raises(Refusal, match="job-42"):
             handover.adopt(ledger, RESOURCE, want(0))
+
+    def test_hardware_that_is_known_as_more_now(self, ledger):
+        """Handed out when only a spec knew it; the inventory, by which others ask, came later."""
+        node = Device("node:/dev/gpu0", "", "nvidia.com/gpu", ("0",), (), consists_of=("node:/dev/gpu0-ctl",))
+        known = GPUS[0]._replace(part_of=("card",), consists_of=("node:/dev/gpu0-ctl",))
+        ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+        token = take(ledger, RESOURCE, [Want("0", node, True)]).tokens["0"]
+        before = part(ledger, "0")
+        assert not handover.is_held(before, known)
+        assert handover.adopt(ledger, RESOURCE, Want("0", known))
+        with pytest.raises(trouble.Taken):
+            external(ledger, GPUS[0])
+        after = part(ledger, "0")
+        assert after._replace(holds=before.holds) == before
+        assert after.holds[0].locks() == {
+            **dict.fromkeys(("node:/dev/gpu0", "node:/dev/gpu0-ctl", GPUS[0].id), "whole"),
+            "card": "parts",
+        }
+        assert handover.is_held(after, known) and handover.is_held(after, node)
+        assert not handover.adopt(ledger, RESOURCE, Want("0", known))
+        assert take(ledger, RESOURCE, [Want("0", known, True)]).changed == frozenset()  # its replicas go on
+        assert settle(ledger, RESOURCE, {"0": token}, free=["0"]) == frozenset()
+
+    def test_hardware_that_is_known_as_what_somebody_else_holds(self, ledger):
+        ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+        take(ledger, RESOURCE, [Want("0", Device("node:/dev/gpu0", "", "nvidia.com/gpu", ("0",), ()))])
+        before = part(ledger, "0")
+        external(ledger, GPUS[0])
+        with pytest.raises(Refusal, match="job-42"):
+            handover.adopt(ledger, RESOURCE, Want("0", GPUS[0]))
+        assert part(ledger, "0") == before
 
     def test_a_kind_of_others_is_no_obstacle(self, ledger):
         ledger.set_owners("nvidia.com/gpu", ["claims"])

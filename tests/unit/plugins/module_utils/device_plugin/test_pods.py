@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 
 import grpc
 import pytest
@@ -63,7 +64,7 @@ def test_what_is_in_use(path):
 
 def test_what_is_allocatable(path):
     found = served(path, {"GetAllocatableResources": allocatable}, lambda: pods.allocatable(path))
-    assert found == {(GPU, "GPU-1"), (GPU, "GPU-2")}
+    assert found == {GPU: {"GPU-1", "GPU-2"}}
 
 
 def test_an_answer_of_many_megabytes(path):
@@ -79,6 +80,21 @@ def test_an_answer_of_many_megabytes(path):
 
     found = served(path, {"List": many}, lambda: pods.in_use(path, 60.0))
     assert (found.pods, len(found.devices)) == (100, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("call", "methods", "read"),
+    [
+        (pods.in_use, {"List": listing}, "_in_use"),
+        (pods.allocatable, {"GetAllocatableResources": allocatable}, "_allocatable"),
+    ],
+)
+def test_an_answer_is_read_in_a_thread_of_its_own(path, monkeypatch, call, methods, read):
+    """One of 60,000 devices would hold up the event loop for most of a second."""
+    threads, real = [], getattr(pods, read)
+    monkeypatch.setattr(pods, read, lambda answer: threads.append(threading.current_thread()) or real(answer))
+    assert served(path, methods, lambda: call(path))
+    assert threads and threading.main_thread() not in threads
 
 
 def refused(path, methods, call):

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED, Key, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, key_of, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Event, Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import (
     NAME,
     Host,
@@ -34,7 +38,7 @@ class Scene:
     def __init__(self, host):
         self.host = host
         self.now = 1000.0
-        self.reclaimer = Reclaimer(host.ledger, GRACE)
+        self.reclaimer = Reclaimer(host.ledger, GRACE, {})
 
     def look(self, *in_use, after=10.0, pods=3, resources=None):
         """A look `after` seconds, when podresources shows the device IDs `in_use` (None: it can't be asked)."""
@@ -42,6 +46,11 @@ class Scene:
         shown = None if in_use == (None,) else InUse(pods, frozenset((NAME, one) for one in in_use))
         offered = [self.host.resource] if resources is None else resources
         return self.reclaimer.step(offered, shown, self.now)
+
+    def run(self, *ids):
+        """Have pods run with these devices: podresources shows them."""
+        self.host.allocate(*ids)
+        assert self.look(*ids, after=0.0) == []
 
     def until_released(self, *in_use, limit=40, **more):
         """How many looks of ten seconds it takes until something happens, and what that is."""
@@ -65,84 +74,101 @@ class TestRelease:
     """Twice left out, past a grace period."""
 
     def test_after_the_grace_period(self, scene):
-        scene.host.allocate("0", "1")
+        scene.run("0", "1")
         assert [scene.look("0") for _time in range(3)] == [[], [], []]
         assert scene.look("0") == released("1")  # left out from the first look to this one: 30 s
         assert [scene.host.state_of(unit) for unit in "01"] == ["active", "free"]
         assert scene.until_released("0") == (None, [])
 
     def test_not_by_one_look_however_late(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         assert scene.look(after=3600) == []
         assert scene.look(after=3600) == released("0")
 
     def test_not_by_many_looks_however_fast(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         assert not any(scene.look(after=0.01) for _time in range(100))
         assert scene.look(after=GRACE) == released("0")
 
     def test_what_is_shown_in_between_begins_anew(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         for shown in ((), (), ("0",), (), (), ()):
             assert scene.look(*shown) == []
         assert scene.look() == released("0")
 
     def test_what_is_allocated_in_between_begins_anew(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         assert [scene.look() for _time in range(3)] == [[], [], []]
-        scene.host.allocate("0")
+        scene.run("0")
         assert [scene.look() for _time in range(3)] == [[], [], []]
         assert scene.look() == released("0")
 
     def test_nothing_while_podresources_can_not_be_asked(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         assert [scene.look() for _time in range(3)] == [[], [], []]
         assert [scene.look(None, after=1000) for _time in range(3)] == [[], [], []]
         assert [scene.look() for _time in range(3)] == [[], [], []]  # what was left out before counts no more
         assert scene.look() == released("0")
 
     def test_a_new_kubelet_begins_anew(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         assert [scene.look() for _time in range(3)] == [[], [], []]
         scene.reclaimer.forget()
-        assert [scene.look() for _time in range(3)] == [[], [], []]
-        assert scene.look() == released("0")
+        assert scene.look("0") == []
+        assert scene.until_released() == (4, released("0"))
+
+    def test_what_a_new_kubelet_has_not_listed_is_doubted(self, scene):
+        """It lists its static pods, and its API server's when that can be reached; the containers go on."""
+        scene.run("0", "1")
+        scene.reclaimer.forget()
+        assert scene.until_released("0", pods=1) == (31, released("1"))
+
+    def test_what_was_never_listed_is_doubted(self, scene):
+        """An init container's are not."""
+        scene.host.allocate("0")
+        assert scene.until_released() == (31, released("0"))
+
+    def test_what_is_allocated_again_has_to_be_listed_again(self, scene):
+        scene.run("0")
+        scene.host.allocate("0")
+        assert scene.until_released() == (31, released("0"))
 
     def test_a_kubelet_that_lists_no_pod_at_all_is_doubted(self, scene):
         """After its restart, without its API server."""
-        scene.host.allocate("0")
+        scene.run("0")
         assert scene.until_released(pods=0) == (31, released("0"))  # ten grace periods
 
     def test_another_resource_shows_the_same_id(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         shown = InUse(1, frozenset({("other.com/gpu", "0")}))
         looks = [scene.reclaimer.step([scene.host.resource], shown, now) for now in (0.0, 40.0)]
         assert looks == [[], released("0")]
 
     def test_replicas_all_have_to_be_left_out(self, tmp_path):
         scene = Scene(Host(tmp_path, 2, replicas=3))
-        scene.host.allocate("0::0", "0::1", "1::2")
+        scene.run("0::0", "0::1", "1::2")
         assert scene.until_released("0::1", "1::2") == (None, [])
         assert scene.until_released("1::2") == (4, released("0"))
 
     def test_an_id_of_before_there_were_replicas(self, tmp_path):
         """The configuration changed under a running pod."""
         scene = Scene(Host(tmp_path, 1))
-        scene.host.allocate("0")
+        scene.run("0")
         scene.host.resource_settings = {"replicas": 4}
         scene.host.look()
         assert scene.until_released("0") == (None, [])
         assert scene.until_released() == (4, released("0"))
 
     def test_of_an_earlier_boot(self, scene):
-        scene.host.allocate("0")
+        """A pod of then has it still, without an Allocate, once the kubelet knows of the pod."""
+        scene.run("0")
         scene.host.reboot("boot-2")
-        scene.reclaimer = Reclaimer(scene.host.ledger, GRACE)
-        assert scene.until_released() == (4, released("0"))
+        scene.reclaimer = Reclaimer(scene.host.ledger, GRACE, {})
+        assert scene.until_released() == (31, released("0"))
 
     def test_a_resource_that_is_not_offered_now(self, scene):
         """Its teardown may be unknown only for now."""
-        scene.host.allocate("0")
+        scene.run("0")
         assert scene.until_released(resources=[]) == (31, released("0"))
 
     def test_grants_of_others_are_theirs(self, scene):
@@ -159,7 +185,7 @@ class TestRelease:
 
     def test_two_daemons(self, scene):
         """During an upgrade."""
-        scene.host.allocate("0", "1")
+        scene.run("0", "1")
         other = Scene(scene.host)
         found = [one.look("1") for _time in range(4) for one in (scene, other)]
         assert [events for events in found if events] == [released("0")]
@@ -175,11 +201,24 @@ class TestAdopt:
         assert scene.until_released() == (4, released("1"))
 
     def test_a_hold_of_an_earlier_boot(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         scene.host.reboot("boot-2")
-        scene.reclaimer = Reclaimer(scene.host.ledger, GRACE)
+        scene.reclaimer = Reclaimer(scene.host.ledger, GRACE, {})
         assert scene.look("0") == [Event("adopted", NAME, "0")]
         assert scene.host.part("0").boot_id == "boot-2"
+
+    @pytest.mark.parametrize("listed", [True, False])
+    def test_a_device_that_the_inventory_knows_now(self, scene, listed):
+        """An init container's, too, which podresources never shows."""
+        scene.host.allocate("0")
+        shown = ("0",) if listed else ()
+        assert scene.look(*shown) == []
+        first, *others = scene.host.resource.units
+        known = first._replace(device=first.device._replace(id="pci:0", nodes=(Node("/dev/gpu0", "c", 1, 3),)))
+        scene.host.resource = scene.host.resource._replace(units=(known, *others))
+        assert scene.look(*shown) == [Event("adopted", NAME, "0")]
+        assert set(scene.host.part("0").holds[0].locks()) == {"node:/dev/gpu0", "pci:0"}
+        assert scene.look(*shown) == []
 
     def test_a_replica(self, tmp_path):
         scene = Scene(Host(tmp_path, 2, replicas=2))
@@ -214,13 +253,13 @@ class TestTeardown:
         scene.host.resource = scene.host.resource._replace(settings=settings)
 
     def test_it_runs_before_the_release(self, scene):
-        scene.host.allocate("0", "1", "2")
+        scene.run("0", "1", "2")
         assert scene.until_released("2") == (4, released("0", "1"))
         assert scene.host.ran() == [f"DEL node:/dev/gpu{index} /dev/gpu{index}" for index in (0, 1)]
         assert [scene.host.state_of(unit) for unit in "012"] == ["free", "free", "active"]
 
     def test_it_fails(self, scene, trusted):
-        scene.host.allocate("0", "1")
+        scene.run("0", "1")
         self.use(scene, program(trusted, "fails", "test $CDI_REQUEST_ID = 1"))
         _looks, events = scene.until_released()
         assert [(event.what, event.unit) for event in events] == [("withheld", "0"), ("released", "1")]
@@ -231,14 +270,14 @@ class TestTeardown:
         assert scene.host.state_of("0") == "free"
 
     def test_an_allocate_that_is_at_it_wins(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         with turns.turn(str(scene.host.state), [key_of(NAME, "0")], 1):
             assert scene.until_released() == (None, [])
         assert scene.look() == released("0")
 
     @pytest.mark.parametrize("when", ["before", "withheld"])
     def test_an_allocate_between_the_look_and_the_release_wins(self, scene, monkeypatch, when):
-        scene.host.allocate("0")
+        scene.run("0")
         real = scene.host.ledger.grants
 
         def slowly():
@@ -257,13 +296,13 @@ class TestTeardown:
         assert scene.host.ran() == []
 
     def test_one_that_was_interrupted_is_made_up_for(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         settle(scene.host.ledger, NAME, {"0": scene.host.part("0").token}, withheld={"0": INTERRUPTED})
         assert scene.look(None) == released("0")  # that it is free was decided before
         assert len(scene.host.ran()) == 1
 
     def test_one_that_runs_is_not_interrupted(self, scene):
-        scene.host.allocate("0")
+        scene.run("0")
         settle(scene.host.ledger, NAME, {"0": scene.host.part("0").token}, withheld={"0": INTERRUPTED})
         with turns.turn(str(scene.host.state), [key_of(NAME, "0")], 1):
             assert scene.look() == []
@@ -276,7 +315,22 @@ class TestTeardown:
         with turns.turn(str(scene.host.state), [key_of(NAME, "0")], 1):
             assert scene.until_released() == (None, [])
             settle(scene.host.ledger, NAME, tokens, active=["0"])
+        assert scene.look("0") == []
         assert scene.until_released() == (4, released("0"))
+
+    def test_a_setup_that_ends_just_before_its_turn_to_be_released(self, scene, monkeypatch):
+        """The container has it now: its token is the same, and it is not torn down."""
+        tokens = take(scene.host.ledger, NAME, [Want("0", scene.host.resource.units[0].device)], pending=True).tokens
+        real = turns.turn
+
+        def ended(*given):
+            settle(scene.host.ledger, NAME, tokens, active=["0"])
+            return real(*given)
+
+        monkeypatch.setattr(turns, "turn", ended)
+        assert [scene.look() for _time in range(4)] == [[], [], [], []]
+        assert scene.host.state_of("0") == "active"
+        assert scene.host.ran() == []
 
     def test_a_setup_that_was_interrupted(self, scene):
         device = scene.host.resource.units[0].device
@@ -284,8 +338,46 @@ class TestTeardown:
         assert scene.until_released() == (4, released("0"))
         assert len(scene.host.ran()) == 1
 
+    @pytest.mark.parametrize(("path", "told"), [("/dev/gpu0", "pci:0 /dev/gpu0"), ("/dev/gpu9", "node:/dev/gpu0 ")])
+    def test_a_unit_that_has_become_another_device_is_torn_down_as_what_it_was(self, scene, path, told):
+        scene.run("0")
+        first, *others = scene.host.resource.units
+        now = first._replace(device=first.device._replace(id="pci:0", nodes=(Node(path, "c", 1, 3),)))
+        scene.host.resource = scene.host.resource._replace(units=(now, *others))
+        assert scene.look("0") == [Event("adopted", NAME, "0")]
+        assert scene.until_released() == (4, released("0"))
+        assert scene.host.ran() == [f"DEL {told}"]
+
     def test_a_device_that_is_gone_is_torn_down_by_its_id(self, scene):
-        scene.host.allocate("3")
+        scene.run("3")
         scene.host.write({str(index): f"/dev/gpu{index}" for index in range(3)})
         assert scene.until_released() == (4, released("3"))
         assert scene.host.ran() == ["DEL node:/dev/gpu3 "]
+
+    @pytest.mark.parametrize("configured", [NAME, "vendor.com/{profile}"])
+    def test_a_resource_that_is_not_offered_now_is_torn_down_as_configured(self, scene, configured):
+        """Its driver is reloaded, say: nobody else gets the device as the pod left it."""
+        scene.run("3")
+        scene.reclaimer = Reclaimer(scene.host.ledger, GRACE, {configured: scene.host.resource.settings})
+        assert scene.until_released(resources=[]) == (31, released("3"))
+        assert scene.host.ran() == ["DEL node:/dev/gpu3 "]
+
+    def test_many_at_a_time_keep_none_waiting_for_the_last(self, tmp_path, monkeypatch):
+        """Who is not torn down yet is nobody's turn: an Allocate need not wait for all of them."""
+        number = commands.AT_ONCE + 2
+        scene = Scene(Host(tmp_path, number, teardown=["/bin/true"]))
+        real, now, most = turns.turn, [], []
+
+        @contextmanager
+        def counted(*given):
+            with real(*given):
+                now.append(given)
+                most.append(len(now))
+                yield
+                now.pop()
+
+        scene.run(*map(str, range(number)))
+        monkeypatch.setattr(turns, "turn", counted)
+        _looks, events = scene.until_released()
+        assert len(events) == number
+        assert (max(most), now) == (commands.AT_ONCE, [])

@@ -19,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover impo
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import Held, read, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import Held, overlapping, read, taken
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a commit costs nothing
@@ -186,3 +186,33 @@ def _nothing_stays(ledger, name, unit):
         raise _Undone
 
     return operation
+
+
+@pytest.mark.parametrize(
+    ("resources", "found"),
+    [
+        ((GPUS,), set()),
+        ((PARTS,), set()),
+        ((GPUS, PARTS), {GPUS.name, PARTS.name}),  # whoever has mig0 keeps gpu0 from everybody
+        ((PARTS, resource("example.com/mig", "mig1")), {PARTS.name, "example.com/mig"}),
+        ((resource("a.b/c", "mig0"), resource("a.b/d", "mig1")), set()),  # parts of one GPU: each goes by itself
+        ((resource("a.b/c", "gpu0"), resource("a.b/d", "gpu1"), resource("a.b/e", "group")), {"a.b/d", "a.b/e"}),
+        ((resource("a.b/c", "gpu1", "group"),), {"a.b/c"}),
+    ],
+)
+def test_resources_of_which_one_takes_from_the_other(resources, found):
+    assert overlapping(resources) == found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(sorted(DEVICES)), unique=True, min_size=1), st.data())
+def test_only_holds_of_overlapping_resources_are_news_to_others(names, data):
+    """What a hold makes Unhealthy beside its own unit is something only where `overlapping` says so."""
+    some = [resource(f"example.com/{name}", name) for name in names]
+    one = data.draw(st.sampled_from(some))
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        ledger = Ledger(directory, "boot-1")
+        unit = one.units[0]
+        take(ledger, one.name, [Want(unit.id, unit.device)])
+        held = read(ledger)
+    assert any(taken(other, held) for other in some) <= (one.name in overlapping(some))
