@@ -9,6 +9,7 @@ kubelet resets.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -24,7 +25,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 OWN = "fleet-cdi-"  # how the names of our sockets begin, and nobody else's
 LONGEST_PATH = 107  # bytes: sockaddr_un.sun_path less its NUL, unix(7)
-YOUNG = 10.0  # seconds in which a socket may be bound and not listen yet
 CONNECT = 0.5  # seconds
 OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),  # another channel's backoff is not ours
@@ -45,16 +45,16 @@ def identity(path: str) -> Identity:
     return (found.st_dev, found.st_ino, found.st_ctime_ns) if stat.S_ISSOCK(found.st_mode) else None
 
 
-def name(resource: str, start: str, turn: int, directory: str) -> str:
-    """A socket's file name that no other start and no other turn of this start has. Raises CdiError: path too long."""
+def name(resource: str, token: str, directory: str) -> str:
+    """A socket's file name that none with another `token` has. Raises CdiError: path too long."""
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", resource)
     digest = hashlib.sha256(resource.encode()).hexdigest()[:6]  # of two names that read the same cut off
-    room = LONGEST_PATH - len(os.fsencode(directory)) - 1 - len(f"{OWN}-{digest}-{start}-{turn}.sock")
+    room = LONGEST_PATH - len(os.fsencode(directory)) - 1 - len(f".{OWN}-{digest}-{token}.sock")
     if room < 0:
         raise CdiError(
             f"{directory}: leaves no room for a socket's name ({LONGEST_PATH} bytes in all); choose a shorter directory"
         )
-    return f"{OWN}{readable[: min(room, 40)]}-{digest}-{start}-{turn}.sock"
+    return f"{OWN}{readable[: min(room, 40)]}-{digest}-{token}.sock"
 
 
 def listening(path: str) -> bool:
@@ -70,6 +70,11 @@ def listening(path: str) -> bool:
     return True
 
 
+async def heard(path: str) -> bool:
+    """The same, while the event loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, listening, path)
+
+
 def sockets(directory: str) -> list[str]:
     """The paths of all sockets in a directory but the kubelet's."""
     try:
@@ -83,18 +88,17 @@ def sockets(directory: str) -> list[str]:
         return []
 
 
-def remove_stale(directory: str, now: float) -> list[str]:
-    """Remove sockets of ours where nobody listens any more; those of others stay. Returns what was removed.
+def is_own(path: str) -> bool:
+    """Whether a socket is one of ours, by its name; also one that does not serve yet."""
+    return os.path.basename(path).lstrip(".").startswith(OWN)
 
-    `now` is in seconds of the epoch, as files have it.
-    """
+
+def remove_stale(directory: str) -> list[str]:
+    """Remove sockets of ours where nobody listens any more; those of others stay. Returns what was removed."""
     removed = []
     for path in sockets(directory):
-        if not os.path.basename(path).startswith(OWN):
-            continue
-        with suppress(OSError):
-            age = now - os.lstat(path).st_mtime
-            if not 0 <= age < YOUNG and not listening(path):
+        if is_own(path) and not listening(path):
+            with suppress(OSError):
                 os.unlink(path)
                 removed.append(path)
     return removed

@@ -35,7 +35,6 @@ FIRST, LAST = 0.2, 10.0  # seconds between two tries
 SOON = 1.0  # seconds at most before the next try where the last one succeeded
 STEADY = 5.0  # seconds after which a registration counts as one that holds
 ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
-AGAIN = 0.5  # seconds that a kubelet which was restarted in no time has to open a new stream to the same socket
 LOOK = 1.0  # seconds between two looks, whatever events tell
 
 
@@ -50,13 +49,11 @@ class Registrar:
         self.mode = REGISTER if site.settings.registration == AUTO else site.settings.registration
         self.server: Optional[Server] = None
         self._wake = asyncio.Event()
-        self._turn = 0
         self._fresh = False  # the next try needs a socket that the kubelet has not seen
         self._no_register: dial.Identity = None  # the kubelet that knows no Register
         self._lacking: Optional[float] = None  # since when a live kubelet has no kubelet.sock
         self._notice: Optional[str] = None  # the kubelet's error in watcher mode
         self._asked: dial.Identity = None  # the kubelet of the last try
-        self._last = 0  # the number of the stream that was the kubelet's
         self._doubt = ""  # what shows that the kubelet does not hear us, although its stream is open
         self._closing: set[Any] = set()  # servers that calls in progress keep
 
@@ -119,21 +116,17 @@ class Registrar:
         kubelet, began = self._kubelet, self._now()
         self._enter(status.REGISTERING, "")
         await self._part.prepare()
-        before = self.server
-        server = await self._serve()
         self._notice = None
-        arrived = self._part.feed.arrived
+        arrived = self._part.feed.arrived  # before it serves: a kubelet may find the socket at once
+        server = await self._serve()
         if self.mode == REGISTER:
             try:
                 await call(self._kubelet_socket, server)
             except UnknownRegister:
                 self._no_register = kubelet
                 raise
-            stream = await self._arrival(server, arrived, kubelet)
-        else:
-            known = server is before
-            stream = await self._found(server, self._last if known else arrived, known)
-        self._fresh, self._doubt, self._last = False, "", stream.number
+        stream = await self._arrival(server, arrived, kubelet)
+        self._doubt = ""
         seconds = self._now() - began
         site.metrics.count("registrations_total", resource=name)
         site.metrics.observe("register_seconds", seconds, resource=name)
@@ -185,11 +178,15 @@ class Registrar:
             self._lacking = None
             unable = kubelet == self._no_register and os.path.isdir(settings.registry_dir)
             return WATCHER if unable else REGISTER
-        if not os.path.isdir(settings.registry_dir) or not await _listening(settings.pod_resources):
+        if not os.path.isdir(settings.registry_dir) or not await dial.heard(settings.pod_resources):
             self._lacking = None
             return REGISTER
         self._lacking = self._now() if self._lacking is None else self._lacking
         return WATCHER if self._now() - self._lacking >= ARRIVAL else REGISTER
+
+    async def _kubelet_lives(self) -> bool:
+        """Whether one listens, be it where nothing registers."""
+        return await dial.heard(self._site.settings.pod_resources) or await dial.heard(self._kubelet_socket)
 
     async def _no_younger(self) -> None:
         """Wait while an instance that started after this one has the resource."""
@@ -205,7 +202,8 @@ class Registrar:
         name, settings = self._part.name, self._site.settings
         if self._site.peers.serve(name):
             return
-        found = await rivals.rival(name, settings.pod_resources, settings.plugin_dir, self._part.offered())
+        heard = bool(self._part.feed.streams)
+        found = await rivals.rival(name, settings.pod_resources, settings.plugin_dir, self._part.offered, heard)
         if found:
             raise Failed("conflict", f"another plugin has it: {found}. Remove it, or set takeover.", status.CONFLICT)
 
@@ -217,13 +215,12 @@ class Registrar:
             if self.server.intact and not self._fresh and os.path.dirname(self.server.path) == directory:
                 return self.server
             await self.close()
-        self._turn += 1
-        path = os.path.join(directory, dial.name(self._part.name, self._site.start, self._turn, directory))
-        server = self._part.server(path)
-        await server.open()
-        self.server, self._fresh = server, False
+        path = os.path.join(directory, dial.name(self._part.name, os.urandom(4).hex(), directory))
+        self.server = self._part.server(path)  # before it is open, so that `close` ends it whatever happens
+        self._fresh = self.mode == WATCHER  # a kubelet that finds sockets looks at each once
+        await self.server.open()
         self._site.changed()
-        return server
+        return self.server
 
     async def close(self) -> None:
         """Unlink the socket and end the streams now; calls in progress may take a little longer."""
@@ -240,61 +237,38 @@ class Registrar:
             await asyncio.wait(self._closing)
 
     async def _arrival(self, server: Server, arrived: int, kubelet: dial.Identity) -> Stream:
-        """The stream that the kubelet opened because of Register. Raises Failed."""
-        feed, end = self._part.feed, self._now() + ARRIVAL
+        """The stream that a kubelet opens because of Register, or because it found the socket. Raises Failed, Refused.
+
+        `arrived`: how many had come before.
+        """
+        feed, end = self._part.feed, None
         while True:
             stream = feed.first_after(arrived)
             if stream:
                 return stream
             if not server.intact:
-                raise Failed("socket", "the socket was removed while the kubelet registered it")
-            if self._kubelet not in (None, kubelet):
+                raise Failed("socket", "the socket was removed before a stream came")
+            if self._notice:
+                text = f"the kubelet does not register it: {self._notice}"
+                raise Refused(text) if FINAL.search(text) else Failed("notified", text)
+            if self.mode == REGISTER and self._kubelet not in (None, kubelet):
                 raise Failed("restart", "the kubelet was restarted while it registered the resource")
             if feed.arrived > arrived:
                 raise Failed("stream", "ListAndWatch came, and was ended at once")
-            left = end - self._now()
-            if left <= 0:
-                break
-            await self._woken(min(left, LOOK))
-        if feed.streams:  # a kubelet may take a second Register of the same socket for nothing new
+            if self.mode == REGISTER or await self._kubelet_lives():
+                end = end or self._now() + ARRIVAL
+                if self._now() >= end:
+                    break
+            else:
+                end = None
+                self._enter(status.WAITING, f"no kubelet looks into {self._site.settings.registry_dir} now")
+            await self._woken(LOOK)
+        if self.mode == REGISTER and feed.streams:  # a kubelet may take a second Register of a socket for nothing new
             return feed.streams[-1]
         self._fresh = True
-        raise Failed("arrival", f"the kubelet took Register, and no ListAndWatch came within {ARRIVAL:g} s")
-
-    async def _found(self, server: Server, arrived: int, known: bool) -> Stream:
-        """The stream of a kubelet that finds the socket. `known`: it was found before, and its stream has ended.
-
-        A kubelet that starts finds it by itself; one that dropped a stream never looks at the same socket again.
-        Raises Failed, Refused.
-        """
-        settings, began, end = self._site.settings, self._now(), None
-        patience = AGAIN if known else ARRIVAL
-        while True:
-            stream = self._part.feed.first_after(arrived)
-            if stream:
-                return stream
-            if not server.intact:
-                raise Failed("socket", "the socket was removed before a kubelet came")
-            if self._notice:
-                self._fresh = True
-                text = f"the kubelet does not register it: {self._notice}"
-                raise Refused(text) if FINAL.search(text) else Failed("notified", text)
-            if self._part.feed.arrived > arrived and not known:
-                self._fresh = True
-                raise Failed("stream", "ListAndWatch came, and was ended at once")
-            if await _listening(settings.pod_resources) or await _listening(self._kubelet_socket):
-                end = end or self._now() + patience
-                if self._now() >= end:
-                    self._fresh = True
-                    asked = "asked what it is" if server.info_asked.is_set() else "did not look at it"
-                    raise Failed("arrival", f"the kubelet {asked}, and no ListAndWatch came within {patience:g} s")
-            elif known and self._now() - began >= ARRIVAL:  # or it lives, and nothing shows that here
-                self._fresh = True
-                raise Failed("arrival", f"no ListAndWatch came again within {ARRIVAL:g} s")
-            else:
-                end, patience = None, ARRIVAL
-                self._enter(status.WAITING, f"no kubelet looks into {settings.registry_dir} now")
-            await self._woken(min(LOOK, patience / 2))
+        did = "asked what it is" if server.info_asked.is_set() else "did not look at the socket"
+        did = "took Register" if self.mode == REGISTER else did
+        raise Failed("arrival", f"the kubelet {did}, and no ListAndWatch came within {ARRIVAL:g} s")
 
     def _enter(self, state: str, reason: str) -> None:
         """Be in a state; one line where it is another one that matters."""
@@ -329,7 +303,3 @@ class Registrar:
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-async def _listening(path: str) -> bool:
-    return await asyncio.get_running_loop().run_in_executor(None, dial.listening, path)

@@ -22,7 +22,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", 4 * api.LONGEST),  # a preference call names every device that is free
-    ("grpc.max_send_message_length", api.LONGEST),  # a kubelet drops a longer one without a word
 )
 DRAIN = 3.0  # seconds that calls in progress have when a server stops
 SELF_DIAL = 5.0  # seconds
@@ -69,6 +68,8 @@ class Server:
         import grpc
         import grpc.aio
 
+        # Nobody sees it before it serves; and gRPC, when it ends, removes whatever has the name that it was given.
+        made = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}")
         self._grpc = grpc.aio.server(options=OPTIONS)
         plugin = {
             "GetDevicePluginOptions": self._options,
@@ -83,10 +84,11 @@ class Server:
         )
         try:
             # Before 1.60 it returns 0 where it can't bind, since then it raises.
-            if not self._grpc.add_insecure_port(f"unix:{self.path}"):
+            if not self._grpc.add_insecure_port(f"unix:{made}"):
                 raise RuntimeError("can't bind")
             await self._grpc.start()
-            os.chmod(self.path, 0o600)
+            os.chmod(made, 0o600)
+            os.rename(made, self.path)
             self.identity = dial.identity(self.path)
             told = await dial.options(self.path, SELF_DIAL)
         except (RuntimeError, OSError, grpc.RpcError) as error:
@@ -109,7 +111,7 @@ class Server:
 
     async def close(self, seconds: float = DRAIN) -> None:
         """Listen no more, then end the streams; calls in progress have `seconds`. The socket goes, if it is ours."""
-        if self.intact:  # gRPC would remove whatever has the name by now
+        if self.intact:
             with suppress(OSError):
                 os.unlink(self.path)
         self.identity = None

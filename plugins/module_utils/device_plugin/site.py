@@ -22,8 +22,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 ANSWER = 20.0  # seconds for Register: a kubelet dials back within it, for up to 10, and asks for the options
 
 # What no second try mends: pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go, errUnsupportedVersion and
-# errInvalidResourceName; the status code is UNKNOWN for both.
-FINAL = re.compile(r"version.*(not supported|unsupported)|unsupported.*version|resource ?name.*invalid", re.I)
+# errInvalidResourceName; the status code is UNKNOWN for both. Of a plugin that was found: handler.go, ValidatePlugin.
+FINAL = re.compile(r"version.*(not supported|unsupported|not among)|unsupported.*version|resource ?name.*invalid", re.I)
 
 # What kubelets that tell plugins by their sockets may say to a second Register of the same one (kubernetes#139765).
 _ALREADY = re.compile(r"already (connected|registered)", re.I)
@@ -46,11 +46,10 @@ class Site:
     """What a registration needs of the daemon around it. `settings` may be others from one moment to the next."""
 
     def __init__(
-        self, settings: Settings, peers: Peers, start: str, log: Log, metrics: Metrics, changed: Callable[[], None]
+        self, settings: Settings, peers: Peers, log: Log, metrics: Metrics, changed: Callable[[], None]
     ) -> None:
         self.settings = settings
         self.peers = peers
-        self.start = start  # tells the sockets of this start from all others
         self.log = log
         self.metrics = metrics
         self.changed = changed  # to be called where a state that others are told of is another one

@@ -15,9 +15,10 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.watch import State, state
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 VERSION = 1
@@ -101,7 +102,19 @@ class Instance:
         return os.path.join(self.run_dir, f"{self.name}.{ending}")
 
 
-def look(run_dir: str, but: str = "") -> list[Seen]:
+def _read(path: str) -> Optional[dict[str, Any]]:
+    try:
+        live = files.read(path, LARGEST)
+        document = json.loads(live.content) if live else None
+        if document is None or document["version"] != VERSION:
+            return None
+        document["instance"], float(document["since_boot"]), document["resources"].items()
+    except (CdiError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return dict(document)
+
+
+def look(run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, Any]]] = _read) -> list[Seen]:
     """All instances that left a document, the youngest last, without the one called `but`.
 
     Raises nothing: what can't be read is left out.
@@ -110,7 +123,7 @@ def look(run_dir: str, but: str = "") -> list[Seen]:
     with suppress(OSError):
         for name in sorted(os.listdir(run_dir)):
             stem, ending = os.path.splitext(name)
-            document = _read(os.path.join(run_dir, name)) if ending == ".json" and stem != but else None
+            document = read(os.path.join(run_dir, name)) if ending == ".json" and stem != but else None
             if document is not None and document["instance"] == stem:
                 found.append(Seen(document, _alive(os.path.join(run_dir, f"{stem}.lock"))))
     return sorted(found, key=lambda seen: seen.age_key)
@@ -123,6 +136,7 @@ class Peers:
         self._run_dir = run_dir
         self._own = own
         self._age = (since_boot, own)
+        self._documents: dict[str, tuple[State, Optional[dict[str, Any]]]] = {}
 
     def younger(self, resource: str, serves: bool = False) -> str:
         """One that started after this one and has `resource`, or with `serves` is heard by the kubelet; "" for none."""
@@ -138,13 +152,22 @@ class Peers:
         return any(one.document["resources"].get(resource, {}).get("stream", False) for one in self._living())
 
     def _living(self) -> list[Seen]:
-        return [one for one in look(self._run_dir, self._own) if one.alive]
+        return [one for one in look(self._run_dir, self._own, self._read) if one.alive]
+
+    def _read(self, path: str) -> Optional[dict[str, Any]]:
+        """The document, parsed again if it is another one: it may name ten thousand devices."""
+        now = state(path)
+        if self._documents.get(path, ())[:1] != (now,):
+            self._documents[path] = now, _read(path)
+        return self._documents[path][1]
 
 
 def _alive(path: str) -> bool:
     """Whether somebody holds the lock. Shared, so that two who ask don't take each other for the owner."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except PermissionError:
+        return True  # somebody else than root, who may not ask, takes the document's word for it
     except OSError:
         return False
     try:
@@ -154,18 +177,6 @@ def _alive(path: str) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def _read(path: str) -> Optional[dict[str, Any]]:
-    try:
-        live = files.read(path, LARGEST)
-        document = json.loads(live.content) if live else None
-        if document is None or document["version"] != VERSION:
-            return None
-        document["instance"], float(document["since_boot"]), document["resources"].items()
-    except (CdiError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return dict(document)
 
 
 def _remove(run_dir: str, name: str, keep_lock: bool) -> None:

@@ -1,0 +1,157 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Registration with kubelets that look for sockets by themselves, and which of both ways is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial, register, status
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import (
+    Finder,
+    Kubelet,
+    Places,
+    play,
+    pod_resources,
+    state_is,
+    until,
+)
+
+
+def test_found_by_the_kubelet_and_found_again_by_a_new_socket(tmp_path: Path) -> None:
+    places = Places(tmp_path, registration="watcher")
+    finder = Finder(places)
+
+    async def scene() -> None:
+        await finder.until(state_is(places, status.REGISTERED))
+        assert len(finder.seen) == 1
+        assert not places.sockets, "nothing where Register would be"
+        await finder.kubelet.drop()
+        await finder.until(lambda: len(finder.seen) == 2 and places.registrar.state == status.REGISTERED)
+        assert not os.path.exists(finder.seen[0])
+        await finder.kubelet.drop()
+
+    play(places, scene)
+
+
+def test_a_kubelet_that_finds_the_socket_before_it_is_seen_to_work_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(tmp_path, registration="watcher")
+    finder, options = Finder(places), dial.options
+
+    async def found_first(path: str, seconds: float) -> Any:
+        await finder.look()
+        await until(lambda: places.feed.streams)
+        return await options(path, seconds)
+
+    monkeypatch.setattr(dial, "options", found_first)
+
+    async def scene() -> None:
+        await until(state_is(places, status.REGISTERED))
+        assert len(finder.seen) == 1
+        await finder.kubelet.drop()
+
+    play(places, scene)
+
+
+def test_a_live_kubelet_that_found_the_socket_and_opens_no_stream_is_shown_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register, "ARRIVAL", 1.0)
+    places = Places(tmp_path, registration="watcher")
+    finder = Finder(places)
+    monkeypatch.setattr(finder.kubelet, "listen", lambda _path: None)
+
+    async def scene() -> None:
+        await until(lambda: "no kubelet looks into" in places.registrar.reason)
+        await asyncio.sleep(1.5)
+        assert places.registrar.state == status.WAITING, "nobody is waited for who is not there"
+        server = await pod_resources(places, [[]])
+        await finder.until(lambda: len(finder.seen) == 2)
+        assert "asked what it is" in places.log.getvalue()
+        await server.stop(0)
+
+    play(places, scene)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        'invalid name of device plugin socket: the ResourceName "acme.com/widget" is invalid',
+        "manager version, v2, is not among plugin supported versions [v1beta1]",
+    ],
+)
+def test_a_kubelet_that_finds_it_and_will_never_take_it(tmp_path: Path, error: str) -> None:
+    places = Places(tmp_path, registration="watcher")
+    finder = Finder(places, error=error)
+
+    async def scene() -> None:
+        await finder.until(state_is(places, status.REFUSED))
+        assert error in places.registrar.reason
+
+    play(places, scene)
+
+
+def test_a_kubelet_that_can_not_take_it_yet_is_shown_another_socket_once(tmp_path: Path) -> None:
+    places = Places(tmp_path, registration="watcher")
+    finder = Finder(places, error="plugin registration failed with err: try again")
+
+    async def scene() -> None:
+        await finder.until(state_is(places, status.RETRYING))
+        assert "try again" in places.registrar.reason
+        finder.error = ""
+        await finder.until(state_is(places, status.REGISTERED))
+        assert len(finder.seen) == 2, "what it said of the former one is over"
+        await finder.kubelet.drop()
+
+    play(places, scene)
+
+
+def test_auto_registers_where_it_can(places: Places, kubelet: Kubelet) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        assert places.registrar.mode == register.REGISTER
+        assert not dial.sockets(places.settings.registry_dir), "never both"
+
+    play(places, scene, kubelet)
+
+
+def test_auto_is_found_where_a_kubelet_knows_no_register(places: Places, kubelet: Kubelet) -> None:
+    kubelet.error = (grpc.StatusCode.UNIMPLEMENTED, "unknown method Register")
+    finder = Finder(places)
+
+    async def scene() -> None:
+        await kubelet.start()
+        await finder.until(state_is(places, status.REGISTERED))
+        assert places.registrar.mode == register.WATCHER
+        assert not places.sockets, "never both"
+        assert "arrival" not in places.metrics.render(), "it was not waited for where it does not look"
+        await finder.kubelet.drop()
+
+    play(places, scene, kubelet)
+
+
+def test_auto_is_found_where_a_live_kubelet_has_no_kubelet_sock(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register, "ARRIVAL", 1.0)
+    finder = Finder(places)
+
+    async def scene() -> None:
+        server = await pod_resources(places, [[]])
+        await finder.until(state_is(places, status.REGISTERED))
+        assert places.registrar.mode == register.WATCHER
+        await finder.kubelet.drop()
+        await server.stop(0)
+
+    play(places, scene)

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One server on one socket: when others see it, what shows that it works, and what is left when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory whose path is short enough for sockets."""
+    monkeypatch.chdir(tmp_path)
+    return Path()
+
+
+async def _first(available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
+    return [*must_include, *available][:size]
+
+
+def play(path: Path, scene: Callable[[Server], Any], allocate: Any = None) -> None:
+    async def whole() -> None:
+        nothing: Any = None
+        feed = Feed(lambda _stream: None)
+        feed.publish(api.v1beta1.ListAndWatchResponse())
+        server = Server("a.com/b", str(path), False, feed, Answers(_first, allocate, nothing, nothing))
+        try:
+            await scene(server)
+        finally:
+            await server.close()
+
+    asyncio.run(whole())
+
+
+def test_a_socket_is_seen_when_it_serves_and_gone_when_it_ends(place: Path) -> None:
+    async def scene(server: Server) -> None:
+        await server.open()
+        assert server.intact
+        assert [path.name for path in place.iterdir()] == ["s.sock"]
+        assert stat.S_IMODE(os.stat("s.sock").st_mode) == 0o600
+
+    play(place / "s.sock", scene)
+    assert not list(place.iterdir())
+
+
+def test_it_calls_itself_through_the_socket_that_others_see(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, called = dial.options, []
+
+    async def note(path: str, seconds: float) -> Any:
+        called.append((path, Path(path).is_socket()))
+        return await options(path, seconds)
+
+    monkeypatch.setattr(dial, "options", note)
+
+    async def scene(server: Server) -> None:
+        await server.open()
+        assert called == [("s.sock", True)]
+
+    play(place / "s.sock", scene)
+
+
+def test_a_question_about_as_many_devices_as_a_list_may_have_is_answered(place: Path) -> None:
+    """It names those that are free and those to be included: more than the 4 MiB that gRPC takes by itself."""
+    ids = [f"{number:063}" for number in range(40_000)]
+
+    async def scene(server: Server) -> None:
+        await server.open()
+        asked = {"available_deviceIDs": ids, "must_include_deviceIDs": ids, "allocation_size": 1}
+        request = api.v1beta1.PreferredAllocationRequest(container_requests=[asked])
+        assert request.ByteSize() > api.LONGEST
+        async with dial.channel("s.sock") as channel:
+            answer = await api.stub(channel, "v1beta1.DevicePlugin").GetPreferredAllocation(request, timeout=30)
+        assert answer.container_responses[0].deviceIDs == ids[:1]
+
+    play(place / "s.sock", scene)
+
+
+async def _somebody_else(_path: str, _seconds: float) -> Any:
+    return api.v1beta1.DevicePluginOptions(pre_start_required=True)
+
+
+async def _nobody(_path: str, _seconds: float) -> Any:
+    raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "no\nanswer")
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"), [(_somebody_else, "somebody else answers"), (_nobody, "can't serve a.com/b there: no answer")]
+)
+def test_what_does_not_answer_as_it_should_is_not_left_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch, answers: Any, said: str
+) -> None:
+    monkeypatch.setattr(dial, "options", answers)
+
+    async def scene(server: Server) -> None:
+        with pytest.raises(CdiError, match=said):
+            await server.open()
+        assert not list(place.iterdir())
+        assert not server.intact
+
+    play(place / "s.sock", scene)
+
+
+def test_a_directory_that_is_not_there(place: Path) -> None:
+    async def scene(server: Server) -> None:
+        with pytest.raises(CdiError, match="can't serve a.com/b there"):
+            await server.open()
+
+    play(place / "nowhere" / "s.sock", scene)
+
+
+@pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too late"])
+def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, in_time: bool) -> None:
+    """With the stream a kubelet closes the connection: it would reject a pod whose devices are held by then."""
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def allocate(_ids: Sequence[str]) -> Any:
+        asked.set()
+        await go.wait()
+        return api.v1beta1.ContainerAllocateResponse()
+
+    async def scene(server: Server) -> None:
+        await server.open()
+        async with dial.channel("s.sock") as channel:
+            plugin = api.stub(channel, "v1beta1.DevicePlugin")
+            stream = plugin.ListAndWatch(api.v1beta1.Empty())
+            await stream.read()
+            request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": ["d0"]}])
+            call = plugin.Allocate(request)
+            await asked.wait()
+            closing = asyncio.ensure_future(server.close(30 if in_time else 1))
+            await asyncio.sleep(0.5)  # what ends at once has ended by then
+            assert not list(place.iterdir()), "nobody else comes"
+            assert not stream.done()
+            if in_time:
+                go.set()
+                assert len((await call).container_responses) == 1
+            else:
+                with pytest.raises(grpc.RpcError):
+                    await call
+            await closing
+            assert stream.done() or await stream.read() == grpc.aio.EOF
+
+    play(place / "s.sock", scene, allocate)
+
+
+def test_a_socket_of_others_that_has_the_name_by_now_stays(place: Path) -> None:
+    async def scene(server: Server) -> None:
+        await server.open()
+        os.unlink("s.sock")
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind("s.sock")
+        assert not server.intact
+        await server.close()
+
+    play(place / "s.sock", scene)
+    assert Path("s.sock").is_socket()
