@@ -9,6 +9,8 @@ One JSON document; docs/device-plugin.md explains the options. Private API of fl
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -99,6 +101,11 @@ class Settings(NamedTuple):
     run_dir: str = "/run/cdi-device-plugin"
     root: str = "/"
 
+    def wants(self, resource: str) -> bool:
+        """Whether there may be a resource of this name: it is named, or a pattern may make it, or none is named."""
+        patterns = (".+".join(map(re.escape, name.split(PROFILE))) for name in self.resources)
+        return not self.resources or any(re.fullmatch(pattern, resource) for pattern in patterns)
+
 
 DELIVERY = ("auto", "cdi", "annotations", "expanded")
 SHARING = ("spread", "pack")
@@ -171,7 +178,7 @@ def _of_resource(name: str, value: Any) -> ResourceSettings:
     if groups and PROFILE in name:
         raise fields.Wrong("given", f"none, as groups are no partitions and {PROFILE} is in {name}", ".groups")
     if found.get("exclude") == Match():
-        raise fields.Wrong(fields.shown({}), "a condition: what meets all of none is everything", ".exclude")
+        raise fields.wrong({}, "a condition: what meets all of none is everything").below(".exclude")
     return ResourceSettings(name, tuple(kinds), groups=groups, **found)
 
 
@@ -251,7 +258,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON. Raises ValueError for a key that it has twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _value in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the key {json.dumps(twice)} twice")
+        twice = next(name for name, number in Counter(name for name, _value in pairs).items() if number > 1)
+        raise ValueError(f"an object has the key {fields.shown(twice)} twice")
     return found

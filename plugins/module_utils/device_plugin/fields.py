@@ -9,14 +9,16 @@ Each takes a value of JSON and returns it as a record has it, or raises Wrong. P
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import shown
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind, split_qualified_name
+
+LONG = 512  # characters of a name that is none, and would only fill messages
 
 Reader = Callable[[Any], Any]
 
@@ -39,12 +41,6 @@ class Wrong(Exception):
 
     def __str__(self) -> str:
         return f"{self.path.lstrip('.') or 'the document'} is {self.found}; expected {self.expected}"
-
-
-def shown(value: Any) -> str:
-    """A value for a message: JSON of bounded length."""
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def wrong(value: Any, expected: str) -> Wrong:
@@ -103,14 +99,15 @@ def many(item: Reader, expected: str, least: int = 0) -> Reader:
     def read(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list) or len(value) < least:
             raise wrong(value, expected)
-        found: list[Any] = []
+        found: dict[Any, None] = {}
         for position, one in enumerate(value):
             try:
-                found.append(item(one))
+                own = item(one)
             except Wrong as error:
                 raise error.below(f"[{position}]") from None
-            if found[-1] in found[:-1]:
+            if own in found:
                 raise wrong(one, "each item once").below(f"[{position}]")
+            found[own] = None
         return tuple(found)
 
     return read
@@ -151,7 +148,7 @@ def record(make: Callable[..., Any], table: Mapping[str, Reader], required: tupl
             if name not in table:
                 near = difflib.get_close_matches(name, table, 1, 0.5)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                step = name if name.isidentifier() and name.isascii() else shown(name)
+                step = name if name.isidentifier() and name.isascii() and len(name) < LONG else shown(name)
                 raise Wrong("unknown", f"one of {', '.join(sorted(table))}{hint}", f".{step}")
         for name in required:
             if name not in value:
@@ -216,7 +213,7 @@ def qualified_name(value: Any) -> str:
 
 
 def _named(value: Any, expected: str, split: Callable[[str], Any]) -> str:
-    found = str(text(expected)(value))
+    found = str(text(expected, lambda name: len(name) < LONG)(value))
     try:
         split(found)
     except CdiError as error:

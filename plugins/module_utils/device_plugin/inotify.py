@@ -19,8 +19,10 @@ OVERFLOW, IGNORED = 0x4000, 0x8000
 ONLYDIR, MASK_ADD = 0x01000000, 0x20000000
 
 ENTRIES = MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF  # which entries a directory has
-CONTENT = ENTRIES | CLOSE_WRITE | ATTRIB  # and what is in them
+WRITTEN = CLOSE_WRITE | ATTRIB  # what is in them
+CONTENT = ENTRIES | WRITTEN
 
+LOST = -1  # the descriptor of OVERFLOW: events were lost, of whichever directory
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM, errno.ENOSYS)
 _EVENT = struct.Struct("iIII")  # wd, mask, cookie, length of the name that follows
 
@@ -50,7 +52,7 @@ class Inotify:
         self._libc.inotify_rm_watch(self.fd, descriptor)
 
     def read(self) -> Iterator[tuple[int, int]]:
-        """(watch descriptor, mask) of what happened since; -1 for OVERFLOW, events that were lost. Does not block."""
+        """(watch descriptor, or LOST; mask) of what happened since. Does not block."""
         while True:
             try:
                 content = os.read(self.fd, 65536)

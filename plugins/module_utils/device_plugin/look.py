@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import reason
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of, is_ignored, reason
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
@@ -22,20 +22,6 @@ _WRONG = MISSING | {"node-type", "node-number"}  # what a container would trip o
 _CLASSES = {"unhealthy": "device", "reserved": "reserved"}  # of the states of a device that is not usable
 
 
-class Names:
-    """What each qualified name of a registry injects, found once for many looks."""
-
-    def __init__(self, registry: Registry) -> None:
-        self.edits: dict[str, tuple[str, Mapping[str, Any]]] = {}  # name -> the file that wins, the device's edits
-        self.common: dict[str, Mapping[str, Any]] = {}  # file -> the edits of the whole spec
-        for file in registry.specs:
-            self.common[file.path] = file.spec.get("containerEdits") or {}
-            for device in file.spec["devices"]:
-                name = f"{file.spec['kind']}={device['name']}"
-                if registry.devices.get(name) == file.path:
-                    self.edits[name] = file.path, device["containerEdits"]
-
-
 def look(
     resource: Resource,
     registry: Registry,
@@ -45,17 +31,34 @@ def look(
 ) -> dict[str, str]:
     """What is wrong: unit id -> reason (trouble.py), for all units of the resource or for these. Raises nothing.
 
-    `disabled`: what an operator took out of service, discovery.disabled.in_force.
+    What the resource's settings ignore is not wrong. Of several things it is the first; what a container may have taken
+    with it comes last, as that need not be wrong. `disabled`: what an operator took out of service,
+    discovery.disabled.in_force.
     """
-    names = Names(registry)
     host = host_below(root)
+    ignore = resource.settings.health.ignore
+    common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
     seen: dict[str, str] = {}  # file -> what is wrong with the edits of the whole spec
-    found = {}
-    for unit in resource.units if units is None else units:
-        why = _of_unit(unit, names, host, root, seen) or _of_device(unit.device, disabled or {})
-        if why:
-            found[unit.id] = why
-    return found
+
+    def first(reasons: Iterable[str]) -> str:
+        left = (why for why in reasons if not is_ignored(why, ignore))
+        return min(left, key=lambda why: class_of(why) in MOVED, default="")
+
+    def of_unit(unit: Unit) -> Iterator[str]:
+        for name in unit.qualified_names:
+            if name not in registry.edits:
+                yield reason("unresolved", f"no spec gives {name} any more, or several do")
+                continue
+            yield from _of_edits(registry.edits[name], name, host)
+            path = registry.devices[name]
+            if path not in seen:
+                seen[path] = first(_of_edits(common[path], path, host))
+            if seen[path]:
+                yield seen[path]
+        yield from _of_device(unit.device, root, disabled or {})
+
+    found = {unit.id: first(of_unit(unit)) for unit in (resource.units if units is None else units)}
+    return {name: why for name, why in found.items() if why}
 
 
 def host_below(root: str) -> Host:
@@ -78,28 +81,19 @@ def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:
         return None
 
 
-def _of_unit(unit: Unit, names: Names, host: Host, root: str, seen: dict[str, str]) -> str:
-    """What is wrong with what a container would get."""
-    for name in unit.qualified_names:
-        if name not in names.edits:
-            return reason("unresolved", f"no spec gives {name} any more, or several do")
-        path, edits = names.edits[name]
-        if path not in seen:
-            seen[path] = _of_edits(names.common[path], path, host)
-        why = _of_edits(edits, name, host) or seen[path]
-        if why:
-            return why
-    return next((reason("node-number", why) for why in (fault(node, root) for node in unit.device.nodes) if why), "")
-
-
-def _of_edits(edits: Mapping[str, Any], where: str, host: Host) -> str:
+def _of_edits(edits: Mapping[str, Any], where: str, host: Host) -> Iterator[str]:
     for why in of_edits(dict(edits), "", host):
         if why.rule in _WRONG:
-            return reason(why.rule, f"{where}: needs {why.expected}, found {why.found}")
-    return ""
+            yield reason(why.rule, f"{where}: needs {why.expected}, found {why.found}")
 
 
-def _of_device(device: Device, disabled: Mapping[str, Disabled]) -> str:
-    """What discovery, or an operator, says of the hardware."""
+def _of_device(device: Device, root: str, disabled: Mapping[str, Disabled]) -> Iterator[str]:
+    """What is wrong with the hardware: its nodes are those of another one, or discovery or an operator says so."""
+    for node in device.nodes:
+        why = fault(node, root)
+        if why:
+            there = os.path.lexists(root.rstrip("/") + node.path)
+            yield reason("node-number" if there else "node-missing", why)
     health = health_of(device, disabled) or device.health
-    return "" if health.is_usable else reason(_CLASSES.get(health.state, "device"), health.reason or health.state)
+    if not health.is_usable:
+        yield reason(_CLASSES.get(health.state, "device"), health.reason or health.state)

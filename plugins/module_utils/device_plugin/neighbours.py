@@ -32,22 +32,16 @@ def ask(
 
 async def _all(kubelet_dir: str) -> tuple[Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
     names = await drivers(os.path.join(kubelet_dir, os.path.basename(api.REGISTRY_DIR)))
-    listed: dict[str, set[str]] = {}
     try:
-        for resource, device_id in await pods.allocatable(
-            os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"), PATIENCE
-        ):
-            listed.setdefault(resource, set()).add(device_id)
+        listed = await pods.allocatable(os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"), PATIENCE)
     except pods.Unavailable as error:
         return None, str(error), names
-    return {name: frozenset(ids) for name, ids in listed.items()}, "", names
+    return listed, "", names
 
 
 async def drivers(registry_dir: str) -> tuple[str, ...]:
     """The drivers of dynamic resource allocation that are registered through sockets in `registry_dir`."""
-    found = await asyncio.gather(
-        *(_driver(path) for path in dial.sockets(registry_dir) if not os.path.basename(path).startswith(dial.OWN))
-    )
+    found = await asyncio.gather(*(_driver(path) for path in dial.sockets(registry_dir) if not dial.is_own(path)))
     return tuple(sorted(filter(None, found)))
 
 

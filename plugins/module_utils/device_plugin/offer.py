@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WHOLE, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import match, naming
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import (
     PROFILE,
@@ -66,6 +67,10 @@ class Offer(NamedTuple):
     resources: tuple[Resource, ...] = ()  # by name
     warnings: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
+    absent: tuple[str, ...] = ()  # what the host has none of, in words: nothing is wrong where hosts differ
+
+
+Held = dict[str, tuple[str, str]]  # resource of the ledger -> sort of lock, who has it
 
 
 class _Kind(NamedTuple):
@@ -87,8 +92,11 @@ def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory]
     wanted = list(settings.resources.values()) or list(_all_kinds(kinds, warnings))
     resources: dict[str, Resource] = {}
     refused: dict[str, str] = {}
+    absent: list[str] = []
     for one in wanted:
-        for each, own in _split(one, _units(one, kinds, warnings), warnings):
+        units = _units(one, kinds, warnings)
+        absent += _absent(one, kinds, units)
+        for each, own in _split(one, units, warnings):
             if each.name in resources or (each.name != one.name and each.name in settings.resources):
                 continue  # a resource that the settings name goes before what a pattern makes
             resource = Resource(each.name, own, _links(own, hardware.links), each)
@@ -98,7 +106,7 @@ def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory]
             else:
                 resources[each.name] = resource
     made = tuple(resources[name] for name in sorted(resources))
-    return Offer(made, (*warnings, *_twice(made)), refused)
+    return Offer(made, (*warnings, *_twice(made)), refused, tuple(absent))
 
 
 def unit_id(device_id: str) -> str:
@@ -114,12 +122,11 @@ def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optiona
 
 def _by_kind(registry: Registry) -> dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]]:
     """Kind -> device name -> (its edits, those of its spec), of the names that can be resolved."""
+    common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
     found: dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
-    for file in registry.specs:
-        kind, common = file.spec["kind"], file.spec.get("containerEdits") or {}
-        for device in file.spec["devices"]:
-            if registry.devices.get(f"{kind}={device['name']}") == file.path:
-                found.setdefault(kind, {})[device["name"]] = device["containerEdits"], common
+    for qualified_name, edits in registry.edits.items():
+        kind, _equals, name = qualified_name.partition("=")
+        found.setdefault(kind, {})[name] = edits, common[registry.devices[qualified_name]]
     return found
 
 
@@ -159,40 +166,49 @@ def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: lis
     """The units of a resource, by id: its groups, and each device that is in none of them and meets the conditions."""
     where = f"resource {settings.name}"
     units: dict[str, Unit] = {}
-    held: dict[str, str] = {}  # id of hardware -> who has it
+    held: Held = {}
     for group in settings.groups:
         why, unit = _group(group, settings, kinds)
-        why = why or (_overlap(unit.device, held) if unit else "")
+        why = why or (_hold(unit.device, f"group {group.name}", held) if unit else "")
         if why or not unit:
             warnings.append(f"{where}: group {group.name} is not offered: {why}")
         else:
-            held.update(dict.fromkeys(_hardware(unit.device), f"group {group.name}"))
             units[unit.id] = unit
-    grouped = set(held)
+    grouped = {name for name, (mode, _who) in held.items() if mode == WHOLE}
     chosen = [
         (kind, one)
         for kind in settings.kinds
         for one in (kinds[kind].found if kind in kinds else ())
         if grouped.isdisjoint(_hardware(one.device)) and _is_wanted(settings, one)
     ]
-    warnings += [f"{where}: no spec that can be read is of kind {kind}" for kind in settings.kinds if kind not in kinds]
     above = {name for _kind, one in chosen for name in one.device.part_of}
     lost: list[str] = []
     for kind, one in chosen:
         own = naming.choose(one.identity.names, one.device, settings.name_by)
         name = f"{kind.replace('/', ':')}:{own}" if len(settings.kinds) > 1 else own
         why = "" if own else "its names all end like those of replicas, in '::' and a number"
-        why = why or (PARENT if one.device.id in above else _overlap(one.device, held))
-        why = why or (f"a group is called {name}" if name in units else "")
+        why = why or ("" if above.isdisjoint(_hardware(one.device)) else PARENT)
+        why = why or (f"a group is called {name}" if name in units else _hold(one.device, f"{kind}={own}", held))
         if why:
             lost.append(f"{where}: {kind}={own or one.identity.names[0]} is not offered: {why}")
         else:
-            held.update(dict.fromkeys(_hardware(one.device), f"{kind}={own}"))
             units[name] = _unit(name, (f"{kind}={own}",), one, settings)
     warnings += lost[:NAMED]
     if len(lost) > NAMED:
         warnings.append(f"{where}: {len(lost) - NAMED} more are not offered, for such reasons")
     return tuple(units[name] for name in sorted(units))
+
+
+def _absent(settings: ResourceSettings, kinds: Mapping[str, _Kind], units: Sequence[Unit]) -> Iterator[str]:
+    """What a resource has none of, in words."""
+    here = [kind for kind in settings.kinds if kind in kinds]
+    number = sum(len(kinds[kind].found) for kind in here)
+    for kind in settings.kinds:
+        if kind not in kinds:
+            yield f"resource {settings.name}: no spec that can be read is of kind {kind}"
+    if here and not units:
+        what = f"none of the {number} devices of {{}} meets its conditions" if number else "no name of {} is one device"
+        yield f"resource {settings.name}: {what.format(', '.join(here))}"
 
 
 def _unit(name: str, qualified_names: tuple[str, ...], found: Found, settings: ResourceSettings) -> Unit:
@@ -229,9 +245,15 @@ def _hardware(device: Device) -> tuple[str, ...]:
     return (device.id, *device.consists_of)
 
 
-def _overlap(device: Device, held: Mapping[str, str]) -> str:
-    """Whose hardware this is, too; "" for nobody's."""
-    return next((f"it is the hardware of {held[name]}" for name in _hardware(device) if name in held), "")
+def _hold(device: Device, who: str, held: Held) -> str:
+    """Add the device of `who` to what is held, unless the ledger could not give both: then whose hardware it is."""
+    locks = hold_of(device).locks()
+    for name, mode in locks.items():
+        other, whose = held.get(name, ("", ""))
+        if whose and (mode == WHOLE or other != mode):
+            return f"it {'is' if mode == other else 'shares'} the hardware of {whose}"
+    held.update((name, (mode, who)) for name, mode in locks.items())
+    return ""
 
 
 def _split(

@@ -8,21 +8,21 @@ A state machine that reads no clock: it is told the time, which only ever runs f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST, size
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import (
     MOVED,
     class_of,
     is_fault,
-    is_ignored,
     reason,
 )
 
 HIGHEST_NODE = 63  # in a kubelet's mask of NUMA nodes (pkg/kubelet/cm/topologymanager/bitmask)
+TOLD = 1.0  # seconds that a device is Unhealthy, at least, before another one has its place on a list that is full
 
 
 class Advertised(NamedTuple):
@@ -43,18 +43,27 @@ class Event(NamedTuple):
     reason: str = ""
 
 
+Listed = tuple[str, Advertised]  # unit, one of its devices
+States = Mapping[str, tuple[str, str]]  # unit -> state, reason
+
+
 class Roster:
     """The list of one resource. `numa_nodes`: those of the host (look.numa_nodes); None: it does not say."""
 
     def __init__(self, numa_nodes: Optional[frozenset[int]] = None) -> None:
         self.advertised: tuple[Advertised, ...] = ()  # by unit and replica
         self.due: Optional[float] = None  # when to call `update` again if nothing happens before
-        self._numa_nodes = numa_nodes or frozenset()
+        self._numa_nodes = frozenset(node for node in numa_nodes or () if 0 <= node <= HIGHEST_NODE)
         self._units: dict[str, str] = {}  # device ID -> unit, of all that are listed
         self._gone: dict[str, float] = {}  # device ID -> since when it is not offered
         self._faults: dict[str, str] = {}  # unit -> its last fault, until it has proved itself
-        self._in_use: frozenset[str] = frozenset()
         self._until: dict[str, float] = {}  # unit -> when it has, from the end of its fault on
+        self._made: dict[str, tuple[Unit, str, list[Listed]]] = {}  # unit id -> its devices, if it is as it was
+        self._states: States = {}
+        self._resource: Optional[Resource] = None
+        self._troubles: Mapping[str, str] = {}
+        self._used: frozenset[str] = frozenset()  # device IDs that pods have
+        self._in_use: frozenset[str] = frozenset()  # their units
 
     def update(
         self,
@@ -65,44 +74,45 @@ class Roster:
     ) -> tuple[bool, tuple[Event, ...]]:
         """Take in what is offered and what is wrong: unit id -> reason. Returns whether `advertised` changed, and how.
 
-        `in_use`: ids of units that pods have; they are not taken off the list, and may have moved into the pod. None
-        where nobody knows just now: those of before.
+        `in_use`: device IDs that pods have. Their units are not taken off the list, may have moved into the pod, and
+        are nobody's alone while pods share them. None where nobody knows just now: those of before.
         """
-        self._in_use = in_use = self._in_use if in_use is None else frozenset(in_use)
+        used = self._used if in_use is None else frozenset(in_use)
+        news = resource is not self._resource or troubles != self._troubles or used != self._used
+        if not news and (self.due is None or now < self.due):
+            return False, ()
+        self._resource, self._troubles, self._used = resource, dict(troubles), used
+        self._in_use = in_use = frozenset(map(unit_id, used))
+        sharing = {unit_id(one): _shared(one) for one in sorted(used, reverse=True) if unit_id(one) != one}
         health = resource.settings.health
-        offered = {unit.id: unit for unit in resource.units}
         wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
-        reasons = {name: self._reason(name, wrong.get(name, ""), health, now) for name in offered}
-        found: list[tuple[str, Advertised]] = []
-        for name, unit in offered.items():
-            near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes and 0 <= node <= HIGHEST_NODE)
-            found += [
-                (name, Advertised(device_id, not reasons[name], near, reasons[name])) for device_id in unit.device_ids
-            ]
-        listed = {one.id for _name, one in found}
-        gone = [one for one in self.advertised if one.id not in listed]
-        self._gone = {one.id: self._gone.get(one.id, now) for one in gone}
-        kept = [
-            (self._units[one.id], one._replace(healthy=False, reason=_gone(self._units[one.id] in offered)))
-            for one in gone
-            if now < self._gone[one.id] + health.linger or self._units[one.id] in in_use
-        ]
-        if kept and size((one.id, len(one.numa_nodes)) for _name, one in found + kept) > LONGEST:
-            kept = []  # what is there goes before what was
-        found = sorted(found + kept, key=lambda one: (one[0], len(one[1].id), one[1].id))
-        before, self._units = self._states(), {one.id: name for name, one in found}
-        old, self.advertised = self.advertised, tuple(one for _name, one in found)
+        made = {}
+        for unit in resource.units:
+            why = wrong.get(unit.id) or (sharing.get(unit.id, "") if unit.replicas == 1 else "")
+            why = self._reason(unit.id, why, health, now)
+            old = self._made.get(unit.id)
+            made[unit.id] = old if old and old[0] is unit and old[1] == why else (unit, why, self._listed(unit, why))
+        self._made, offered = made, made.keys()
+        found = [one for _unit, _why, listed in made.values() for one in listed]
+        listed = self._with_gone(found, offered, health, now)
+        self._units = {one.id: name for name, one in listed}
         self._gone = {name: since for name, since in self._gone.items() if name in self._units}
-        self._forget()
+        self._forget(offered)
         waits = [end for name, end in self._until.items() if name in offered]
         waits += [since + health.linger for name, since in self._gone.items() if self._units[name] not in in_use]
+        if any(one.id not in self._units for _name, one in found):
+            waits += [since + TOLD for since in self._gone.values() if now < since + TOLD]
         self.due = min(waits, default=None)
-        return self.advertised != old, tuple(_events(before, self._states()))
+        before, self._states = self._states, _states(listed)
+        told, self.advertised = self.advertised, tuple(one for _name, one in listed)
+        return self.advertised != told, tuple(_events(before, self._states))
+
+    def _listed(self, unit: Unit, why: str) -> list[Listed]:
+        near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes)
+        return [(unit.id, Advertised(device_id, not why, near, why)) for device_id in unit.device_ids]
 
     def _reason(self, name: str, why: str, health: Health, now: float) -> str:
         """Why a unit is not healthy now, "" if it is."""
-        if why and is_ignored(why, health.ignore):
-            why = ""
         if why and is_fault(why):
             self._faults[name] = why
             self._until.pop(name, None)
@@ -114,30 +124,65 @@ class Roster:
             del self._faults[name], self._until[name]
         return why
 
-    def _forget(self) -> None:
-        """Drop what is known of units that are not listed any more."""
-        units = set(self._units.values())
+    def _with_gone(self, found: list[Listed], offered: Collection[str], health: Health, now: float) -> list[Listed]:
+        """What is offered, and what was: Unhealthy for a while, and as long as a pod has it. As much as one list holds.
+
+        Where that is not all, what is gone leaves the list sooner, and what is new waits until the kubelet knows so.
+        """
+        there = {one.id for _name, one in found}
+        gone = [(self._units[one.id], one) for one in self.advertised if one.id not in there]
+        self._gone = {one.id: self._gone.get(one.id, now) for _name, one in gone}
+        if not gone:
+            return found
+        kept = [
+            (name, one._replace(healthy=False, reason=_gone(name in offered)))
+            for name, one in gone
+            if now < self._gone[one.id] + health.linger or name in self._in_use
+        ]
+
+        def rank(listed: Listed) -> tuple[int, float]:
+            name, one = listed
+            since = self._gone.get(one.id)
+            if since is None:
+                return (0 if one.id in self._units else 2), 0.0
+            return (1 if now < since + TOLD else 3 if name in self._in_use else 4), -since
+
+        room, fit = LONGEST, []
+        for listed in sorted(found + kept, key=rank):
+            room -= size([(listed[1].id, len(listed[1].numa_nodes))])
+            if room < 0:
+                break
+            fit.append(listed)
+        return sorted(fit, key=lambda listed: (listed[0], len(listed[1].id), listed[1].id))
+
+    def _forget(self, offered: Collection[str]) -> None:
+        """Drop what is known of units that are neither listed any more nor offered."""
+        units = {*self._units.values(), *offered}
         for name in [name for name in self._faults if name not in units]:
             del self._faults[name]
             self._until.pop(name, None)
 
-    def _states(self) -> dict[str, tuple[str, str]]:
-        """Unit -> (state, reason). One that is listed healthy in part is healthy."""
-        found: dict[str, tuple[str, str]] = {}
-        for one in self.advertised:
-            name = self._units[one.id]
-            if one.healthy or name not in found:
-                found[name] = ("healthy", "") if one.healthy else ("unhealthy", one.reason)
-        return found
+
+def _states(listed: Sequence[Listed]) -> States:
+    """Each unit's. One that is listed healthy in part is healthy."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, one in listed:
+        if one.healthy or name not in found:
+            found[name] = ("healthy", "") if one.healthy else ("unhealthy", one.reason)
+    return found
+
+
+def _shared(device_id: str) -> str:
+    return reason("taken", f"a pod has {device_id}, of when it was shared")
 
 
 def _gone(unit_is_there: bool) -> str:
     return reason("gone", "there are fewer replicas now" if unit_is_there else "it is not offered any more")
 
 
-def _events(before: Mapping[str, tuple[str, str]], after: Mapping[str, tuple[str, str]]) -> Iterator[Event]:
+def _events(before: States, after: States) -> Iterator[Event]:
     """The changes of state, in order of units; another class of reason counts as one."""
-    for name in sorted({*before, *after}):
+    for name in sorted(name for name in {*before, *after} if before.get(name) != after.get(name)):
         old, why = before.get(name, ("", ""))
         new, because = after.get(name, ("removed", why))
         if old != new or class_of(why) != class_of(because):

@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status imp
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SETTLE = 0.1  # seconds in which more may change before it is written once
+AGAIN = 1.0  # seconds until an address that can't be had is tried again
 
 
 class Teller:
@@ -34,6 +35,9 @@ class Teller:
         self._writing = asyncio.Lock()
         self._to_write: Optional[asyncio.TimerHandle] = None
         self._http: Optional[tuple[str, Any]] = None
+        self._wanted: tuple[str, tuple[Callable[[], str], ...]] = ("", ())
+        self._serving = asyncio.Lock()
+        self._again: Optional[asyncio.TimerHandle] = None
 
     def soon(self) -> None:
         """Something that the status says is another one: write it soon, once for many changes."""
@@ -55,20 +59,33 @@ class Teller:
                 self._log.change("status", str(error), "warning", reason=error)
 
     async def metrics_at(self, where: str, *answers: Callable[[], str]) -> None:
-        """Serve metrics at an address from now on, "" for none: `answers` as of metrics.serve."""
-        if self._http is not None:
-            if self._http[0] == where:
+        """Serve metrics at an address from now on, "" for none: `answers` as of metrics.serve.
+
+        One that can't be had is tried again: in an upgrade it is the older instance's until that one ends.
+        """
+        self._wanted = (where, answers)
+        await self._serve()
+
+    async def _serve(self) -> None:
+        async with self._serving:
+            where, answers = self._wanted
+            if self._http is not None and self._http[0] == where:
                 return
             self.close()
-        if where:
+            if not where:
+                return
             try:
                 self._http = (where, await serve(where, *answers))
-                self._log.over("metrics")
+                self._log.over("metrics", "metrics", address=where)
             except CdiError as error:  # what serves the kubelet is worth more than what counts it
                 self._log.change("metrics", str(error), "warning", reason=error)
+                self._again = asyncio.get_running_loop().call_later(AGAIN, lambda: self._later(self._serve()))
 
     def close(self) -> None:
         """Serve no metrics any more."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         if self._http is not None:
             self._http[1].close()
             self._http = None

@@ -27,6 +27,9 @@ FAULTS = frozenset(
         "teardown",
     }
 )
+# A device whose command failed is withheld by the ledger, whatever the configuration ignores.
+IGNORABLE = FAULTS - {"setup", "teardown"}
+
 # What is no fault of the device: as soon as it is over, so is the unit's trouble.
 OTHERS = frozenset(
     {
@@ -60,15 +63,15 @@ def is_fault(why: str) -> bool:
 
 def is_ignored(why: str, ignore: Iterable[str]) -> bool:
     """Whether the configuration says that this is no reason."""
-    if not is_fault(why):
-        return False
-    return any(fnmatchcase(why, item if ": " in item else f"{item}: *") for item in ignore)
+    return class_of(why) in IGNORABLE and any(
+        fnmatchcase(why, item if ": " in item else f"{item}: *") for item in ignore
+    )
 
 
 def fault_class(value: Any) -> str:
-    """An item of `ignore`: patterns of classes of faults, or "class: pattern of the text". Raises fields.Wrong."""
+    """An item of `ignore`: patterns of classes, or "class: pattern of the text". Raises fields.Wrong."""
     found = str(fields.text("a class of faults, or 'class: pattern of the reason'")(value))
     pattern = found.partition(": ")[0]
-    if not any(fnmatchcase(name, pattern) for name in FAULTS):
-        raise fields.wrong(value, f"one of {', '.join(sorted(FAULTS))}, or one of them, ': ' and a pattern")
+    if not any(fnmatchcase(name, pattern) for name in IGNORABLE):
+        raise fields.wrong(value, f"one of {', '.join(sorted(IGNORABLE))}, or one of them, ': ' and a pattern")
     return found

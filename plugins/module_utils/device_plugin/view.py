@@ -18,12 +18,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import kno
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 
+# A host has some thousand inotify watches for everybody; what is in more directories is looked at in time.
 MOST_DIRECTORIES = 256
-LEDGER = "ledger.db"  # reading the ledger touches the other files beside it
 
 
 class View(NamedTuple):
@@ -33,6 +34,8 @@ class View(NamedTuple):
     offer: Offer
     troubles: Mapping[str, Mapping[str, str]]  # resource -> unit id -> why it can't be had
     problems: Mapping[str, str]  # what could not be looked at -> why
+    overlapping: frozenset[str] = frozenset()  # resources of which a hold makes devices of others Unhealthy
+    directories: tuple[str, ...] = ()  # where what is offered has its device nodes and mounts
 
 
 class Viewer:
@@ -42,12 +45,12 @@ class Viewer:
         self.settings = settings
         self._ledger = ledger
         self._states: tuple[watch.State, ...] = ()
-        self._known: Optional[tuple[specs.Registry, Offer, dict[str, str]]] = None
+        self._known: Optional[View] = None  # but for the troubles
 
     def look(self) -> View:
         """Look now. Raises nothing: what can't be read is one of `problems`, and the rest goes on."""
-        registry, offered, problems = self._offer()
-        problems = dict(problems)
+        view = self._offer()
+        problems = dict(view.problems)
         out: Mapping[str, disabled.Disabled] = {}
         try:
             out = disabled.in_force(self.settings.state_dir)
@@ -58,36 +61,39 @@ class Viewer:
             held = taken.read(self._ledger)
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
-        troubles = {}
-        for resource in offered.resources:
-            found = dict(taken.taken(resource, held))
-            found.update(look(resource, registry, self.settings.root, out))
-            troubles[resource.name] = found
-        return View(registry, offered, troubles, problems)
+        troubles: dict[str, dict[str, str]] = {}
+        for resource in view.offer.resources:
+            found = troubles[resource.name] = taken.taken(resource, held)
+            for name, why in look(resource, view.registry, self.settings.root, out).items():
+                if name not in found or class_of(why) not in MOVED:  # whoever has it has what moved
+                    found[name] = why
+        return view._replace(troubles=troubles, problems=problems)
 
-    def subjects(self, view: View) -> list[watch.Subject]:
-        """What to follow, so that the next look comes when it should."""
+    def subjects(self, view: Optional[View] = None) -> list[watch.Subject]:
+        """What to follow, so that the next look comes when it should; without a view, so that the first one does."""
         settings = self.settings
         folders = (*settings.spec_dirs, known.folder(settings.inventory))
         found = [watch.Subject(directory, watch.contents) for directory in folders]
         found += [
             watch.Subject(settings.inventory),
             watch.Subject(disabled.path_of(settings.state_dir)),
-            watch.Subject(os.path.join(settings.state_dir, LEDGER)),
+            watch.Subject(settings.state_dir, self._ledger.news),
         ]
         base = settings.root.rstrip("/")
-        paths = {path for resource in view.offer.resources for unit in resource.units for path in unit.paths}
-        directories = sorted({os.path.dirname(path) for path in paths})
-        # A host has some thousand inotify watches for everybody; what is in more directories is looked at in time.
-        return found + [watch.Subject(base + one, watch.entries) for one in directories[:MOST_DIRECTORIES]]
+        return found + [watch.Subject(base + one, watch.entries) for one in (view.directories if view else ())]
 
-    def _offer(self) -> tuple[specs.Registry, Offer, dict[str, str]]:
+    def _offer(self) -> View:
         settings = self.settings
         folders = (*settings.spec_dirs, known.folder(settings.inventory))
         states = (*map(watch.contents, folders), watch.state(settings.inventory))
         if self._known is None or states != self._states:
             registry = specs.load(settings.spec_dirs)
             found, problems = known.read(settings.inventory, inventory.boot_id(settings.root))
-            self._known = registry, offer(settings, registry, found), {**registry.errors, **problems}
+            offered = offer(settings, registry, found)
+            units = [unit for resource in offered.resources for unit in resource.units]
+            directories = sorted({os.path.dirname(path) for unit in units for path in unit.paths})[:MOST_DIRECTORIES]
+            overlapping = taken.overlapping(offered.resources)
+            problems.update(registry.errors)
+            self._known = View(registry, offered, {}, problems, overlapping, tuple(directories))
             self._states = states
         return self._known

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inotify
@@ -76,6 +76,7 @@ class _Group:
     def __init__(self, changed: Callable[[], None]) -> None:
         self.changed = changed
         self.states: dict[Subject, State] = {}
+        self.places: dict[Subject, str] = {}  # the directory whose events tell of it now
 
 
 class Watch:
@@ -88,6 +89,7 @@ class Watch:
         self._descriptors: dict[str, tuple[int, int, State]] = {}  # directory -> descriptor, mask, which directory
         self._timer: Optional[asyncio.TimerHandle] = None
         self._soon: Optional[asyncio.TimerHandle] = None
+        self._fresh: set[str] = set()  # directories that are watched only since the last comparison
         self._calm_at = 0.0
 
     @property
@@ -105,8 +107,11 @@ class Watch:
             self._give_up(error)
         self._timer = loop.call_later(INTERVAL, self._tick)
 
-    def follow(self, key: str, subjects: Iterable[Subject], changed: Callable[[], None]) -> None:
-        """Call `changed` for each change of `subjects` from now on, instead of what `key` followed before."""
+    def follow(self, key: str, subjects: Iterable[Subject], changed: Callable[[], None]) -> bool:
+        """Call `changed` for each change of `subjects` from now on, instead of what `key` followed before.
+
+        Returns whether any was not followed before: what happened to it until now is not told.
+        """
         group = _Group(changed)
         before = self._groups.get(key)
         for subject in subjects:
@@ -115,6 +120,7 @@ class Watch:
             group.states[subject] = subject.look(subject.path) if known is None else known
         self._groups[key] = group
         self._arrange()
+        return not (before and group.states.keys() <= before.states.keys())
 
     def forget(self, key: str) -> None:
         """Follow nothing for `key` any more."""
@@ -137,15 +143,18 @@ class Watch:
         for group in self._groups.values():
             for subject in group.states:
                 whole = subject.directory
-                directory = _existing(whole)
+                directory = group.places[subject] = _existing(whole)
                 mask = subject.mask if directory == whole else inotify.ENTRIES
                 wanted[directory] = wanted.get(directory, 0) | mask
         for directory in [name for name in self._descriptors if name not in wanted]:
             self._inotify.remove(self._descriptors.pop(directory)[0])
         for directory, mask in wanted.items():
             which = _which(directory)
-            if (mask, which) == self._descriptors.get(directory, ())[1:]:
+            known = self._descriptors.get(directory)
+            if known and known[1:] == (mask, which):
                 continue
+            if known and known[2] != which:
+                self._inotify.remove(known[0])  # of a directory that has another name now
             try:
                 self._descriptors[directory] = (self._inotify.add(directory, mask), mask, which)
             except OSError as error:
@@ -154,6 +163,7 @@ class Watch:
                     return
                 self._descriptors.pop(directory, None)  # gone again, or not to be read: the next look sees it
             else:
+                self._fresh.add(directory)
                 self._settle()  # what came between the comparison and this watch
 
     def _give_up(self, error: OSError) -> None:
@@ -175,11 +185,13 @@ class Watch:
         self._descriptors.clear()
 
     def _readable(self) -> None:
-        if self._inotify is None:
-            return
-        for _event in self._inotify.read():
-            pass  # the states say what changed
-        self._settle()
+        """Something happened: what more happens at once is read when it is over, and costs nobody a moment till then.
+
+        A transaction of the ledger closes five files, and the Allocate that it is part of waits for this thread.
+        """
+        if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fd)
+            self._settle()
 
     def _settle(self) -> None:
         if self._soon is None:
@@ -187,7 +199,21 @@ class Watch:
 
     def _settled(self) -> None:
         self._soon = None
-        self._compare(urgent=False)
+        if self._inotify is None:
+            return
+        events: dict[int, int] = {}
+        for descriptor, mask in self._inotify.read():
+            events[descriptor] = events.get(descriptor, 0) | mask
+        asyncio.get_running_loop().add_reader(self._inotify.fd, self._readable)
+        touched = self._fresh.union(name for name, known in self._descriptors.items() if known[0] in events)
+        self._fresh.clear()
+        # Watches that the kernel ended: a directory that is made anew may have the number of the one that was there.
+        ended = [name for name, known in self._descriptors.items() if events.get(known[0], 0) & inotify.IGNORED]
+        for name in ended:
+            del self._descriptors[name]
+        different = self._compare(None if inotify.LOST in events else touched)
+        if different or any(mask & ~inotify.WRITTEN for mask in events.values()):
+            self._arrange()
 
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -196,20 +222,26 @@ class Watch:
         if everything:
             self._calm_at = loop.time() + CALM
         self._compare(urgent=not everything)
+        self._arrange()
 
-    def _compare(self, urgent: bool) -> None:
-        """Tell the listeners whose subjects are not as they were."""
+    def _compare(self, places: Optional[Collection[str]] = None, urgent: bool = False) -> bool:
+        """Tell the listeners whose subjects are not as they were, of all, of those in `places`, or of those urgent.
+
+        Returns whether there were any.
+        """
+        found = False
         for group in list(self._groups.values()):
             different = False
             for subject, before in group.states.items():
-                if subject.urgent or not urgent:
+                if subject.urgent if urgent else places is None or group.places.get(subject) in places:
                     now = subject.look(subject.path)
                     if now != before:
                         group.states[subject] = now
                         different = True
             if different:
+                found = True
                 group.changed()
-        self._arrange()
+        return found
 
 
 def _existing(directory: str) -> str:

@@ -56,6 +56,26 @@ def test_a_file_that_is_not_there_or_too_long(tmp_path):
         config.read(str(tmp_path / "long.json"))
 
 
+LONG = "x" * 900_000
+LARGE = [
+    f'{{"version": 1, "{LONG}": 1}}',
+    json.dumps({"version": 1, "resources": {"a.com/b": {"kinds": [LONG]}}}),
+    json.dumps({"version": 1, "resources": {"a.com/b": {"groups": {"a": {"members": [f"a.com/b={LONG}="]}}}}}),
+    json.dumps({"version": 1, "resources": {"a.com/bc": {"match": {"names": [*map(str, range(60_000)), "0"]}}}}),
+    "{" + ", ".join(f'"{number}": 1' for number in (*range(60_000), 59_999)) + "}",
+    f'{{"{LONG[:400_000]}": 1, "{LONG[:400_000]}": 1}}',
+]
+
+
+@pytest.mark.parametrize("text", LARGE, ids=range(len(LARGE)))
+def test_what_is_large_is_refused_in_a_line_and_at_once(tmp_path, text):
+    """The daemon reads it between calls of the kubelet: comparing all with all took more than a minute."""
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(CdiError) as error:
+        config.read(str(tmp_path / "c.json"))
+    assert len(str(error.value)) < 500
+
+
 def test_the_least_document_says_what_the_defaults_are(tmp_path):
     (tmp_path / "c.json").write_text('{"version": 1}', encoding="utf-8")
     settings = config.read(str(tmp_path / "c.json"))
@@ -139,6 +159,14 @@ def test_everything_that_can_be_said():
 def test_a_resource_serves_the_kind_of_its_own_name():
     settings = config.parse({"version": 1, "resources": {"nvidia.com/gpu": {}}}, "c")
     assert settings.resources == {"nvidia.com/gpu": ResourceSettings("nvidia.com/gpu", ("nvidia.com/gpu",))}
+
+
+def test_which_resources_there_may_be():
+    document = {"a.com/x.y": {"kinds": ["a.com/gpu"]}, "a.com/mig-{profile}": {"kinds": ["a.com/gpu"]}}
+    settings = config.parse({"version": 1, "resources": document}, "c")
+    names = ("a.com/x.y", "a.com/mig-1g.5gb", "a.com/xay", "a.com/mig-", "b.a.com/mig-1g.5gb", "a.com/x.yz")
+    assert [settings.wants(name) for name in names] == [True, True, False, False, False, False]
+    assert Settings().wants("anything/else")
 
 
 NAMES = [

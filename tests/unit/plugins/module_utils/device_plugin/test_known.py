@@ -39,7 +39,7 @@ def test_nothing_is_there(tmp_path):
 
 def test_pools_add_what_the_inventory_has_not(place):
     place([GPU], links=[["pci:0", "pci:9", "NVL", 1]])
-    place([NIC, GPU], "drm", links=[["pci:0", "pci:9", "NVL", 1]])
+    place([NIC, GPU], "drm", links=[["pci:0", "pci:9", "NVL", 1], ["pci:0", "pci:7", "NVL", 1]])
     path = place([{**GPU, "names": ["7"]}], "rule")
     found, problems = known.read(path, "b1")
     assert not problems
@@ -48,7 +48,7 @@ def test_pools_add_what_the_inventory_has_not(place):
         ("pci:9", ("eth0",)),
         ("pci:0", ("7",)),
     ]
-    assert len(found.links) == 1
+    assert len(found.links) == 2
 
 
 def test_a_spec_of_somebodys_has_the_locks_of_a_device_that_only_an_executable_knows(place):

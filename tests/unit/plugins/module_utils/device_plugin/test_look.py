@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, look, offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import CLASSES, class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import CLASSES, class_of, is_ignored
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
@@ -142,6 +142,57 @@ def test_what_discovery_and_an_operator_say_of_the_hardware(root):
         "1": "reserved: a mounted disk",
         "2": "reserved: out of service with pci:9 since 2026-01-01T00:00:00Z, until it is enabled: broken fan",
     }
+
+
+HURT = specs.spec("acme.com/gpu", GPUS, ["mount:/usr/libx.so.1"])
+HURT["devices"][1]["containerEdits"]["hooks"] = [{"hookName": "createContainer", "path": "/usr/hook"}]
+LIBRARY, HOOK, NODE = "library-missing: /etc/cdi/0.json", "hook-missing: acme.com/gpu=1", "node-missing: acme.com/gpu=1"
+
+
+@pytest.mark.parametrize(
+    ("ignore", "gone", "found"),
+    [
+        pytest.param([], [], {"0": LIBRARY, "1": HOOK, "2": LIBRARY}, id="nothing"),
+        pytest.param(["library-missing"], [], {"1": HOOK}, id="a class"),
+        pytest.param(["hook-*"], [], {"0": LIBRARY, "1": LIBRARY, "2": LIBRARY}, id="a pattern of classes"),
+        pytest.param(["*-missing: *"], [], {}, id="a pattern of reasons"),
+        pytest.param(["hook-missing: *=0*", "library-missing"], [], {"1": HOOK}, id="the text"),
+        pytest.param(["hook-missing", "library-missing"], ["g1"], {"1": NODE}, id="what hides something worse"),
+    ],
+)
+def test_what_the_settings_ignore(root, ignore, gone, found):
+    for name in gone:
+        (root / "dev" / name).unlink()
+    resource, registry = offered(HURT)
+    health = resource.settings.health._replace(ignore=tuple(ignore))
+    resource = resource._replace(settings=resource.settings._replace(health=health))
+    told = look.look(resource, registry, str(root))
+    assert {name: why.partition(": needs")[0] for name, why in told.items()} == found
+
+
+def test_a_node_is_missing_whoever_says_so(root):
+    """The spec or the inventory: else a setting that ignores it would ignore half of it."""
+    resource, registry = offered(
+        specs.spec("acme.com/gpu", {"0": ["/dev/g0"]}),
+        inventory=specs.inventory([{"id": "pci:0", "nodes": ["/dev/g0"]}]),
+    )
+    (root / "dev/g0").unlink()
+    settings = resource.settings._replace(health=config.Health(("node-missing",)))
+    assert look.look(resource._replace(settings=settings), registry, str(root)) == {}
+
+
+def test_an_interface_that_may_have_moved_hides_nothing_else(root):
+    """It is no trouble where a container has it (roster.yml), and what else is wrong still is."""
+    resource, registry = offered(specs.spec("acme.com/nic", {"a": ["net:eth1", "mount:/usr/x"], "b": ["net:eth2"]}))
+    out = {resource.units[1].device.id: Disabled("cable", "2026-01-01T00:00:00Z")}
+    classes = {name: class_of(why) for name, why in look.look(resource, registry, str(root), out).items()}
+    assert classes == {"a": "mount-missing", "b": "reserved"}
+
+
+@pytest.mark.parametrize("why", ["taken: job", "reserved: x", "unresolved: x", "gone: x", "setup: x", "teardown: x"])
+def test_what_no_setting_can_ignore(why):
+    """Allocate would refuse it all the same."""
+    assert not is_ignored(why, ["*", why])
 
 
 def test_real_devices_of_this_host():

@@ -56,6 +56,7 @@ def test_case(case):
     if "warnings_start" in case:
         assert case["warnings_start"][0] in "\n".join(result.warnings)
         return
+    assert list(result.absent) == case.get("absent", [])
     patterns = case.get("warnings", [])
     assert len(result.warnings) == len(patterns), result.warnings
     for text, pattern in zip(result.warnings, patterns):

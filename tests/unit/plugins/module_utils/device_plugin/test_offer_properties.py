@@ -44,11 +44,21 @@ DEVICES = st.lists(
     ),
     max_size=4,
 )
+MEMBERS = st.lists(st.builds("{}={}".format, st.sampled_from(KINDS), NAMES), min_size=1, max_size=2, unique=True)
+GROUPS = st.dictionaries(
+    st.sampled_from(["set0", "set1", "0"]),
+    st.fixed_dictionaries({"members": MEMBERS}, optional={"optional": MEMBERS}),
+    max_size=2,
+)
 SETTINGS = st.fixed_dictionaries(
     {"version": st.just(1)},
     optional={
-        "resources": st.just(
-            {"a.com/one": {"kinds": list(KINDS[:1]), "replicas": 2}, "a.com/both": {"kinds": list(KINDS)}}
+        "resources": st.builds(
+            lambda groups: {
+                "a.com/one": {"kinds": list(KINDS[:1]), "replicas": 2},
+                "a.com/both": {"kinds": list(KINDS), "groups": groups},
+            },
+            GROUPS,
         )
     },
 )

@@ -123,6 +123,8 @@ class TestSpread:
         offered = resource(gpus(2), (), [2, 10])
         available = [one for one in ids(offered) if one not in {"GPU-0::0", *(f"GPU-1::{n}" for n in range(4))}]
         assert on_units(preferred(offered, available, [], 1)) == {"GPU-1": 1}
+        available = [one for one in ids(offered) if one not in {f"GPU-1::{n}" for n in range(4)}]
+        assert on_units(preferred(offered, available, [], 1)) == {"GPU-0": 1}  # of which fewer are left
 
     def test_near_ones_of_those_that_are_used_alike(self):
         offered = resource(gpus(8), (), 3)

@@ -99,6 +99,65 @@ def test_a_directory_that_is_not_there_yet_and_is_made_again(way: str, tmp_path:
     assert all(follow([Subject(str(file))], [appear, disappear, appear])), way
 
 
+def test_a_directory_that_is_removed_and_made_again_before_anybody_looks(way: str, tmp_path: Path) -> None:
+    """The new one may have the number of the old one: file systems give them again."""
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+
+    def again() -> None:
+        for _time in range(8):
+            specs.rmdir()
+            specs.mkdir()
+
+    assert all(follow([Subject(str(specs), watch.contents)], [again, write(specs / "a.json")])), way
+
+
+def test_directories_that_take_each_others_place_leave_no_watch_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 3600)
+    specs = tmp_path / "cdi"
+    specs.mkdir()
+    watches: list[int] = []
+
+    def count() -> None:
+        told = [path.read_text() for path in Path("/proc/self/fdinfo").iterdir() if path.exists()]
+        watches.append(sum(text.count("inotify wd:") for text in told))
+
+    def swap() -> None:
+        count()
+        new = tmp_path / f"new{len(watches)}"
+        new.mkdir()
+        specs.rename(tmp_path / f"old{len(watches)}")
+        new.rename(specs)
+
+    assert all(follow([Subject(str(specs), watch.contents)], [swap, swap, swap]))
+    assert watches[0] == watches[-1] > 0
+
+
+def test_one_directory_by_two_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As by a bind mount, here by a symlink that nobody resolves: inotify has one descriptor for both."""
+    monkeypatch.setattr(watch, "INTERVAL", 3600)
+    monkeypatch.setattr(os.path, "realpath", lambda path: path)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").symlink_to("one")
+    told: list[str] = []
+
+    async def whole() -> None:
+        watching = Watch(Log(io.StringIO()))
+        watching.start()
+        for name in ("one", "two"):
+            subject = Subject(str(tmp_path / name), watch.contents)
+            watching.follow(name, [subject], lambda name=name: told.append(name))  # type: ignore[misc]
+        await asyncio.sleep(10 * watch.SETTLE)
+        write(tmp_path / "one/a.json")()
+        await asyncio.sleep(10 * watch.SETTLE)
+        watching.stop()
+
+    asyncio.run(whole())
+    assert {"one", "two"} == set(told)
+
+
 def test_a_directory_behind_a_symlink(way: str, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "var-run").symlink_to("run")
@@ -135,6 +194,54 @@ def test_what_is_urgent_is_looked_at_even_if_no_event_comes(monkeypatch: pytest.
     monkeypatch.setattr(Watch, "_readable", lambda _self: None)
     file = tmp_path / "kubelet.sock"
     assert all(follow([Subject(str(file), urgent=True)], [write(file)]))
+
+
+def test_a_burst_is_read_once_and_costs_only_what_it_may_have_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An Allocate writes files beside which it waits for the loop: these may not wake it again and again."""
+    monkeypatch.setattr(watch, "INTERVAL", 3600)
+    looks: list[str] = []
+    reads: list[int] = []
+    read = inotify.Inotify.read
+    monkeypatch.setattr(inotify.Inotify, "read", lambda self: reads.append(1) or read(self))
+
+    def look(path: str) -> watch.State:
+        looks.append(path)
+        return watch.contents(path)
+
+    busy, calm = tmp_path / "busy", tmp_path / "calm"
+    busy.mkdir()
+    calm.mkdir()
+
+    async def whole() -> None:
+        watching = Watch(Log(io.StringIO()))
+        watching.start()
+        watching.follow("key", [Subject(str(busy), look), Subject(str(calm), look)], lambda: None)
+        await asyncio.sleep(10 * watch.SETTLE)  # what came before it was watched
+        looks.clear()
+        reads.clear()
+        for number in range(50):
+            (busy / "file").write_text(str(number))
+            await asyncio.sleep(0)
+        await asyncio.sleep(10 * watch.SETTLE)
+        watching.stop()
+
+    asyncio.run(whole())
+    assert set(looks) == {str(busy)}
+    assert 1 <= len(reads) < 50 and len(looks) == len(reads)
+
+
+def test_where_events_were_lost_everything_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 3600)
+    read = inotify.Inotify.read
+
+    def overflow(self: inotify.Inotify) -> Iterator[tuple[int, int]]:
+        return iter([(inotify.LOST, inotify.OVERFLOW)] if list(read(self)) else [])
+
+    file = tmp_path / "file"
+    steps = [lambda: monkeypatch.setattr(inotify.Inotify, "read", overflow) or write(file)(), file.unlink]
+    assert all(follow([Subject(str(file))], steps))
 
 
 def test_following_anew_loses_no_change(tmp_path: Path) -> None:

@@ -63,15 +63,22 @@ class Host:
         """Remove it."""
         (self.root / f"dev/gpu{index}").unlink()
 
-    def write(self, devices: dict[str, str], edits: dict[str, Any] | None = None, name: str = "gpu.json") -> None:
+    def write(self, devices: dict[str, str], edits: dict[str, Any] | None = None, **more: Any) -> None:
         """The spec: device name -> path of its node. And look at it, as the daemon does."""
-        self.replace(devices, edits, name)
+        self.replace(devices, edits, **more)
         self.look()
 
-    def replace(self, devices: dict[str, str], edits: dict[str, Any] | None = None, name: str = "gpu.json") -> None:
-        """Only put the spec there, which nobody has looked at yet."""
-        listed = [{"name": one, "containerEdits": {"deviceNodes": [{"path": path}]}} for one, path in devices.items()]
-        spec = {"cdiVersion": "0.6.0", "kind": NAME, "containerEdits": edits or {"env": ["GPU=1"]}, "devices": listed}
+    def replace(
+        self,
+        devices: dict[str, str],
+        edits: dict[str, Any] | None = None,
+        name: str = "gpu.json",
+        more: dict[str, Any] | None = None,
+    ) -> None:
+        """Only put the spec there, which nobody has looked at yet. `more`: device name -> its edits."""
+        each = {one: {"deviceNodes": [{"path": path}]} for one, path in devices.items()}
+        listed = [{"name": one, "containerEdits": found} for one, found in {**each, **(more or {})}.items()]
+        spec = {"cdiVersion": "1.1.0", "kind": NAME, "containerEdits": edits or {"env": ["GPU=1"]}, "devices": listed}
         new = self.specs / f".{name}.new"
         new.write_text(json.dumps(spec))
         new.rename(self.specs / name)
