@@ -24,18 +24,6 @@ from personality import BY_NAME, NEW, Personality
 Start = Callable[..., Plugin]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """--part, for tests/harness/contract.py."""
-    parser.addoption("--part", default="1/1", help="2/3: of every three tests the second")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of the other parts out."""
-    number, _slash, parts = config.getoption("--part", "1/1").partition("/")
-    config.hook.pytest_deselected(items=[item for at, item in enumerate(items) if at % int(parts) != int(number) - 1])
-    items[:] = items[int(number) - 1 :: int(parts)]
-
-
 QUICK = 0.02  # seconds until a kubelet of a test wipes its directory; real ones take longer, which a test shows
 
 

@@ -141,8 +141,8 @@ class Host:
         self.spec(kind, {name: [f"{stem}{name[1:]}"] for name in names}, file=f"{kind.replace('/', '-')}.json")
         return names
 
-    def inventory(self, numa: Mapping[str, Optional[int]], kind: str = "vendor.com/thing") -> None:
-        """What discovery knows: device name -> its NUMA node."""
+    def inventory(self, numa: Mapping[str, Optional[int]], kind: str = "vendor.com/thing", profile: str = "") -> None:
+        """What discovery knows: device name -> its NUMA node; with a `profile` they are partitions of one card."""
         stem = kind.rpartition("/")[2]
         found = tuple(
             Device(
@@ -152,6 +152,8 @@ class Host:
                 (name,),
                 (Node(f"/dev/{stem}{name[1:]}", "c", MAJOR, int(name[1:])),),
                 numa_node=node,
+                part_of=("pci:0000:ff:00.0",) if profile else (),
+                partition=profile,
             )
             for name, node in numa.items()
         )

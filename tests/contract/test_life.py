@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from admission import Rejected
@@ -85,6 +86,25 @@ def test_spec_files_that_go_and_return(host: Host, kubelet: Kubelet, start: Star
     (host.base / "away").rename(spec)
     assert kubelet.wait_for(RESOURCE, 2)
     kubelet.run("p", **{RESOURCE: 2})
+
+
+def test_the_last_partitions_of_a_profile_are_unhealthy_before_they_go(
+    host: Host, newer: Kubelet, start: Start
+) -> None:
+    small, large = ("vendor.com/mig-1g.5gb", "vendor.com/mig-7g.40gb")
+    host.devices(2)
+    host.inventory(dict.fromkeys(("d0", "d1")), profile="1g.5gb")
+    host.resource("vendor.com/mig-{profile}", kinds=[RESOURCE])
+    start()
+    assert newer.wait_for(small, 2)
+    host.inventory(dict.fromkeys(("d0", "d1")), profile="7g.40gb")
+    assert newer.wait_for(large, 2)
+
+    def lists() -> list[Any]:
+        return [event.detail for event in newer.books.seen("list", small)]
+
+    assert newer.books.wait(lambda: len(lists()) > 2, 20)
+    assert lists() == [*(dict.fromkeys(("d0", "d1"), health) for health in (api.HEALTHY, api.UNHEALTHY)), {}]
 
 
 def test_reload_without_the_loss_of_a_stream(host: Host, kubelet: Kubelet, start: Start) -> None:

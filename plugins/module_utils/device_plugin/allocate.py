@@ -12,7 +12,8 @@ the other devices, and says which units the kubelet had better not ask for again
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, turns
@@ -58,20 +59,23 @@ class Allocator:
         registry: Registry,
         ways: Delivery,
         unhealthy: Optional[Mapping[str, str]] = None,
+        abandoned: Callable[[], bool] = lambda: False,
     ) -> Any:
         """The ContainerAllocateResponse for one container; its devices are held when this returns.
 
-        `unhealthy` are the device IDs, or ids of units, that the kubelet was told not to ask for: ID -> why. Raises
-        Failed.
+        `unhealthy` are the device IDs, or ids of units, that the kubelet was told not to ask for: ID -> why. Once the
+        call is `abandoned` nothing is recorded: the next container may have the devices. Raises Failed.
         """
         units = _asked(resource, device_ids, unhealthy or {})
         names = list(dict.fromkeys(name for unit in units for name in unit.qualified_names))
         registry = self._fit(resource, units, registry)
         expanded = _expanded(units, registry, ways)
-        self._hold(resource, units, registry)
+        self._hold(resource, units, registry, abandoned)
         return delivery.response(ways, resource.name, names, expanded)
 
-    def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
+    def start(
+        self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool] = lambda: False
+    ) -> None:
         """PreStartContainer: set up what is not set up in this boot. A restarted container changes nothing.
 
         After a reboot the kubelet starts the containers that it had without asking for their devices again. Health is
@@ -91,7 +95,7 @@ class Allocator:
             raise Failed(f"{resource.name}: {error}") from None
         left = [unit for unit in units if unit.id not in done]
         if left:
-            self._hold(resource, left, None)
+            self._hold(resource, left, None, abandoned)
 
     def _fit(self, resource: Resource, units: Sequence[Unit], registry: Registry) -> Registry:
         """The specs as they are on disk, in which these units are what they were, and well. Raises Failed."""
@@ -106,7 +110,13 @@ class Allocator:
             raise _failed(resource, found)
         return now
 
-    def _hold(self, resource: Resource, units: Sequence[Unit], registry: Optional[Registry]) -> None:
+    def _hold(
+        self,
+        resource: Resource,
+        units: Sequence[Unit],
+        registry: Optional[Registry],
+        abandoned: Callable[[], bool],
+    ) -> None:
         """Record the holds, and run the operator's commands where a unit changes hands. Raises Failed.
 
         Without a `registry` it stays with the holder that it had: nothing is torn down first, and nothing looked at.
@@ -115,10 +125,10 @@ class Allocator:
         settings = resource.settings
         try:
             if not (settings.setup or settings.teardown):
-                handover.take(self._ledger, resource.name, wants)
+                handover.take(self._ledger, resource.name, wants, abandoned=abandoned)
                 return
             with turns.turn(self._state_dir, [key_of(resource.name, unit.id) for unit in units], settings.time_limit):
-                handed = handover.take(self._ledger, resource.name, wants, pending=True)
+                handed = handover.take(self._ledger, resource.name, wants, True, abandoned)
                 self._prepare(resource, units, handed, registry)
         except Refusal as error:
             raise _failed(resource, {unit: _taken(why) for unit, why in error.units.items()}) from None
@@ -152,13 +162,15 @@ class Allocator:
         raise _failed(resource, {**lost, **failed}, more)
 
 
-def longest(settings: ResourceSettings) -> float:
-    """The seconds that the commands of a resource may take for one container: a turn, and up to three commands."""
-    return (
-        settings.time_limit
-        * (1 + 2 * bool(settings.teardown) + bool(settings.setup))
-        * bool(settings.setup or settings.teardown)
-    )
+def longest(settings: ResourceSettings, number: int) -> float:
+    """The seconds that the commands of a resource may take for a container with `number` devices.
+
+    A turn, then one command, or up to three, for as many devices at a time as commands run.
+    """
+    if not (settings.setup or settings.teardown):
+        return 0.0
+    times = -(-number // commands.AT_ONCE)
+    return settings.time_limit * (1 + times * (2 * bool(settings.teardown) + bool(settings.setup)))
 
 
 def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[Unit]:
@@ -166,7 +178,7 @@ def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str
     if not device_ids:
         raise Failed(f"{resource.name}: found no device; expected one or more")
     if len(set(device_ids)) != len(device_ids):
-        twice = next(one for number, one in enumerate(device_ids) if one in device_ids[:number])
+        twice = next(one for one, times in Counter(device_ids).items() if times > 1)
         raise Failed(f"{resource.name}: found the device {twice!r} twice; expected each once")
     found: dict[str, Unit] = {}
     sick: dict[str, str] = {}
@@ -217,7 +229,7 @@ def _expanded(units: Iterable[Unit], registry: Registry, ways: Delivery) -> deli
     names: list[str] = []
     for unit in units:
         found = delivery.expand(one for _path, one in inject.resolve(unit.qualified_names, registry))
-        if found.is_empty and not (ways.cdi or ways.annotations):
+        if found.paths.isdisjoint(unit.paths) and not (ways.cdi or ways.annotations):
             raise Failed(
                 f"{unit.id}: a container gets nothing of it: this node's runtime reads no CDI, and "
                 f"{', '.join(found.lost)} can't be given without. Configure the runtime for CDI"

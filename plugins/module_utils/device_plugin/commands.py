@@ -45,7 +45,7 @@ def about(device: Device) -> tuple[str, tuple[str, ...]]:
 def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
     """Run the `setup` or `teardown` of a resource for each of `units`, at the same time: unit id -> why it failed.
 
-    Nothing to run is no failure. Returns within `settings.time_limit`, or soon after. Raises nothing.
+    Nothing to run is no failure. Of AT_ONCE units this takes `settings.time_limit`, or little more. Raises nothing.
     """
     command = {"setup": settings.setup, "teardown": settings.teardown}[what]
     if not command or not units:

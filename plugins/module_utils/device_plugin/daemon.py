@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
@@ -38,6 +39,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node, same_site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.tell import Teller
@@ -47,8 +49,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
 PERIOD = 30.0  # seconds between two looks where nothing tells of a change
+LONG = 30.0  # seconds that a look may take before it is said
 DOUBT = 5.0  # seconds between two looks at what the kubelet lists
-ALLOCATIONS = 8  # at a time
+PODS = 10.0  # seconds at most between two looks at what pods have
 END = 4.0  # seconds for everything to end
 
 
@@ -56,25 +59,25 @@ class Daemon:
     """One instance. Made in the running loop; `run` serves until `end` is set."""
 
     def __init__(self, path: str, instance: str = "", log: Optional[Log] = None) -> None:
-        self._start = os.urandom(4).hex()
         self._log = log or Log()
         self._metrics = Metrics()
         self._config = inforce.load(path)
-        self._instance = status.Instance(inforce.run_dir(path), instance or self._start)
+        self._instance = status.Instance(inforce.run_dir(path), instance or os.urandom(4).hex())
         self._watch = watch.Watch(self._log)
         self._udev = udev.Events(self._soon)
         self._node: Optional[Node] = None
         self._former: dict[str, set[str]] = {}
         self._began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
-        self._news, self.end = asyncio.Event(), asyncio.Event()
+        self._news, self._pods, self.end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._offer: Optional[Offer] = None
         self._applying = asyncio.Lock()
         self._defect: Optional[BaseException] = None
         self._tasks: set[asyncio.Future[None]] = set()
         self._tell = Teller(self._instance, self._log, self._document, self._later)
-        self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
         self._choosing = ThreadPoolExecutor(1, "choose")
         self._looking = ThreadPoolExecutor(1, "look")
         self._reclaiming = ThreadPoolExecutor(1, "reclaim")
+        self._asking = ThreadPoolExecutor(1, "ask")
 
     async def run(self) -> None:
         """Serve. Raises CdiError if it can't even begin."""
@@ -89,6 +92,7 @@ class Daemon:
             if why:
                 self._log.info("no-udev-events", reason=why)
             self._watch.follow("config", [watch.Subject(self._config.path)], self.reload)
+            self.reload()  # what changed since it was first read
             await self._apply()
             for work in (self._looks, self._reclaims, self._doubts):
                 self._later(work())
@@ -133,6 +137,7 @@ class Daemon:
             self._node = self._make(settings, before)
             if before is None:
                 self._follow(settings)
+                self._watch.follow("host", self._node.viewer.subjects(), self._soon)
             await self._tell.metrics_at(settings.metrics, self._text, self._lacking)
         self._news.set()
 
@@ -142,21 +147,20 @@ class Daemon:
         if before is not None:
             before.site.settings = settings
             before.viewer = Viewer(settings, before.hands.ledger)
-            before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace)
+            before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace, settings.resources)
             return before
         ledger = Ledger(settings.state_dir, boot)
         peers = status.Peers(self._instance.run_dir, self._instance.name, self._began[1])
-        site = Site(settings, peers, self._start, self._log, self._metrics, self._tell.soon)
+        site = Site(settings, peers, self._log, self._metrics, self._tell.soon)
         hands = Hands(
             ledger,
             Allocator(ledger, settings.root),
-            self._allocating,
             self._choosing,
-            Readers(lambda: delivery.readers(settings.root)),
+            Readers(lambda: delivery.readers(settings.root), self._asking),
             numa_nodes(settings.root),
             self._soon,
         )
-        reclaimer = reclaim.Reclaimer(ledger, settings.grace)
+        reclaimer = reclaim.Reclaimer(ledger, settings.grace, settings.resources)
         return Node(site, hands, Viewer(settings, ledger), reclaimer)
 
     def _follow(self, settings: Settings) -> None:
@@ -166,7 +170,7 @@ class Daemon:
         directories = (settings.plugin_dir, settings.registry_dir)
         self._watch.follow("sockets", [watch.Subject(one, watch.entries) for one in directories], self._look_at_sockets)
         for directory in directories:
-            for path in dial.remove_stale(directory, time.time()):
+            for path in dial.remove_stale(directory):
                 self._log.info("removed-stale-socket", path=path)
 
     def _text(self) -> str:
@@ -183,13 +187,8 @@ class Daemon:
         """Look at the host when there is news, or something is due."""
         loop = asyncio.get_running_loop()
         while True:
-            due = None
             self._news.clear()
-            try:
-                due = await self._look()
-                self._log.over("look")
-            except Exception as error:  # what is served goes on as it is
-                self._log.change("look", repr(error), "defect", reason=f"a look at the host failed: {error!r}")
+            due = await self._safely("a look at the host", self._look())
             wait = PERIOD if due is None else min(max(due - loop.time(), 0), PERIOD)
             await awaken.within(self._news, wait)
             await asyncio.sleep(SETTLE)
@@ -200,13 +199,22 @@ class Daemon:
         if node is None:
             return None
         began = time.monotonic()
-        view = await asyncio.get_running_loop().run_in_executor(self._looking, node.viewer.look)
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(LONG, node.late, LONG)
+        try:
+            view = await loop.run_in_executor(self._looking, node.viewer.look)
+        finally:
+            late.cancel()
         self._metrics.observe("look_seconds", time.monotonic() - began)
         async with self._applying:
             if node is not self._node:  # another configuration came meanwhile
                 return None
             due = await node.take(view, self._former)
-            self._watch.follow("host", node.viewer.subjects(view), self._soon)
+            if view.offer is not self._offer:  # what pods have may be known as more than is held
+                self._offer = view.offer
+                self._pods.set()
+            if self._watch.follow("host", node.viewer.subjects(view), self._soon):
+                self._soon()  # something there may have changed since the look
             self._udev.noise = udev.noise(view.offer.resources)
             await self._tell.write()  # others see what this instance serves before the kubelet does
             node.start()
@@ -215,18 +223,29 @@ class Daemon:
     async def _reclaims(self) -> None:
         """Give back to the ledger what no pod has any more."""
         while True:
-            node = self._node
-            await asyncio.sleep(node.site.settings.grace / 3 if node else PERIOD)
+            seconds = min(self._node.site.settings.grace / 3, PODS) if self._node else PODS
+            await awaken.within(self._pods, seconds)
+            self._pods.clear()
             # Not where looks are made: a teardown may take its time.
-            if node is not None and node is self._node and await node.reclaim(self._reclaiming):
+            if self._node and await self._safely("a look at the pods", self._node.reclaim(self._reclaiming)):
                 self._soon()
 
     async def _doubts(self) -> None:
         """See that what is registered is listed."""
         while True:
             await asyncio.sleep(DOUBT)
-            if self._node is not None:
-                await self._node.doubt()
+            if self._node:
+                await self._safely("a look at what the kubelet lists", self._node.doubt())
+
+    async def _safely(self, what: str, work: Awaitable[Any]) -> Any:
+        """What `work` gives. A defect in it is said once and ends nothing: what is served goes on as it is."""
+        try:
+            found = await work
+        except Exception as error:
+            self._log.change(what, repr(error), "defect", reason=f"{what} failed: {error!r}")
+            return None
+        self._log.over(what)
+        return found
 
     def _soon(self) -> None:
         """The host may have changed."""
@@ -250,7 +269,10 @@ class Daemon:
     # End
 
     def _later(self, work: Any) -> None:
-        """Do it beside the rest. A defect in it ends the daemon, so that the service manager sees it."""
+        """Do it beside the rest, before the end. A defect in it ends the daemon: the service manager shall see it."""
+        if self.end.is_set():
+            work.close()
+            return
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -263,6 +285,7 @@ class Daemon:
 
     async def _stop(self) -> None:
         """Leave nothing behind but the status."""
+        self.end.set()
         self._watch.stop()
         self._udev.stop()
         for task in self._tasks:
@@ -273,12 +296,13 @@ class Daemon:
                 await asyncio.wait_for(self._node.stop(), END)
         self._instance.leave()
         self._log.info("stopped", instance=self._instance.name)
-        for pool in (self._allocating, self._choosing, self._looking, self._reclaiming):
+        for pool in (self._choosing, self._looking, self._reclaiming, self._asking):
             pool.shutdown(wait=False)
 
 
 def run(path: str, instance: str = "") -> int:
     """Serve by the configuration at `path` until SIGTERM or SIGINT; SIGHUP reads it again. Raises CdiError."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the configuration is read there is none to read again
     # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block

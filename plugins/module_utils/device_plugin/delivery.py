@@ -12,16 +12,18 @@ environment for runtimes that read no CDI. A runtime that finds a name in the fi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, survey
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, installations, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import inject
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.model import VERSIONS
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile
 
 PREFIX = "cdi.k8s.io/"
 PLUGIN = "fleet-cdi"
@@ -35,7 +37,7 @@ PERMISSIONS = {"": "rwm", "none": ""}  # SPEC.md, "permissions": all of them, un
 
 
 class Delivery(NamedTuple):
-    """Which ways are taken. `why`: why what the configuration asks for can't work on this node, "" if it can."""
+    """Which ways are taken. `why`: what this node lacks for what the configuration asks for, "" for nothing."""
 
     cdi: bool
     annotations: bool
@@ -53,9 +55,9 @@ class Expanded(NamedTuple):
     lost: tuple[str, ...] = ()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether a container gets nothing by it."""
-        return not (self.envs or self.devices or self.mounts)
+    def paths(self) -> frozenset[str]:
+        """What a container gets by it of the host."""
+        return frozenset(host for _inside, host, _how in (*self.devices.values(), *self.mounts.values()))
 
 
 FIXED = {
@@ -75,27 +77,80 @@ def readers(root: str = "/", path: str = "") -> tuple[Reader, ...]:
     return survey.readers(survey.survey(installations.find(path, names=survey.FOR_KUBELETS).places))
 
 
-def decide(mode: str, found: Sequence[Reader]) -> Delivery:
-    """The ways for `mode` (config.DELIVERY) on a node with these runtimes.
+def kubelets(root: str = "/", path: str = "") -> tuple[tuple[int, int], ...]:
+    """The versions of the kubelets of this node, found like `readers`; k3s has its own within. Blocks."""
+    found = []
+    for directory in () if root.rstrip("/") else (*path.split(os.pathsep), *detect.DIRECTORIES):
+        for program in (os.path.join(directory, name) for name in ("kubelet", "k3s") if directory):
+            with suppress(OSError, ValueError):
+                said = _KUBELET.match(detect.version_text(program)) if os.access(program, os.X_OK) else None
+                found += [(int(said[1]), int(said[2]))] if said else []
+    return tuple(found)
+
+
+_KUBELET = re.compile(r"(?:Kubernetes|k3s version) v([0-9]+)\.([0-9]+)")
+FIELD = (1, 29)  # from here on a kubelet passes on the field cdi_devices; 1.28 does with a feature gate
+
+
+def decide(mode: str, found: Sequence[Reader], files: Collection[SpecFile] = ()) -> Delivery:
+    """The ways for `mode` (config.DELIVERY) on a node with these runtimes, for devices that `files` define.
 
     `auto`: by name where any of them reads CDI or none is known, spelled out where any does not: which one the kubelet
-    talks to is not known, and what a container is given twice it has once.
+    talks to is not known, and what a container is given twice it has once. But a runtime that reads CDI and not these
+    files makes no container with a name that it does not find: then they are spelled out, and that alone.
     """
-    blind = [one for one in found if not one.reads]
-    reads_none = bool(found) and len(blind) == len(found)
+    off = [one.why or f"{one.name} reads no CDI specs" for one in found if not one.reads]
+    lost = [why for why in (_unread(one, files) for one in found if one.reads) if why]
+    none = bool(found) and len(off) + len(lost) == len(found)
     if mode == "auto":
-        return FIXED["expanded"] if reads_none else Delivery(True, True, bool(blind))
+        why = f"delivery auto: {'; '.join(lost)}; devices are spelled out" if lost else ""
+        return FIXED["expanded"]._replace(why=why) if none or lost else Delivery(True, True, bool(off))
     fixed = FIXED[mode]
-    if reads_none and not fixed.expanded:
-        why = "; ".join(one.why or f"{one.name} reads no CDI specs" for one in blind)
+    if none and not fixed.expanded:
+        why = "; ".join((*off, *lost))
         return fixed._replace(why=f"delivery {mode}: {why}; containers get no devices. Use auto or expanded")
     return fixed
 
 
-def warnings(settings: Settings, found: Sequence[Reader]) -> tuple[str, ...]:
-    """What the configuration asks for and can't have on a node with these runtimes."""
-    modes = [one.delivery or settings.delivery for one in settings.resources.values()] or [settings.delivery]
-    return tuple(filter(None, (decide(mode, found).why for mode in dict.fromkeys(modes))))
+def _unread(reader: Reader, files: Collection[SpecFile]) -> str:
+    """Why a runtime that reads CDI finds no name that these files define, "" if it does."""
+    known = {os.path.realpath(one) for one in reader.spec_dirs}
+    for directory in dict.fromkeys(os.path.dirname(file.path) for file in files if known):
+        if os.path.realpath(directory) not in known:
+            return (
+                f"{reader.name} does not read {directory}, only {', '.join(reader.spec_dirs)} (module "
+                "fleet.cdi.runtime sets that)"
+            )
+    for file in files if reader.newest else ():
+        version = str(file.spec["cdiVersion"]).removeprefix("v")
+        if VERSIONS.index(version) > VERSIONS.index(reader.newest):
+            return f"{reader.name} reads CDI up to {reader.newest}, and {file.path} has {version}"
+    return ""
+
+
+def files_of(resource: Resource, registry: Registry) -> tuple[SpecFile, ...]:
+    """The specs that define what the resource offers."""
+    paths = {registry.devices.get(name) for unit in resource.units for name in unit.qualified_names}
+    return tuple(file for file in registry.specs if file.path in paths)
+
+
+def warnings(
+    settings: Settings, found: Sequence[Reader], registry: Registry, versions: Sequence[tuple[int, int]] = ()
+) -> tuple[str, ...]:
+    """What the configuration asks for and can't have on a node with these runtimes, specs and versions of kubelets."""
+    asked = [(one.delivery or settings.delivery, one.kinds) for one in settings.resources.values()]
+    asked = asked or [(settings.delivery, ())]
+    lines = [
+        decide(mode, found, [file for file in registry.specs if not kinds or file.spec["kind"] in kinds]).why
+        for mode, kinds in asked
+    ]
+    if "cdi" in dict(asked) and versions and max(versions) < FIELD:
+        lines.append(
+            f"delivery cdi: kubelet {'.'.join(map(str, max(versions)))} passes on no field cdi_devices (from 1.29 on "
+            "they do, 1.28 with the feature gate DevicePluginCDIDevices); containers get no devices. Use auto or "
+            "annotations"
+        )
+    return tuple(dict.fromkeys(filter(None, lines)))
 
 
 def annotation(resource: str, names: Iterable[str]) -> tuple[str, str]:
@@ -143,13 +198,11 @@ def expand(edits: Iterable[Mapping[str, Any]]) -> Expanded:
 def lost(resource: Resource, registry: Registry) -> tuple[str, ...]:
     """A line for each spec of which containers without CDI don't get everything, for people to read."""
     found: dict[str, dict[str, None]] = {}
-    for unit in resource.units:
-        try:
-            edits = inject.resolve(unit.qualified_names, registry)
-        except InjectError:  # that it can't be handed out at all is told elsewhere
-            continue
-        for path, one in edits:
-            found.setdefault(path, {}).update(dict.fromkeys(expand([one]).lost))
+    for file in files_of(resource, registry):
+        found[file.path] = dict.fromkeys(expand([file.spec.get("containerEdits") or {}]).lost)
+    for name in (name for unit in resource.units for name in unit.qualified_names):
+        if name in registry.devices:  # else it can't be handed out at all, which is told elsewhere
+            found[registry.devices[name]].update(dict.fromkeys(expand([registry.edits[name]]).lost))
     return tuple(
         f"{path}: {', '.join(missing)}: not given to containers of {resource.name}, as this node's runtime reads no CDI"
         for path, missing in sorted(found.items())

@@ -14,7 +14,6 @@ from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import rivals, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import (
     InUse,
@@ -59,11 +58,10 @@ class Node:
         """Serve what a look found. Returns when to look again, in the loop's time, if nothing happens before."""
         self._say(view)
         offered = {resource.name: resource for resource in view.offer.resources}
-        configured = self.site.settings.resources
         for name in [name for name in self.served if name not in offered]:
             # A kind that is gone takes its list with it in order: Unhealthy first, then off the list, then away.
             one = self.served[name]
-            if name in view.offer.refused or (configured and name not in configured) or not one.roster.advertised:
+            if name in view.offer.refused or not self.site.settings.wants(name) or not one.roster.advertised:
                 await self.drop(name)
             else:
                 offered[name] = one.resource._replace(units=())
@@ -74,11 +72,22 @@ class Node:
             if name not in self.served:
                 self.served[name] = Served(resource, self.site, self.hands, former.get(name, ()))
             one = self.served[name]
-            one.update(resource, view.registry, view.troubles.get(name, {}), self._used(one.resource))
+            one.overlaps = name in view.overlapping
+            await one.update(resource, view.registry, view.troubles.get(name, {}), self._used(one.resource))
         self.looked = True
         self.site.changed()
         dues = [one.roster.due for one in self.served.values() if one.roster.due is not None]
         return min(dues, default=None)
+
+    def late(self, seconds: float) -> None:
+        """A look goes on and on: say so until it is over."""
+        text = (
+            f"a look at the host has taken more than {seconds:g} s, and what is known of devices is as old; "
+            "find the file system, or the device, that hangs"
+        )
+        self.warnings = (*self.warnings, text)
+        self.site.log.change(("look", text), True, "warning", reason=text)
+        self.site.changed()
 
     async def doubt(self) -> None:
         """Ask the kubelet for what it lists: it may have forgotten a stream that it has not ended.
@@ -90,17 +99,17 @@ class Node:
         registered = {name: one for name, one in self.served.items() if one.state == status.REGISTERED}
         if not registered:
             return
+        listed: Mapping[str, Collection[str]]
         try:
             listed, known = await allocatable(self.site.settings.pod_resources), set(registered)
         except Unavailable as error:
             if error.cause != "unsupported":
                 return
-            written = rivals.registered(self.site.settings.plugin_dir)
-            listed = frozenset((name, device_id) for name, ids in written.items() for device_id in ids)
-            known = {name for name, ids in written.items() if ids}
+            listed = rivals.registered(self.site.settings.plugin_dir)
+            known = {name for name, ids in listed.items() if ids}
         for name, one in registered.items():
-            ours = {device.id for device in one.roster.advertised if device.healthy}
-            missed = bool(ours) and name in known and not any((name, device_id) in listed for device_id in ours)
+            ours = [device.id for device in one.roster.advertised if device.healthy]
+            missed = bool(ours) and name in known and not any(device in listed.get(name, ()) for device in ours)
             one.missed = one.missed + 1 if missed else 0
             if one.missed == DOUBTS and one.state == status.REGISTERED:
                 one.missed = 0
@@ -164,10 +173,10 @@ class Node:
         return [one.resource for one in self.served.values()]
 
     def _used(self, resource: Resource) -> Optional[Collection[str]]:
-        """Ids of its units that pods have, also of those that are not offered any more; None: nobody knows just now."""
+        """Its device IDs that pods have, also those that are not offered any more; None: nobody knows just now."""
         if self.in_use is None:
             return None
-        return {unit_id(device_id) for name, device_id in self.in_use.devices if name == resource.name}
+        return {device_id for name, device_id in self.in_use.devices if name == resource.name}
 
     def _say(self, view: View) -> None:
         """What the look found wrong, once each, and when it is over."""
@@ -178,6 +187,10 @@ class Node:
             log.change(subject, True, "warning", reason=text)
         for subject in [one for one in log.subjects("look") if one not in found]:
             log.over(subject, "warning-over", reason=subject[1])
+        for text in view.offer.absent:
+            log.change(("absent", text), True, "absent", "info", reason=text)
+        for subject in [one for one in log.subjects("absent") if one[1] not in view.offer.absent]:
+            log.over(subject)
         self.refused = view.offer.refused
         for name, why in self.refused.items():
             log.change(("refused", name), why, "refused", resource=name, reason=why)

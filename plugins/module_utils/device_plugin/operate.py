@@ -30,6 +30,7 @@ class Offered(NamedTuple):
     names: Mapping[str, Mapping[str, Sequence[str]]]  # resource -> device ID -> what a container would get
     findings: Sequence[str]
     delivery: Mapping[str, delivery.Delivery]
+    absent: Sequence[str]  # what this host has none of: no finding, as one configuration is for many hosts
 
 
 def settings_at(path: str) -> Settings:
@@ -89,11 +90,12 @@ def would_offer(settings: Settings) -> Offered:
         roster.update(resource, view.troubles[resource.name], 0.0)
         resources[resource.name] = roster.advertised
         names[resource.name] = {one: unit.qualified_names for unit in resource.units for one in unit.device_ids}
-        ways[resource.name] = delivery.decide(resource.settings.delivery or settings.delivery, readers)
+        files = delivery.files_of(resource, view.registry)
+        ways[resource.name] = delivery.decide(resource.settings.delivery or settings.delivery, readers, files)
     findings = [*view.offer.warnings, *view.problems.values()]
     findings += [f"{name}: {why}" for name, why in view.offer.refused.items()]
     findings += [f"{name}: {way.why}" for name, way in ways.items() if way.why]
-    return Offered(resources, names, findings, ways)
+    return Offered(resources, names, findings, ways, view.offer.absent)
 
 
 def forget(settings: Settings) -> int:

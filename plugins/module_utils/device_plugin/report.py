@@ -17,7 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node impor
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 
-MOST = 2000  # devices of a resource that the status names; of more it names those that are Unhealthy
+MOST = 2000  # devices of a resource that status and metrics name; of more the status names those that are Unhealthy
 _RELEASE = re.compile(r"[^/]+-[0-9a-f]{8,}\Z")
 
 
@@ -107,15 +107,14 @@ def gauges(served: Iterable[Served]) -> Iterator[Sample]:
 
 
 def _devices(one: Served, labels: Mapping[str, str]) -> Iterator[Sample]:
-    counts = {"healthy": 0, "unhealthy": 0, "taken": 0}
-    for device in one.roster.advertised:
-        taken = class_of(device.reason) == "taken"
-        counts["healthy" if device.healthy else "taken" if taken else "unhealthy"] += 1
+    listed = one.roster.advertised
+    ill = [device for device in listed if not device.healthy]
+    taken = sum(class_of(device.reason) == "taken" for device in ill)
+    counts = {"healthy": len(listed) - len(ill), "unhealthy": len(ill) - taken, "taken": taken}
     for state, count in counts.items():
         yield Sample("devices", {**labels, "state": state}, count)
-    for device in one.roster.advertised:
-        if not device.healthy:
-            yield Sample("device_fault", {**labels, "device": device.id, "reason": device.reason}, 1)
+    for device in ill[:MOST]:
+        yield Sample("device_fault", {**labels, "device": device.id, "reason": device.reason}, 1)
 
 
 def of_process(started: float, polling: bool, config_error: bool) -> Iterator[Sample]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 
 ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
+ALLOCATIONS = 8  # at a time
 PREFER = 0.5  # seconds, then the first that fit
 HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
 MOST_LINES = 16  # for units that changed alike at one time
@@ -38,8 +40,9 @@ DECIDE = 5.0  # seconds to ask the node's runtimes what they can read
 class Readers:
     """What the node's runtimes can read, asked once for all resources that register at about the same time."""
 
-    def __init__(self, ask: Callable[[], Sequence[delivery.Reader]]) -> None:
+    def __init__(self, ask: Callable[[], Sequence[delivery.Reader]], pool: ThreadPoolExecutor) -> None:
         self._ask = ask  # blocking: it starts programs
+        self._pool = pool  # not the loop's own, for whose threads the process would wait at its end
         self._asked: Optional[asyncio.Future[Any]] = None
         self._at = 0.0
 
@@ -47,7 +50,7 @@ class Readers:
         """None where that takes too long."""
         loop = asyncio.get_running_loop()
         if self._asked is None or loop.time() - self._at > FRESH:
-            self._asked, self._at = loop.run_in_executor(None, self._ask), loop.time()
+            self._asked, self._at = loop.run_in_executor(self._pool, self._ask), loop.time()
         try:
             found: Sequence[delivery.Reader] = await asyncio.wait_for(asyncio.shield(self._asked), DECIDE)
             return found
@@ -60,7 +63,6 @@ class Hands(NamedTuple):
 
     ledger: Ledger
     allocator: Allocator
-    allocating: ThreadPoolExecutor
     choosing: ThreadPoolExecutor
     readers: Readers
     numa_nodes: Optional[frozenset[int]]
@@ -80,10 +82,14 @@ class Served:
         self._former = frozenset(former)
         self._registry: Optional[Registry] = None
         self._troubles: dict[str, str] = {}
+        self._publishing = asyncio.Lock()
+        # Its own: what hangs over the devices of one resource, for ever perhaps, has none of the others' threads.
+        self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
         self._closing = False
         part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
         self.registrar = Registrar(part, site)
         self.warnings: tuple[str, ...] = ()
+        self.overlaps = False  # its holds make devices of other resources Unhealthy
         self.missed = 0  # times in a row that the kubelet listed none of its devices
         self._task: Optional[asyncio.Task[None]] = None
         self._deciding: Optional[asyncio.Future[None]] = None
@@ -115,22 +121,34 @@ class Served:
             await awaken.ended(self._task)
         await self.registrar.close()
         await self.registrar.closed()
+        self._allocating.shutdown(wait=False)
 
-    def update(
+    async def update(
         self, resource: Resource, registry: Registry, troubles: Mapping[str, str], in_use: Optional[Collection[str]]
     ) -> None:
         """Take in what a look found, and tell the kubelet what changed."""
+        moved = self._registry is not registry
         self.resource, self._registry, self._troubles = resource, registry, dict(troubles)
-        self._publish(in_use)
+        await self._publish(in_use)
+        if moved and self.delivery is not None:  # what gives the names may lie where the runtime does not look
+            self._deciding = asyncio.ensure_future(self._decide())
 
-    def _publish(self, in_use: Optional[Collection[str]] = None) -> None:
-        loop = asyncio.get_running_loop()
-        changed, events = self.roster.update(self.resource, self._troubles, loop.time(), in_use)
-        self._log(events)
-        if changed or self.feed.empty:
-            self.feed.publish(message(self.roster))
-            self._site.metrics.count("updates_total", resource=self.name)
-            self._site.changed()
+    async def _publish(self, in_use: Optional[Collection[str]] = None) -> None:
+        """Tell the kubelet how it stands. The loop is free while a list of tens of thousands is made."""
+        async with self._publishing:
+            loop = asyncio.get_running_loop()
+            said = (self.resource, dict(self._troubles), loop.time(), in_use)
+            events, list_ = await loop.run_in_executor(None, self._list, *said)
+            self._log(events)
+            if list_ is not None:
+                self.feed.publish(list_)
+                self._site.metrics.count("updates_total", resource=self.name)
+                self._site.changed()
+
+    def _list(self, *said: Any) -> tuple[Sequence[Event], Optional[Any]]:
+        """(What changed, the message that says so or None), in a thread."""
+        changed, events = self.roster.update(*said)
+        return events, message(self.roster) if changed or self.feed.empty else None
 
     def _log(self, events: Sequence[Event]) -> None:
         """A line for each unit, or one for many that changed alike: a host may have tens of thousands."""
@@ -162,19 +180,25 @@ class Served:
             await self._deciding
 
     async def _decide(self) -> None:
-        settings = self._site.settings
-        mode = self.resource.settings.delivery or settings.delivery
         readers = await self._hands.readers.ask()
-        if readers is not None or self.delivery is None:
-            found = delivery.decide(mode, readers or ())
-            if found != self.delivery:
-                fields = {key: value for key, value in found._asdict().items() if value}
-                self._site.log.info("delivery", resource=self.name, **fields)
-                self.delivery = found
-            lost = delivery.lost(self.resource, self._registry) if found.expanded and self._registry else ()
-            self.warnings = tuple(lost)
-            for text in self.warnings:
-                self._site.log.change((self.name, text), True, "lost-in-delivery", resource=self.name, reason=text)
+        if self._registry is None or (readers is None and self.delivery is not None):
+            return
+        work = partial(self._ways, self.resource, self._registry, readers or ())
+        found, self.warnings = await asyncio.get_running_loop().run_in_executor(None, work)
+        if found != self.delivery:
+            fields = {key: value for key, value in found._asdict().items() if value}
+            self._site.log.info("delivery", resource=self.name, **fields)
+            self.delivery = found
+        for text in self.warnings:
+            self._site.log.change((self.name, text), True, "lost-in-delivery", resource=self.name, reason=text)
+
+    def _ways(
+        self, resource: Resource, registry: Registry, readers: Sequence[delivery.Reader]
+    ) -> tuple[delivery.Delivery, tuple[str, ...]]:
+        """How containers get the devices, and what of them they don't get so. Of many devices it takes a while."""
+        mode = resource.settings.delivery or self._site.settings.delivery
+        found = delivery.decide(mode, readers, delivery.files_of(resource, registry))
+        return found, delivery.lost(resource, registry) if found.expanded else ()
 
     async def _prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
         began = time.monotonic()
@@ -200,7 +224,8 @@ class Served:
             if self._registry is None or self.delivery is None:
                 raise Refusal(f"Allocate: {self.name} has not been looked at yet; ask again", "UNAVAILABLE")
             allocate = self._hands.allocator.allocate
-            unhealthy = {one.id: one.reason for one in self.roster.advertised if not one.healthy}
+            asked = frozenset(device_ids)
+            unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
             work = partial(allocate, self.resource, device_ids, self._registry, self.delivery, unhealthy)
             answer = await self._within("Allocate", device_ids, work)
         except Refusal as error:
@@ -209,6 +234,8 @@ class Served:
         finally:
             self._site.metrics.observe("allocate_seconds", time.monotonic() - began, resource=self.name)
         self._site.metrics.count("allocations_total", resource=self.name)
+        if self.overlaps:
+            self._hands.look_again()
         self._site.log.info(
             "allocated", resource=self.name, devices=",".join(device_ids), seconds=time.monotonic() - began
         )
@@ -217,7 +244,7 @@ class Served:
     async def _start(self, device_ids: Sequence[str]) -> None:
         await self._within("PreStartContainer", device_ids, partial(self._ready, self.resource, device_ids))
 
-    def _ready(self, resource: Resource, device_ids: Sequence[str]) -> None:
+    def _ready(self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool]) -> None:
         """Blocks. What a container could not start with is said here; whether its devices are well is not asked: it
         has them. Raises Failed."""
         units = [unit for unit in units_of(resource, device_ids).values() if unit is not None]
@@ -225,24 +252,27 @@ class Served:
         found = {name: why for name, why in found.items() if class_of(why) not in HELD}
         if found:
             raise Failed("; ".join(f"{name}: {why}" for name, why in sorted(found.items())), found)
-        self._hands.allocator.start(resource, device_ids)
+        self._hands.allocator.start(resource, device_ids, abandoned)
 
-    async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[], Any]) -> Any:
-        """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal."""
-        settings = self.resource.settings
-        seconds = ALLOCATE + longest(settings)
+    async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[Callable[[], bool]], Any]) -> Any:
+        """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal.
+
+        `work` can ask whether that is over: the kubelet was refused, or is gone, and may give the devices to others.
+        """
+        seconds = ALLOCATE + longest(self.resource.settings, len(device_ids))
+        over = threading.Event()
         reason, code = "", "FAILED_PRECONDITION"
         try:
             if self._closing:
                 raise Refusal(f"{call}: this instance of the device plugin ends", "UNAVAILABLE")
-            return await self._in(self._hands.allocating, seconds, work)
+            return await self._in(self._allocating, seconds, work, over.is_set)
         except Refusal:
             reason = "shutdown"
             raise
         except Failed as error:
             classes = {class_of(why) or "other" for why in error.troubles.values()}
             reason = classes.pop() if len(classes) == 1 else "several" if classes else "request"
-            self._take(error.troubles)
+            await self._take(error.troubles)
             text = str(error)
         except asyncio.TimeoutError:
             reason, code = "time", "DEADLINE_EXCEEDED"
@@ -252,16 +282,17 @@ class Served:
         except Exception as error:  # a defect must not go without a line
             reason, code, text = "defect", "INTERNAL", repr(error)
         finally:
+            over.set()
             if reason:
                 self._site.metrics.count("allocation_failures_total", resource=self.name, reason=reason)
         raise Refusal(f"{call}: {text}", code)
 
-    def _take(self, troubles: Mapping[str, str]) -> None:
-        """Units that turned out to be unfit: the list says so before the call is refused."""
+    async def _take(self, troubles: Mapping[str, str]) -> None:
+        """Units that turned out to be unfit: the list says so before the call is refused, even if nobody waits."""
         if troubles:
             self._troubles.update(troubles)
-            self._publish()
             self._hands.look_again()
+            await asyncio.shield(self._publish())
 
     @staticmethod
     async def _in(pool: ThreadPoolExecutor, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -82,6 +83,27 @@ class TestAnswer:
         assert host.part("0").token != first
 
 
+class TestAbandoned:
+    """A call that the kubelet was refused in the end, or that it ended: the next pod may have the device by now."""
+
+    @pytest.mark.parametrize("command", [[], ["/bin/false"]], ids=["at once", "with commands"])
+    def test_what_comes_too_late_takes_nothing_from_the_next(self, tmp_path, command):
+        host = Host(tmp_path)
+        host.allocate("0")
+        token = host.part("0").token
+        host.resource = host.resource._replace(settings=host.resource.settings._replace(teardown=tuple(command)))
+        late = partial(host.allocator.allocate, host.resource, ["0", "1"], host.registry, EXPANDED)
+        with pytest.raises(Failed, match="nobody waits"):
+            late(abandoned=lambda: True)
+        assert [host.state_of(unit) for unit in "01"] == ["active", "free"]
+        assert host.part("0").token == token
+
+    def test_a_start_of_a_container(self, host):
+        with pytest.raises(Failed, match="nobody waits"):
+            host.allocator.start(host.resource, ["0"], lambda: True)
+        assert host.state_of("0") == "free"
+
+
 class TestRefused:
     """F8: IDs that can't be asked for."""
 
@@ -130,6 +152,15 @@ class TestLook:
         assert "/dev/gpu1" in said
         assert not host.ledger.grants()
 
+    def test_what_the_settings_ignore(self, tmp_path):
+        """The kubelet is told that the device is Healthy, so it has to be had."""
+        host = Host(tmp_path, health={"ignore": ["library-missing"]}, setup=["/bin/true"])
+        hurt = {"mounts": [{"hostPath": "/usr/lib/libx.so.1", "containerPath": "/libx.so.1"}]}
+        host.write({"0": "/dev/gpu0"}, hurt)
+        host.allocate("0")
+        host.unplug(0)
+        assert host.refused("0")[1]["0"].startswith("node-missing")
+
     def test_a_name_that_no_spec_has_any_more(self, host):
         """KEP-4009's known failure: nobody has looked since, and the runtime would find out."""
         host.replace({"0": "/dev/gpu0"})
@@ -157,18 +188,16 @@ class TestLook:
         host.replace({str(index): f"/dev/gpu{index}" for index in range(4)}, {"env": ["GPU=2"]})
         assert dict(host.allocate("0", ways=EXPANDED).envs) == {"GPU": "2"}
 
-    def test_nothing_of_it_can_be_given_without_cdi(self, host):
-        listed = {str(index): f"/dev/gpu{index}" for index in range(4)}
-        host.write(listed)
-        fifo = '"deviceNodes": [{"path": "/dev/gpu0", "type": "p"}]'
-        os.unlink(host.root / "dev/gpu0")
-        os.mkfifo(host.root / "dev/gpu0")
-        text = (host.specs / "gpu.json").read_text().replace('"deviceNodes": [{"path": "/dev/gpu0"}]', fifo)
-        (host.specs / "gpu.json").write_text(text.replace('"env": ["GPU=1"]', '"env": []'))
-        host.look()
-        said, _troubles = host.refused("0", ways=EXPANDED)
-        assert "0: a container gets nothing of it" in said
+    def test_nothing_of_it_can_be_given_without_cdi(self, tmp_path):
+        """What comes with all of its kind is not the device."""
+        host = Host(tmp_path)
+        (host.root / "sys/class/net/eth1").mkdir(parents=True)
+        edits = {"a": {"netDevices": [{"hostInterfaceName": "eth1", "name": "eth1"}]}}
+        host.write({}, {"env": ["NIC=1"], "deviceNodes": [{"path": "/dev/gpu0"}]}, more=edits)
+        said, _troubles = host.refused("a", ways=EXPANDED)
+        assert "a: a container gets nothing of it" in said and "netDevices can't be given without" in said
         assert not host.ledger.grants()
+        assert names(host.allocate("a")) == ["vendor.com/gpu=a"]
 
 
 class TestTaken:
@@ -371,10 +400,13 @@ class TestCommands:
         os.chmod(host.state, 0o755)
         assert host.state_of("0") == "pending"
 
-    def test_how_long_it_may_take(self):
-        assert longest(ResourceSettings("a.com/b")) == 0
-        assert longest(ResourceSettings("a.com/b", setup=("/x",), time_limit=10)) == 20
-        assert longest(ResourceSettings("a.com/b", setup=("/x",), teardown=("/x",), time_limit=10)) == 40
+    @pytest.mark.parametrize(
+        ("commands_", "devices", "seconds"),
+        [([], 20, 0), (["setup"], 1, 20), (["setup"], 16, 20), (["setup"], 17, 30), (["setup", "teardown"], 2, 40)],
+    )
+    def test_how_long_it_may_take(self, commands_, devices, seconds):
+        settings = ResourceSettings("a.com/b", time_limit=10)._replace(**dict.fromkeys(commands_, ("/x",)))
+        assert longest(settings, devices) == seconds
 
 
 class TestStart:

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -18,10 +19,10 @@ from typing import Any, Optional
 import grpc.aio
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, status, udev
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon as daemon_module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import Daemon
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
@@ -129,6 +130,23 @@ def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) 
     assert served.missed == 0
 
 
+def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_that_starts(tmp_path: Path) -> None:
+    stream, nothing = io.StringIO(), SimpleNamespace()
+    settings = Settings(pod_resources=str(tmp_path / "none.sock"))
+    site: Any = SimpleNamespace(settings=settings, log=Log(stream))
+    reclaimer: Any = SimpleNamespace(step=lambda *_given: [])
+    node = Node(site, nothing, nothing, reclaimer)  # type: ignore[arg-type]
+    served: Any = SimpleNamespace(state=status.REGISTERED, resource=None)
+    node.served[NAME] = served
+    lines = []
+    with ThreadPoolExecutor(1) as pool:
+        for state in (status.WAITING, status.WAITING, status.REGISTERED, status.REGISTERED, status.REGISTERED):
+            served.state = state
+            asyncio.run(node.reclaim(pool))
+            lines.append(stream.getvalue().count("event=no-podresources"))
+    assert lines == [0, 0, 0, 1, 1]
+
+
 class Monitor:
     """pyudev.Monitor, with events that a test puts into it."""
 
@@ -227,35 +245,22 @@ def test_the_real_monitor_opens() -> None:
     assert asyncio.run(scene()) == ""
 
 
-def test_a_look_that_fails_for_no_known_reason_ends_nothing_and_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(daemon_module, "SETTLE", 0.01)
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({"version": 1, "run_dir": str(tmp_path / "run"), "spec_dirs": [str(tmp_path)]}))
-    calls: list[int] = []
+def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tmp_path: Path) -> None:
+    """Each Allocate would have a look at the host at its heels, which the next one has to share the machine with."""
+    ours, theirs = (Ledger(str(tmp_path / "state"), "boot-1") for _time in range(2))
+    found = Settings(spec_dirs=(str(tmp_path),), state_dir=str(tmp_path / "state"), inventory=str(tmp_path / "i"))
+    subjects = Viewer(found, ours).subjects()
 
-    def fail(_viewer: Any) -> Any:
-        calls.append(1)
-        raise ZeroDivisionError("a defect")
+    def states() -> list[Any]:
+        return [subject.look(subject.path) for subject in subjects]
 
-    monkeypatch.setattr(Viewer, "look", fail)
-    stream = io.StringIO()
+    def hold(ledger: Ledger, name: str) -> None:
+        take(ledger, NAME, [Want(name, Device(f"tty:{name}", "rule", NAME, (name,), ()))])
 
-    async def scene() -> None:
-        found = Daemon(str(config), "a", Log(stream))
-        running = asyncio.ensure_future(found.run())
-        for number in range(1, 4):
-            found._soon()
-            for _turn in range(DEADLINE * 100):
-                if len(calls) >= number:
-                    break
-                await asyncio.sleep(0.01)
-        assert len(calls) >= 3
-        assert not running.done()
-        found.end.set()
-        await asyncio.wait_for(running, DEADLINE)
-
-    asyncio.run(scene())
-    assert stream.getvalue().count("event=defect") == 1
-    assert "a defect" in stream.getvalue()
+    hold(ours, "d0")
+    before = states()
+    hold(ours, "d1")
+    hold(ours, "d1")
+    assert states() == before
+    hold(theirs, "d2")
+    assert states() != before

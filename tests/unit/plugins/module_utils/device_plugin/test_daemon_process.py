@@ -9,15 +9,23 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
 KUBELET = str(Path(__file__).resolve().parents[4] / "contract/kubelet.py")
@@ -28,6 +36,14 @@ sys.path.insert(0, sys.argv.pop(1))
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 sys.exit(main(sys.argv[1:], "test", {"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": ""}))
 """
+# One that does not see its configuration change.
+BLIND = PROGRAM.replace(
+    "sys.exit(",
+    """from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.watch import Watch
+follow = Watch.follow
+Watch.follow = lambda self, key, *rest: None if key == "config" else follow(self, key, *rest)
+sys.exit(""",
+)
 DEADLINE = 30  # seconds, for what takes one at most
 
 
@@ -76,8 +92,8 @@ class Host:
         command = [sys.executable, "-c", PROGRAM, IMPORTS, "plugin", *arguments, "--config", str(self.config)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
-    def start(self, instance: str = "a") -> subprocess.Popen[Any]:
-        command = [sys.executable, "-c", PROGRAM, IMPORTS, "plugin", "run", "--config", str(self.config)]
+    def start(self, instance: str = "a", program: str = PROGRAM) -> subprocess.Popen[Any]:
+        command = [sys.executable, "-c", program, IMPORTS, "plugin", "run", "--config", str(self.config)]
         with open(self.short / f"{instance}.log", "w", encoding="utf-8") as log:
             self.processes.append(subprocess.Popen([*command, "--instance", instance], stderr=log))
         return self.processes[-1]
@@ -112,9 +128,13 @@ class Host:
         answer = self.ask("wait", resource=resource, allocatable=number, seconds=DEADLINE)
         assert answer["ok"], (answer, self.log())
 
+    def told(self, what: str) -> list[Any]:
+        """What the kubelet noted of this, in order: when, what, of which resource, and what it said."""
+        return list(self.ask("events", what=what)["events"])
+
     def events(self, what: str) -> list[str]:
         """The resources of which the kubelet noted this, in order."""
-        return [event[2] for event in self.ask("events", what=what)["events"]]
+        return [event[2] for event in self.told(what)]
 
     def until(self, condition: Callable[[], Any], what: str = "it") -> None:
         end = time.monotonic() + DEADLINE
@@ -213,6 +233,14 @@ def test_a_reload_costs_no_stream_of_what_stays_as_it_is(host: Host) -> None:
     assert host.log().count("event=lost") == 0
 
 
+def test_sighup_alone_has_it_read_its_configuration(host: Host) -> None:
+    daemon = host.start(program=BLIND)
+    host.until(lambda: "event=started" in host.log())
+    host.configure(resources={})
+    daemon.send_signal(signal.SIGHUP)
+    host.until(lambda: "event=config " in host.log())
+
+
 def test_options_that_change_are_registered_anew_and_no_other_resource_is(host: Host) -> None:
     host.offer(GPU, "g0")
     host.offer(NIC, "n0")
@@ -224,6 +252,8 @@ def test_options_that_change_are_registered_anew_and_no_other_resource_is(host: 
     host.until(lambda: len(host.events("Register")) == 3)
     host.allocatable(GPU, 1)
     assert sorted(host.events("Register")) == [GPU, GPU, NIC]
+    endpoints = {event[3].partition('endpoint: "')[2].split('"')[0] for event in host.told("Register")}
+    assert len(endpoints) == 3, "a kubelet may remember a name"
 
 
 def test_a_broken_configuration_leaves_the_one_before_in_force_and_says_so(host: Host) -> None:
@@ -319,6 +349,61 @@ def test_of_two_instances_the_younger_has_the_resources_and_the_older_is_there_i
     younger.wait()
     host.until(lambda: state(host, GPU, "a") == "registered")
     host.allocatable(GPU, 1)
+
+
+def test_a_pod_is_ready_once_the_kubelet_watches_all_that_there_is(host: Host) -> None:
+    """An older pod goes by it. NIC, of which there is nothing, and what is wrong with devices keep nobody waiting."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        where = f"127.0.0.1:{found.getsockname()[1]}"
+
+    def asked() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://{where}/readyz", timeout=DEADLINE) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    host.configure(metrics=where)
+    host.offer(GPU, "g0", "g1")
+    (host.dev / "g1").unlink()
+    host.start()
+    host.until(lambda: host.status().get("ready"))
+    host.until(lambda: asked() == (503, f"{GPU}: waiting\n"), "not without a kubelet")
+    host.start_kubelet()
+    host.allocatable(GPU, 1)
+    host.until(lambda: asked() == (200, "ok\n"))  # the list comes before the answer to Register is read
+    host.write("{")
+    host.until(lambda: asked()[0] == 503)
+    assert str(host.config) in asked()[1]
+
+
+def test_a_node_that_has_nothing_of_a_kind_is_well(host: Host) -> None:
+    """One configuration is for many nodes."""
+    host.offer(GPU, "g0")
+    host.start_kubelet()
+    host.start()
+    host.allocatable(GPU, 1)
+    done = host.call("status")
+    assert (done.returncode, state(host, NIC)) == (0, "idle"), done.stdout
+    done = host.call("check")
+    assert done.returncode == 0
+    assert f"resource {NIC}: no spec that can be read is of kind {NIC}\n" in done.stdout, "a slip is seen here"
+    assert json.loads(host.call("check", "--json").stdout)["findings"] == []
+    assert host.log().count("event=absent") == 1
+    host.offer(NIC, "n0")
+    host.allocatable(NIC, 1)
+    (host.specs / "acme.com-nic.json").unlink()
+    host.until(lambda: host.log().count("event=absent") == 2, "what comes again is said again")
+
+
+def test_what_pods_held_is_freed_where_the_plugin_is_gone(host: Host) -> None:
+    ledger = Ledger(str(host.short / "s"), inventory.boot_id())
+    gpu = Device("pci:0000:3b:00.0", "gpu", GPU, ("g0",), ())
+    handover.take(ledger, GPU, [handover.Want("g0", gpu)])
+    host.config.unlink()
+    for freed in (1, 0):
+        done = host.call("forget", "--json", "--state-dir", str(host.short / "s"))
+        assert (done.returncode, done.stdout) == (0, f'{{"freed": {freed}}}\n')
 
 
 def test_what_is_run_can_not_be_forgotten(host: Host) -> None:

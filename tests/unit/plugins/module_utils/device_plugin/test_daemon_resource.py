@@ -9,8 +9,10 @@ import asyncio
 import io
 import json
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import resource as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health, ResourceSettings, Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
@@ -30,6 +33,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve impo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 
 NAME = "acme.com/widget"
@@ -58,12 +62,15 @@ class Stage:
         self.metrics = Metrics()
         self.allocator = Allocator()
         self.looks = 0
+        self.readers: list[Reader] = []
         settings = ResourceSettings(NAME, (NAME,), pre_start=pre_start, health=Health(hold_down=0.0))
         self.resource = Resource(NAME, (unit("d0"), unit("d1")), settings=settings)
         peers = Peers(str(tmp_path), "a", 1.0)
-        site = Site(Settings(), peers, "s", Log(self.log), self.metrics, lambda: None)
-        pools = [ThreadPoolExecutor(number) for number in (2, 1)]
-        hands: Any = Hands(None, self.allocator, *pools, Readers(lambda: ()), None, self._look)  # type: ignore
+        site = Site(Settings(), peers, Log(self.log), self.metrics, lambda: None)
+        pool = ThreadPoolExecutor(1)
+        readers = Readers(lambda: self.readers, pool)
+        hands: Any = Hands(None, self.allocator, pool, readers, None, self._look)  # type: ignore
+        self.other = Served(self.resource, site, hands, ())
         self.path = str(tmp_path / "s.sock")
         self.file = tmp_path / "d0"  # what a container gets with d0
         self.file.touch()
@@ -79,7 +86,7 @@ class Stage:
 
     def act(self, scene: Callable[[], Any]) -> None:
         async def whole() -> None:
-            self.served.update(self.resource, self.registry, {}, ())
+            await self.served.update(self.resource, self.registry, {}, ())
             await self.served._prepare()
             server: Server = self.served._server(self.path)
             await server.open()
@@ -109,7 +116,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(module, "ALLOCATIONS", 2)
     return Stage(tmp_path)
 
 
@@ -141,6 +149,27 @@ def test_a_device_that_fails_in_allocate_is_unhealthy_on_every_stream_before_the
     stage.act(scene)
 
 
+def test_specs_that_come_to_lie_where_the_runtime_does_not_look(stage: Stage, tmp_path: Path) -> None:
+    """No registration comes between."""
+    stage.readers = [Reader("containerd 2.1.4", True, "", (str(tmp_path),), "1.0.0")]
+    (tmp_path / "other").mkdir()
+
+    async def scene() -> None:
+        assert stage.served.delivery == Delivery(True, True, False)
+        (tmp_path / "a.json").rename(tmp_path / "other/a.json")
+        moved = specs.load([str(tmp_path), str(tmp_path / "other")])
+        await stage.served.update(stage.resource, moved, {}, ())
+        for _time in range(100 * DEADLINE):
+            if stage.served.delivery.expanded:
+                break
+            await asyncio.sleep(0.01)
+        assert stage.served.delivery[:3] == (False, False, True)
+        assert f"does not read {tmp_path}/other" in stage.served.delivery.why
+        assert "event=delivery" in stage.log.getvalue()
+
+    stage.act(scene)
+
+
 def test_a_backend_that_hangs_holds_up_nobody_else(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ALLOCATE", 0.3)
     end = threading.Event()
@@ -157,9 +186,12 @@ def test_a_backend_that_hangs_holds_up_nobody_else(stage: Stage, monkeypatch: py
         for code, text in await asyncio.gather(*slow):
             assert code == "DEADLINE_EXCEEDED"
             assert "more than 0.3 s" in text
-        end.set()
-        monkeypatch.setattr(module, "ALLOCATE", DEADLINE)
         stage.allocator.allocate = Allocator().allocate
+        monkeypatch.setattr(module, "ALLOCATE", DEADLINE)
+        await stage.other.update(stage.resource, stage.registry, {}, ())
+        await stage.other._prepare()
+        await asyncio.wait_for(stage.other._allocate(["d0"]), DEADLINE / 2)  # of another resource: has its own threads
+        end.set()
         await stage.allocate("d0")
 
     stage.act(scene)
@@ -179,6 +211,38 @@ def test_a_refused_call_never_began_where_it_waited_for_a_thread(stage: Stage, m
         end.set()
         await asyncio.sleep(0.1)
         assert len(began) == 2, "as many as there are threads"
+
+    stage.act(scene)
+
+
+@pytest.mark.parametrize("by", ["the plugin", "the kubelet"])
+def test_a_call_that_is_over_can_tell(stage: Stage, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """Before it records anything: the next pod may have the device by then."""
+    if by == "the plugin":
+        monkeypatch.setattr(module, "ALLOCATE", 0.2)
+    began, heard = threading.Event(), threading.Event()
+
+    def hang(*given: Any) -> None:
+        abandoned = given[-1]
+        if not abandoned():
+            began.set()
+        until = time.monotonic() + DEADLINE
+        while not abandoned() and time.monotonic() < until:
+            time.sleep(0.01)
+        if abandoned():
+            heard.set()
+
+    async def scene() -> None:
+        stage.allocator.allocate = hang
+        request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": ["d0"]}])
+        call = stage.plugin.Allocate(request, timeout=30)
+        wait = partial(asyncio.get_running_loop().run_in_executor, None)
+        assert await wait(began.wait, DEADLINE)
+        if by == "the kubelet":
+            call.cancel()
+        with pytest.raises((grpc.RpcError, asyncio.CancelledError)):
+            await call
+        assert await wait(heard.wait, DEADLINE)
 
     stage.act(scene)
 
@@ -234,15 +298,15 @@ def test_a_preference_call_never_fails_and_never_waits(
 def test_what_the_kubelet_was_told_not_to_ask_for_is_passed_on(stage: Stage) -> None:
     seen: dict[str, Any] = {}
 
-    def note(_resource: Any, ids: Any, _registry: Any, _ways: Any, unhealthy: Any) -> Any:
+    def note(_resource: Any, ids: Any, _registry: Any, _ways: Any, unhealthy: Any, _abandoned: Any) -> Any:
         seen.update(ids=ids, unhealthy=unhealthy)
         return api.v1beta1.ContainerAllocateResponse()
 
     async def scene() -> None:
         stage.allocator.allocate = note
-        stage.served.update(stage.resource, NOTHING, {"d1": "taken: by a claim"}, ())
-        await stage.allocate("d0")
-        assert seen == {"ids": ["d0"], "unhealthy": {"d1": "taken: by a claim"}}
+        await stage.served.update(stage.resource, NOTHING, {"d1": "taken: by a claim"}, ())
+        await stage.allocate("d0", "d1")
+        assert seen == {"ids": ["d0", "d1"], "unhealthy": {"d1": "taken: by a claim"}}
 
     stage.act(scene)
 
@@ -277,15 +341,47 @@ def test_a_burst_of_changes_is_few_messages_and_the_last_one_is_told(stage: Stag
     async def scene() -> None:
         stream = stage.plugin.ListAndWatch(OPTIONS)
         await told(stream)
-        for number in range(101):
-            stage.served.update(stage.resource, NOTHING, {"d0": f"taken: {number}"} if number % 2 == 0 else {}, ())
-            await asyncio.sleep(0)
+        for number in range(100):
+            await stage.served.update(stage.resource, NOTHING, {"d0": "taken: x"} if number % 2 else {}, ())
+        await stage.served.update(stage.resource, NOTHING, {"d0": "taken: x", "d1": "taken: y"}, ())
         answers = [healths(await told(stream))]
-        await asyncio.sleep(0.5)
-        assert answers[-1] == {"d0": "Unhealthy", "d1": "Healthy"}
-        stage.served.update(stage.resource, NOTHING, {}, ())
+        while answers[-1] != {"d0": "Unhealthy", "d1": "Unhealthy"}:
+            answers.append(healths(await told(stream)))
+        assert len(answers) < 50
+        await stage.served.update(stage.resource, NOTHING, {}, ())
         answers.append(healths(await told(stream)))
         assert answers[-1] == {"d0": "Healthy", "d1": "Healthy"}, "nothing of the burst came after its end"
+        stream.cancel()
+
+    stage.act(scene)
+
+
+def test_a_list_that_takes_long_holds_up_no_call_and_is_told_even_if_nobody_waits(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, go = threading.Event(), threading.Event()
+    make = stage.served._list
+
+    def slow(*said: Any) -> Any:
+        made.set()
+        go.wait(DEADLINE)
+        return make(*said)
+
+    def fail(*_given: Any, **_named: Any) -> None:
+        raise Failed("d1: node-missing: x", {"d1": "node-missing: x"})
+
+    async def scene() -> None:
+        stage.allocator.allocate = fail
+        monkeypatch.setattr(stage.served, "_list", slow)
+        stream = stage.plugin.ListAndWatch(OPTIONS)
+        await told(stream)
+        call = asyncio.ensure_future(stage.allocate("d1"))
+        await asyncio.to_thread(made.wait, DEADLINE)
+        await stage.plugin.GetDevicePluginOptions(OPTIONS, timeout=10)
+        call.cancel()
+        await asyncio.sleep(0.1)
+        go.set()
+        assert healths(await told(stream)) == {"d0": "Healthy", "d1": "Unhealthy"}
         stream.cancel()
 
     stage.act(scene)
@@ -294,7 +390,7 @@ def test_a_burst_of_changes_is_few_messages_and_the_last_one_is_told(stage: Stag
 def test_many_devices_that_change_alike_are_one_line(stage: Stage) -> None:
     async def scene() -> None:
         many = stage.resource._replace(units=tuple(unit(f"d{number:05}") for number in range(60_000)))
-        stage.served.update(many, NOTHING, {}, ())
+        await stage.served.update(many, NOTHING, {}, ())
         assert stage.log.getvalue().count("event=healthy") <= 3
         stream = stage.plugin.ListAndWatch(OPTIONS)
         assert len((await told(stream)).devices) == 60_002, "with the two that were there before, Unhealthy"

@@ -10,14 +10,20 @@ import io
 import json
 import re
 import socket
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log, quoted
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics, report, tell
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import MOST, Log, quoted
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import METRICS, PREFIX, Metrics, Sample
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Instance
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 FIELD = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"=]+)(?: |$)')
@@ -59,6 +65,13 @@ def test_what_repeats_is_said_once_and_again_after_it_was_over() -> None:
     assert [parsed(line)["event"] for line in stream.getvalue().splitlines()] == ["bad", "bad", "well", "bad"]
 
 
+def test_what_is_remembered_has_an_end() -> None:
+    log = Log(io.StringIO())
+    for number in range(3 * MOST):
+        log.change(("look", str(number)), True, "bad")
+    assert len(log.subjects("look")) <= MOST
+
+
 def test_a_reader_that_went_away_ends_nothing() -> None:
     class Closed(io.StringIO):
         def write(self, _text: str) -> int:
@@ -87,6 +100,24 @@ def test_metrics_are_in_the_format_of_prometheus() -> None:
     assert f'{PREFIX}device_fault{{device="d0",reason="has \\"quotes\\", \\\\ and\\nlines"}} 1' in values
     for name, (kind, _help) in METRICS.items():
         assert text.count(f"# TYPE {PREFIX}{name} {kind}\n") == (f"{PREFIX}{name}" in "".join(values))
+
+
+def test_devices_are_counted_and_those_that_are_ill_are_named_up_to_a_number() -> None:
+    well = [Advertised(f"w{number}", True) for number in range(3)]
+    taken = [Advertised("t", False, (), "taken: by request 7 of gpu/gpu")]
+    ill = [Advertised(f"i{number}", False, (), "node-missing: /dev/x is gone") for number in range(report.MOST)]
+    served: Any = SimpleNamespace(
+        name="a.com/x", state="registered", roster=SimpleNamespace(advertised=[*well, *taken, *ill])
+    )
+    served.feed = SimpleNamespace(streams=[1])
+    values = Metrics().render(report.gauges([served])).splitlines()
+    for state, number in {"healthy": 3, "taken": 1, "unhealthy": report.MOST}.items():
+        assert f'{PREFIX}devices{{resource="a.com/x",state="{state}"}} {number}' in values
+    assert f'{PREFIX}device_fault{{resource="a.com/x",device="i0",reason="node-missing: /dev/x is gone"}} 1' in values
+    assert sum(line.startswith(f"{PREFIX}device_fault{{") for line in values) == report.MOST
+    assert [line for line in values if line.startswith(f"{PREFIX}resource_state") and line.endswith(" 1")] == [
+        f'{PREFIX}resource_state{{resource="a.com/x",state="registered"}} 1'
+    ]
 
 
 def test_what_a_dropped_resource_counted_is_gone() -> None:
@@ -156,8 +187,69 @@ def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch
     assert asyncio.run(scene()) == b""
 
 
+def test_of_many_clients_some_are_turned_away_and_one_that_comes_later_is_not() -> None:
+    async def scene() -> bytes:
+        port = free_port()
+        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "the text")
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _client in range(metrics.CLIENTS)]
+        reader, _writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await asyncio.wait_for(reader.read(), 30) == b"", "one too many"
+        for _reader, writer in idle:
+            writer.close()
+        for _attempt in range(100):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            with suppress(ConnectionResetError):
+                answer = await reader.read()
+                if answer:
+                    break
+            await asyncio.sleep(0.05)
+        server.close()
+        return answer
+
+    assert asyncio.run(scene()).endswith(b"the text")
+
+
+def test_the_release_is_the_one_whose_directory_the_code_lies_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert report.release() == "", "a checkout is none"
+    code = "ansible_collections/fleet/cdi/plugins/module_utils/device_plugin/report.py"
+    monkeypatch.setattr(report, "__file__", f"/opt/cdi/lib/0.1.0-95b2cc14fefb/{code}")
+    assert report.release() == "0.1.0-95b2cc14fefb"
+
+
 def test_an_address_in_use_is_said_with_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         where = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(CdiError, match="choose another address"):
             asyncio.run(metrics.serve(where, lambda: ""))
+
+
+def test_an_address_that_is_free_again_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in an upgrade: the older instance has it until the newer one has taken over."""
+    monkeypatch.setattr(tell, "AGAIN", 0.05)
+
+    async def scene() -> list[str]:
+        stream = io.StringIO()
+        tasks: set[asyncio.Future[None]] = set()
+        teller = tell.Teller(
+            Instance(str(tmp_path), "b"), Log(stream), dict, lambda work: tasks.add(asyncio.ensure_future(work))
+        )
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            await teller.metrics_at(f"127.0.0.1:{port}", lambda: "the text")
+            await asyncio.sleep(0.2)
+        for _attempt in range(100):
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                break
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.05)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).endswith(b"the text")
+        writer.close()
+        await teller.metrics_at("")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        return [parsed(line)["event"] for line in stream.getvalue().splitlines()]
+
+    assert asyncio.run(scene()) == ["warning", "metrics"], "what is tried again is said once"

@@ -20,14 +20,20 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, place, running, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
+from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 OLD = Reader("containerd", False, "containerd 1.6.20 is from before CDI")
 OFF = Reader("containerd", False, "containerd 1.7.24: enable_cdi is off (default)")
 NEW = Reader("cri-o", True)
+HERE = Reader("containerd 2.1.4", True, "", ("/etc/cdi", "/var/run/cdi"), "1.0.0")
+ELSEWHERE = Reader("cri-o 1.30.0", True, "", ("/opt/cdi",), "0.7.0")
 
 BY_NAME = Delivery(True, True, False)
 ALL_WAYS = Delivery(True, True, True)
 SPELLED_OUT = Delivery(False, False, True)
+
+FILES = specs.registry(specs.spec("a.com/bb", {"0": ["/dev/null"]})).specs  # /etc/cdi/0.json, of version 0.6.0
+NEWER = [FILES[0]._replace(spec={**FILES[0].spec, "cdiVersion": "v1.1.0"})]
 
 
 @pytest.mark.parametrize(
@@ -35,23 +41,47 @@ SPELLED_OUT = Delivery(False, False, True)
     [
         ("auto", [], BY_NAME, ""),
         ("auto", [NEW], BY_NAME, ""),
+        ("auto", [HERE], BY_NAME, ""),
         ("auto", [OLD], SPELLED_OUT, ""),
         ("auto", [OFF, OLD], SPELLED_OUT, ""),
         ("auto", [NEW, OLD], ALL_WAYS, ""),
+        ("auto", [ELSEWHERE], SPELLED_OUT, "cri-o 1.30.0 does not read /etc/cdi, only /opt/cdi"),
+        ("auto", [ELSEWHERE, OFF], SPELLED_OUT, "cri-o 1.30.0 does not read /etc/cdi"),
+        ("auto", [ELSEWHERE, HERE], SPELLED_OUT, "cri-o 1.30.0 does not read /etc/cdi"),  # a name would fail there
         ("cdi", [], Delivery(True, False, False), ""),
         ("cdi", [NEW, OLD], Delivery(True, False, False), ""),
         ("cdi", [OLD], Delivery(True, False, False), "delivery cdi: containerd 1.6.20 is from before CDI; containers"),
+        ("cdi", [ELSEWHERE], Delivery(True, False, False), "delivery cdi: cri-o 1.30.0 does not read /etc/cdi"),
+        ("cdi", [ELSEWHERE, HERE], Delivery(True, False, False), ""),
         ("annotations", [NEW], Delivery(False, True, False), ""),
         ("annotations", [OFF], Delivery(False, True, False), "enable_cdi is off (default); containers get no devices"),
+        ("annotations", [OFF, ELSEWHERE], Delivery(False, True, False), "is off (default); cri-o 1.30.0 does not read"),
         ("expanded", [NEW], SPELLED_OUT, ""),
         ("expanded", [OLD], SPELLED_OUT, ""),
+        ("expanded", [ELSEWHERE], SPELLED_OUT, ""),
     ],
 )
 def test_which_ways_are_taken(mode, readers, ways, why):
-    found = decide(mode, readers)
+    found = decide(mode, readers, FILES)
     assert found._replace(why="") == ways
     assert bool(found.why) == bool(why)
     assert why in found.why
+
+
+def test_specs_of_a_version_that_the_runtime_does_not_read():
+    """It passes over the whole file, and fails on the name."""
+    assert decide("auto", [HERE], FILES) == BY_NAME
+    found = decide("auto", [HERE], NEWER)
+    assert found._replace(why="") == SPELLED_OUT
+    assert "containerd 2.1.4 reads CDI up to 1.0.0, and /etc/cdi/0.json has 1.1.0" in found.why
+
+
+def test_a_directory_by_another_name(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    files = [FILES[0]._replace(path=str(tmp_path / "link/0.json"))]
+    assert decide("auto", [HERE._replace(spec_dirs=(str(tmp_path / "real"),))], files) == BY_NAME
+    assert decide("auto", [HERE._replace(spec_dirs=(str(tmp_path),))], files).expanded
 
 
 def test_every_mode_of_the_configuration_is_known():
@@ -63,12 +93,50 @@ def test_what_the_configuration_can_not_have():
     settings = config.parse(
         {"version": 1, "delivery": "cdi", "resources": {"a.com/bb": {}, "a.com/cc": {"delivery": "annotations"}}}, "x"
     )
-    assert [text.partition(":")[0] for text in delivery.warnings(settings, [OLD])] == [
-        "delivery cdi",
-        "delivery annotations",
-    ]
-    assert delivery.warnings(settings, [NEW]) == ()
-    assert delivery.warnings(config.parse({"version": 1}, "x"), [OLD]) == ()
+    nothing, some = specs.registry(), specs.registry(specs.spec("a.com/bb", {"0": ["/dev/null"]}))
+    both = ["delivery cdi", "delivery annotations"]
+    for readers, found, modes in (([OLD], nothing, both), ([NEW], some, []), ([ELSEWHERE], some, both[:1])):
+        assert [text.partition(":")[0] for text in delivery.warnings(settings, readers, found)] == modes
+    settings = config.parse({"version": 1}, "x")
+    assert delivery.warnings(settings, [OLD], some) == ()
+    assert delivery.warnings(settings, [ELSEWHERE], nothing) == ()
+    assert delivery.warnings(settings, [ELSEWHERE], some)[0].startswith("delivery auto: cri-o 1.30.0 does not read")
+
+
+@pytest.mark.parametrize(
+    ("mode", "versions", "warned"),
+    [
+        ("cdi", [(1, 20)], True),
+        ("cdi", [(1, 20), (1, 28)], True),
+        ("cdi", [(1, 20), (1, 30)], False),  # which one runs is not known
+        ("cdi", [], False),
+        ("auto", [(1, 20)], False),
+        ("annotations", [(1, 20)], False),
+    ],
+)
+def test_a_field_that_the_kubelet_does_not_pass_on(mode, versions, warned):
+    settings = config.parse({"version": 1, "resources": {"a.com/bb": {"delivery": mode}}}, "x")
+    lines = delivery.warnings(settings, [HERE], specs.registry(), versions)
+    assert bool(lines) == warned
+    assert all("passes on no field cdi_devices" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("program", "says", "version"),
+    [
+        ("kubelet", "Kubernetes v1.20.15", [(1, 20)]),
+        ("kubelet", "Kubernetes v1.36.3-rc.1", [(1, 36)]),
+        ("k3s", "k3s version v1.30.4+k3s1 (98262b5d)", [(1, 30)]),
+        ("kubelet", "flag provided but not defined", []),
+    ],
+)
+def test_the_kubelets_of_a_node(tmp_path, monkeypatch, program, says, version):
+    monkeypatch.setattr(detect, "DIRECTORIES", ())
+    assert delivery.kubelets("/", str(tmp_path)) == ()
+    (tmp_path / program).write_text(f"#!/bin/sh\necho '{says}'\n")
+    (tmp_path / program).chmod(0o755)
+    assert delivery.kubelets("/", str(tmp_path)) == tuple(version)
+    assert delivery.kubelets("/host", str(tmp_path)) == ()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +224,7 @@ class TestExpand:
             ("/run/z", "/run/z", False),
         ]
         assert found.lost == ()
-        assert not found.is_empty
+        assert found.paths == {"/dev/a", "/dev/host-b", "/dev/c", "/lib/x", "/run/y", "/run/z"}
 
     @pytest.mark.parametrize(
         ("edits", "lost"),
@@ -172,7 +240,7 @@ class TestExpand:
     def test_what_can_not(self, edits, lost):
         found = expand([edits])
         assert found.lost == (lost,)
-        assert found.is_empty
+        assert not found.paths
 
     def test_the_owner_of_a_node(self):
         found = expand([{"deviceNodes": [{"path": "/dev/a", "fileMode": 432, "gid": 0}]}])

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `fleet-cdi plugin status` finds wrong with instances that live; findings are exit code 1."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate, status
+
+GPU = "acme.com/gpu"
+TAKEN = "taken: by request 7 of gpu/gpu"
+GONE = "node-missing: acme.com/gpu=0: needs /dev/gpu0, found nothing"
+
+
+def says(
+    state: str = status.REGISTERED,
+    why: str = "",
+    error: Optional[str] = None,
+    config: Optional[str] = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The document of an instance with one device of one resource, which is Unhealthy for `why`."""
+    resource = {
+        "state": state,
+        "error": error,
+        "stream": state == status.REGISTERED,
+        "devices": {"0": {"healthy": not why, "reason": why}},
+        "delivery": {"why": ""},
+        "warnings": [],
+        **more,
+    }
+    return {"config": {"error": config}, "warnings": [], "resources": {GPU: resource}}
+
+
+CASES = {
+    "all is well": ([says()], []),
+    "somebody else holds the device": ([says(why=TAKEN)], []),
+    "the host uses it": ([says(why="reserved: sda is mounted")], []),
+    "a device is ill": ([says(why=GONE)], [f"{GPU}: 0 is Unhealthy: {GONE}"]),
+    "there is nothing of it": ([says(status.IDLE)], []),
+    "there is no kubelet": ([says(status.WAITING, error="no socket")], [f"{GPU}: waiting: no socket"]),
+    "another plugin has it": ([says(status.CONFLICT, error="theirs")], [f"{GPU}: conflict: theirs"]),
+    "it is under way": ([says(status.REGISTERING)], [f"{GPU}: registering: not there yet"]),
+    "the stream ended just now": ([says(stream=False)], [f"{GPU}: the kubelet's stream has ended"]),
+    "the older one serves until the younger one does": ([says(), says(status.RETRYING)], []),
+    "the younger one serves": ([says(status.STANDBY), says()], []),
+    "neither does": ([says(status.STANDBY), says(status.RETRYING, error="no")], [f"{GPU}: retrying: no"]),
+    "a way that can't work": ([says(delivery={"why": "no CDI"})], [f"{GPU}: no CDI"]),
+    "what gets lost": ([says(warnings=["hooks"])], [f"{GPU}: hooks"]),
+    "the configuration is wrong": (
+        [says(config="x.json: no")],
+        ["instance a: works by an older configuration, or none: x.json: no"],
+    ),
+    "nobody lives": ([], ["no instance of the device plugin runs here"]),
+}
+
+
+@pytest.mark.parametrize(("documents", "findings"), CASES.values(), ids=CASES)
+def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: list[str]) -> None:
+    with ExitStack() as stack:
+        for since_boot, (name, document) in enumerate(zip("ab", documents)):
+            one = status.Instance(str(tmp_path), name)
+            one.enter()
+            stack.callback(one.leave)
+            one.write({"instance": name, "since_boot": since_boot, **document})
+        found, wrong = operate.living(str(tmp_path))
+    assert wrong == findings
+    assert [one["instance"] for one in found] == list("ab"[: len(documents)])
