@@ -39,7 +39,8 @@ options:
     default: /etc/fleet-cdi/device-plugin.json
   kubelet_dir:
     description:
-      - The directory of the kubelet. The service may write in what is two directories above it at most.
+      - The directory of the kubelet. The service may write below the first two parts of its path, as below C(/var/lib),
+        since the kubelet may make the rest while it runs.
     type: path
     default: /var/lib/kubelet
   state_dir:
@@ -54,8 +55,8 @@ options:
     default: ""
   device_access:
     description:
-      - Whether the commands C(setup) and C(teardown) of the configuration may open device nodes. The plugin itself only
-        looks at them.
+      - Whether the commands C(setup) and C(teardown) of the configuration may open device nodes, and write into
+        C(/tmp). The plugin itself only looks at nodes.
     type: bool
     default: false
   capabilities:

@@ -55,17 +55,23 @@ VERSIONS = {
     },
 }
 
-
 # What module cdi_plugin takes, by resource-type and name: the grammar is that of protocol.grammar.
 PLUGINS = {
     "type": "object",
     "description": "configurations by resource-type and name, as in {gpu/drm: {plugin: drm}}",
-    "propertyNames": {"pattern": r"^[A-Za-z][A-Za-z0-9]{0,15}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)"},
+    "propertyNames": {
+        "pattern": r"^[A-Za-z][A-Za-z0-9]{0,15}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)",
+        "description": "a resource-type and a name, as in gpu/drm",
+    },
     "additionalProperties": {
         "type": "object",
         "description": "plugin, args, description, cdi_version",
         "properties": {
-            "plugin": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)"},
+            "plugin": {
+                "type": "string",
+                "pattern": r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)",
+                "description": "the name of an executable, as in generic-tty",
+            },
             "args": {"type": "object"},
             "description": {"type": "string"},
             "cdi_version": {"enum": ["0.0.1", "0.0.2"]},
@@ -78,7 +84,10 @@ PLUGINS = {
 FUNCTIONS = {
     "type": "object",
     "description": 'numbers of virtual functions by device, as in {"0000:3b:00.0": 8}',
-    "propertyNames": {"pattern": r"^[^/=.\s][^/=\s]*$(?!\n)"},
+    "propertyNames": {
+        "pattern": r"^[^/=.\s][^/=\s]*$(?!\n)",
+        "description": "a PCI address or an interface, as in 0000:3b:00.0 or ens1f0",
+    },
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 99999},
 }
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, turns
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, schema, turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected, Configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_ours
@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import DIRECTORY, find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind
 
 Valid = Optional[Collection[tuple[Optional[Configuration], str]]]
 
@@ -74,10 +75,12 @@ class Operator:
 
     def migrate(self) -> tuple[int, int]:
         """Bring the store to the schema of this release: (its version before, now). Raises CdiError."""
-        return migrate(self.ledger)
+        before, now = (schema.versions(found)[0] for found in migrate(self.ledger))
+        return before, now
 
     def give(self, kind: str, owners: Collection[str]) -> None:
         """Give a kind to one owner, to several who share it, or to nobody in particular. Raises CdiError."""
+        split_kind(kind)
         self.ledger.set_owners(kind, owners)
 
     def _present(self) -> dict[str, str]:

@@ -25,6 +25,8 @@ def run(arguments: Any, paths: Paths) -> int:
     action = ACTIONS.get(arguments.action)
     if action is None:
         raise CdiError(f"grants: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
+    if arguments.what and arguments.action in ("list", "accept-loss", "migrate"):
+        raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
     operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
         say(json.dumps({"grants": []}) if arguments.json else "Nothing was ever granted on this host.")
@@ -101,21 +103,23 @@ def _release(operator: Operator, arguments: Any) -> int:
     device = _one(arguments, "the id of a device that is withheld")
     if operator.release(device) is None:
         raise CdiError(f"release: {device} is not withheld; `fleet-cdi grants list` shows what is")
-    say(f"released: {device} may be granted again")
+    _tell(arguments, {"released": device}, f"released: {device} may be granted again")
     return 0
 
 
-def _accept_loss(operator: Operator, _arguments: Any) -> int:
+def _accept_loss(operator: Operator, arguments: Any) -> int:
     """Let grants be made again after a damage."""
     forbidden = operator.accept_loss()
-    say("New grants are made again." if forbidden else "Nothing to accept: no grant is known to be lost.")
+    text = "New grants are made again." if forbidden else "Nothing to accept: no grant is known to be lost."
+    _tell(arguments, {"accepted": forbidden}, text)
     return 0
 
 
-def _migrate(operator: Operator, _arguments: Any) -> int:
+def _migrate(operator: Operator, arguments: Any) -> int:
     """Bring the store to the schema of this release; module release does it when it activates one."""
     before, now = operator.migrate()
-    say(f"The store was migrated from schema {before} to {now}." if before != now else "Nothing to migrate.")
+    text = f"The store was migrated from schema {before} to {now}." if before != now else "Nothing to migrate."
+    _tell(arguments, {"before": before, "after": now}, text)
     return 0
 
 
@@ -125,8 +129,14 @@ def _give(operator: Operator, arguments: Any) -> int:
         raise CdiError("give: found nothing; expected a kind and its owners: kubernetes, claims, external")
     kind, owners = arguments.what[0], arguments.what[1:]
     operator.give(kind, owners)
-    say(f"{kind} is for {' and '.join(owners)}" if owners else f"{kind} is for whoever holds devices of it")
+    text = f"{kind} is for {' and '.join(owners) or 'whoever holds devices of it'}"
+    _tell(arguments, {"kind": kind, "owners": owners}, text)
     return 0
+
+
+def _tell(arguments: Any, document: dict[str, Any], text: str) -> None:
+    """What was done, as it is asked for."""
+    say(json.dumps(document, indent=2, sort_keys=True) if arguments.json else text)
 
 
 def _one(arguments: Any, what: str) -> str:

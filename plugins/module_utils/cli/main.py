@@ -155,17 +155,19 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
     try:
         verb = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.cli.{given.verb}")
-        status: int = verb.run(given, paths)
+        status = int(verb.run(given, paths))
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read has seen enough (| head). Python must not try to flush the rest when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:  # whoever read has seen enough (| head)
+        status = 0
     except (CdiError, OSError) as error:
         sys.stderr.write(f"fleet-cdi: {' '.join(str(error).split())}\n")
-        return 2
+        status = 2
     except KeyboardInterrupt:
-        return 130  # as a shell reports SIGINT
+        status = 130  # as a shell reports SIGINT
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python must not try again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, Callable
 
@@ -18,22 +19,22 @@ STATUS = ("RESOURCE", "INSTANCE", "STATE", "HEALTHY", "UNHEALTHY", "MODE", "WHY"
 CHECK = ("RESOURCE", "DEVICE", "HEALTHY", "NUMA", "CONTAINERS GET", "WHY NOT")
 
 
-def run(arguments: Any, _paths: Paths) -> int:
+def run(arguments: Any, paths: Paths) -> int:
     """Do what `action` says. Raises CdiError."""
     action = ACTIONS.get(arguments.action)
     if action is None:
         raise CdiError(f"plugin: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
-    return action(arguments, arguments.config or config.PATH)
+    return action(arguments, arguments.config or config.PATH, paths)
 
 
-def _run(arguments: Any, path: str) -> int:
+def _run(arguments: Any, path: str, _paths: Paths) -> int:
     """Serve until SIGTERM."""
     from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon  # which the others don't need
 
     return daemon.run(path, arguments.instance or "")
 
 
-def _status(arguments: Any, path: str) -> int:
+def _status(arguments: Any, path: str, _paths: Paths) -> int:
     """What the instances that live say; 1 if something is wrong."""
     found, findings = operate.living(operate.run_dir_of(path))
     if arguments.json:
@@ -54,14 +55,16 @@ def _row(name: str, instance: str, one: Mapping[str, Any]) -> list[list[str]]:
     return [[name], [instance], [one["state"]], *numbers, [one["mode"]] if one["mode"] else [], [one["error"] or "-"]]
 
 
-def _check(arguments: Any, path: str) -> int:
+def _check(arguments: Any, path: str, _paths: Paths) -> int:
     """What would be offered by the configuration; 1 if something is wrong with it or with the host."""
     offered = operate.would_offer(operate.settings_at(path))
     if arguments.json:
         document = {name: [as_document(one) for one in listed] for name, listed in offered.resources.items()}
         ways = {name: as_document(way) for name, way in offered.delivery.items()}
-        everything = {"resources": document, "names": offered.names, "delivery": ways, "findings": offered.findings}
-        say(json.dumps(everything, indent=2, sort_keys=True))
+        everything = {"resources": document, "names": offered.names, "delivery": ways}
+        say(
+            json.dumps({**everything, "findings": offered.findings, "absent": offered.absent}, indent=2, sort_keys=True)
+        )
         return int(bool(offered.findings))
     rows = [
         [
@@ -76,16 +79,27 @@ def _check(arguments: Any, path: str) -> int:
         for one in listed
     ]
     say(table(CHECK, rows) if rows else "There are no devices to offer.")
-    for text in offered.findings:
+    for text in (*offered.findings, *offered.absent):
         say(text)
     return int(bool(offered.findings))
 
 
-def _forget(_arguments: Any, path: str) -> int:
+def _forget(arguments: Any, path: str, paths: Paths) -> int:
     """Free what pods held on a node that serves none any more."""
-    number = operate.forget(operate.settings_at(path))
-    say(f"{number} devices may be granted again." if number else "Pods hold nothing here.")
+    settings = operate.settings_at(path)
+    if not os.path.lexists(path):  # it went with the plugin, and the ledger is where this release has it
+        settings = settings._replace(state_dir=paths.state_dir)
+    number = operate.forget(settings)
+    if arguments.json:
+        say(json.dumps({"freed": number}))
+    else:
+        say(f"{number} devices may be granted again." if number else "Pods hold nothing here.")
     return 0
 
 
-ACTIONS: dict[str, Callable[[Any, str], int]] = {"run": _run, "status": _status, "check": _check, "forget": _forget}
+ACTIONS: dict[str, Callable[[Any, str, Paths], int]] = {
+    "run": _run,
+    "status": _status,
+    "check": _check,
+    "forget": _forget,
+}

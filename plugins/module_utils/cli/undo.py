@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 
 
 def run(arguments: Any, paths: Paths) -> int:
     """Undo by the manifest, and print what was done; 1 if something was kept. Raises CdiError."""
-    edits = files.manifest(paths.state_dir).edits
+    edits = read_manifest(paths.state_dir).edits
     readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}
     done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
     kept = [{"path": path, "reason": reason} for path, reason in done.kept]

@@ -12,22 +12,26 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import show, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, RUN_DIR, instance
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import OR_FORCE, Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery, status
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
 BY = "device_plugin_config"  # who asked for the file, for the manifest
 PAUSE = 0.2  # seconds between two looks at the instances
+HEARD = 2.0  # seconds after which what an instance says is about this file, and not about the one before
 
 # Options of the module that are fields of the document as they are.
 FIELDS = (
@@ -60,6 +64,11 @@ class Taken(NamedTuple):
 
 def rendered(options: Mapping[str, Any]) -> bytes:
     """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
+    if os.path.realpath(os.path.dirname(options["path"])) in map(os.path.realpath, options["spec_dirs"]):
+        raise CdiError(
+            f"{options['path']}: is in a spec directory, where container runtimes would take it for a spec; choose "
+            "another path"
+        )
     kubelet = options["kubelet_dir"].rstrip("/")
     document = {
         "version": config.VERSION,
@@ -79,23 +88,14 @@ def write(path: str, content: Optional[bytes], state_dir: str, force: bool, chec
     if content is None:
         return _take_back(where, state_dir, force, check)
 
-    def make_plan(manifest: files.Manifest) -> Plan:
-        live = files.read(where)
-        before = live.content if live else None
-        if before == content:
-            return Plan(where, (), ())
-        if before is not None and where not in manifest.files and not force:
-            raise CdiError(
-                f"{where}: is not ours: fleet.cdi has no record of writing it. It stays as it is. Move it away, or set "
-                "force to replace it (undo then puts it back)."
-            )
-        return Plan(where, (Change(where, "", before, content, BY),), ())
+    def make_plan(manifest: Manifest) -> Plan:
+        return Plan(where, plan_file(where, content, manifest, BY, force, "Move it away, " + OR_FORCE), ())
 
     return next(iter(apply(make_plan, state_dir, check).changes), None)
 
 
 def _take_back(path: str, state_dir: str, force: bool, check: bool) -> Optional[Change]:
-    manifest = files.manifest(state_dir)
+    manifest = read_manifest(state_dir)
     if path not in manifest.files:
         return None
     live, prior = files.read(path), manifest.files[path]["prior"]
@@ -103,7 +103,7 @@ def _take_back(path: str, state_dir: str, force: bool, check: bool) -> Optional[
     if check:
         manifest.take_back(path, check=True, force=force)
     else:
-        with files.locked_manifest(state_dir) as manifest:
+        with locked_manifest(state_dir) as manifest:
             manifest.take_back(path, force=force)
     return change
 
@@ -119,13 +119,14 @@ def taken(
     """Which of the instances that run with the configuration at `path` have it; they get `wait` seconds for that."""
     wanted = hashlib.sha256(content).hexdigest() if content is not None else ""
     until = clock() + wait
+    heard = clock() + HEARD
     while True:
         found = tuple(
             Taken(one["instance"], one["config"]["sha256"] == wanted, one["config"]["error"])
             for one in living()
             if files.canonical(one["config"]["path"]) == files.canonical(path)
         )
-        if all(one.taken or one.error for one in found) or clock() >= until:
+        if all(one.taken or (one.error and clock() >= heard) for one in found) or clock() >= until:
             return found
         sleep(PAUSE)
 
@@ -137,7 +138,12 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     content = rendered(options) if options["state"] == "present" else None
     if content is not None:
         settings = config.parse(json.loads(content), path)
-        warnings += delivery.warnings(settings, delivery.readers(settings.root))
+        warnings += delivery.warnings(
+            settings,
+            delivery.readers(settings.root),
+            registry.load(settings.spec_dirs),
+            delivery.kubelets(settings.root),
+        )
     change = write(path, content, options["state_dir"], options["force"], check)
     if change and not check:
         _reload()
@@ -155,7 +161,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "path": files.canonical(path),
         "taken": all(one.taken for one in found) if found else None,
         "instances": [one._asdict() for one in found],
-        "diff": [_shown(change)] if change else [],
+        "diff": [show.document(change)] if change else [],
     }
     return result, warnings
 
@@ -169,15 +175,3 @@ def _reload() -> None:
     if systemd.booted() and shutil.which("systemctl"):
         for unit in systemd.active(systemd.run, [*map(instance, INSTANCES)]):
             systemd.run(["systemctl", "reload", unit])
-
-
-def _shown(change: Change) -> dict[str, Any]:
-    header = {"before_header": change.path, "after_header": change.path}
-    return {**header, "before": _document(change.before), "after": _document(change.after)}
-
-
-def _document(content: Optional[bytes]) -> Any:
-    try:
-        return json.loads(content) if content else ""
-    except ValueError:
-        return (content or b"").decode(errors="replace")

@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, RUN_DIR, instance
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 
 UP, DOWN, ABSENT = "up", "down", "absent"  # of a kubelet
 WRONG = (status.CONFLICT, status.REFUSED, status.RETRYING)  # what an operator has to know of, and not just wait
@@ -68,7 +69,7 @@ def judged(
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
-    manifest = files.manifest(options["state_dir"])
+    manifest = read_manifest(options["state_dir"])
     instances = [seen.document for seen in status.look(RUN_DIR) if seen.alive]
     kubelet = _ask(options["kubelet_dir"])
     resources, pending, warnings = judged(instances, kubelet)

@@ -7,55 +7,48 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-import stat
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, dial
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
-PREFIX = "fleet-cdi-"  # of our sockets' names
 DIRECTORIES = ("device-plugins", "plugins_registry")  # of the kubelet's
 
 
-def tidy(state_dir: str, kubelet_dir: str, run_dir: str) -> list[str]:
-    """Clear up, once no instance runs; returns warnings for what has to stay. Raises CdiError."""
-    for name in DIRECTORIES:
-        _sweep(os.path.join(kubelet_dir, name))
-    with suppress(FileNotFoundError):
-        for entry in os.scandir(run_dir):
-            os.unlink(entry.path)
-        os.rmdir(run_dir)
-    return _free(state_dir, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))
+def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, check: bool = False) -> list[str]:
+    """Clear up, once no instance runs and before the configuration goes, which says where the kubelet is.
 
-
-def _sweep(directory: str) -> None:
-    """Remove sockets of ours on which nobody listens: those of a process that was killed."""
+    Returns warnings for what has to stay; with `check` it is all that it does.
+    """
+    kubelets = sorted({kubelet_dir.rstrip("/"), *_configured(manifest)})
+    if not check:
+        for one in kubelets:
+            for name in DIRECTORIES:
+                dial.remove_stale(os.path.join(one, name))
+        with suppress(OSError):  # there is none, or others have files there
+            for entry in os.scandir(run_dir):
+                os.unlink(entry.path)
+            os.rmdir(run_dir)
     try:
-        names = [name for name in os.listdir(directory) if name.startswith(PREFIX) and name.endswith(".sock")]
-    except OSError:  # no kubelet
-        return
-    for name in names:
-        path = os.path.join(directory, name)
-        with suppress(FileNotFoundError):
-            if stat.S_ISSOCK(os.lstat(path).st_mode) and not _listens(path):
-                os.unlink(path)
+        return _free(state_dir, [os.path.join(one, "pod-resources", "kubelet.sock") for one in kubelets], check)
+    except CdiError as error:
+        return [f"what is held for Kubernetes stays so: {error}"]
 
 
-def _listens(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.settimeout(1)
-        try:
-            one.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
-            return True
-        return True
+def _configured(manifest: Manifest) -> Iterable[str]:
+    """The directories of kubelets in the configurations that we wrote."""
+    for path, record in manifest.files.items():
+        if record["by"] == device_plugin_config.BY:
+            with suppress(CdiError):
+                yield os.path.dirname(config.read(path).plugin_dir)
 
 
-def _free(state_dir: str, pod_resources: str) -> list[str]:
-    """Free what the ledger holds for Kubernetes, unless pods may still use it."""
+def _free(state_dir: str, sockets: Iterable[str], check: bool) -> list[str]:
+    """Free what the ledger holds for Kubernetes, unless pods may still use it. Raises CdiError."""
     if not os.path.lexists(os.path.join(state_dir, "ledger.db")):
         return []
     # Here, as few hosts have a store, and SQLite takes long to be imported.
@@ -63,26 +56,32 @@ def _free(state_dir: str, pod_resources: str) -> list[str]:
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 
     ledger = Ledger(state_dir, inventory.boot_id())
-    held = sorted({hold.device for _key, part in handover.holds(ledger.grants()) for hold in part.holds})
-    why = _used(pod_resources) if held else ""
-    if held and not why:
+    holds = list(handover.holds(ledger.grants()))
+    held = sorted({hold.device for _key, part in holds for hold in part.holds})
+    resources = {key.plugin for key, _part in holds}
+    why = next((text for one in sockets if resources and (text := _used(one, resources))), "")
+    if why:
+        some = ", ".join(held[:4]) + (", ..." if held[4:] else "")
+        text = f"{len(held)} devices stay held for Kubernetes ({some}): {why}. Drain the node, then free them with "
+        return [text + "`fleet-cdi plugin forget`."]
+    if held and not check:
         handover.clear(ledger)
-    if not why:
-        return []
-    some = ", ".join(held[:4]) + (", ..." if held[4:] else "")
-    text = f"{len(held)} devices stay held for Kubernetes ({some}): {why}. Drain the node; then free each with "
-    return [text + "`fleet-cdi grants release DEVICE`."]
+    return []
 
 
-def _used(pod_resources: str) -> str:
-    """Why pods may still have devices; "" if they have none."""
+def _used(pod_resources: str, resources: Collection[str]) -> str:
+    """Why pods may still have devices of these resources; "" if they have none.
+
+    Only where no kubelet ever made its socket there are no pods: they outlive a kubelet that is stopped.
+    """
+    if not os.path.lexists(pod_resources):
+        return ""
     # Here, as gRPC takes long to be imported, and hosts without the plugin need not have it.
     from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import pods
 
     try:
         used = asyncio.run(pods.in_use(pod_resources))
-    except pods.Unavailable as error:
-        return "" if error.cause == "absent" else f"the kubelet can't be asked which pods use them ({error})"
     except (CdiError, ImportError) as error:
         return f"the kubelet can't be asked which pods use them ({error})"
-    return f"the kubelet has {len(used.devices)} devices in use by pods" if used.devices else ""
+    number = sum(name in resources for name, _device_id in used.devices)
+    return f"the kubelet has {number} devices in use by pods" if number else ""

@@ -18,12 +18,13 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import show, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, Unit, instance
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 
@@ -79,10 +80,9 @@ def install(
     live = host.booted()
     before = _state(host, content, release)
 
-    def make_plan(manifest: files.Manifest) -> Plan:
+    def make_plan(manifest: Manifest) -> Plan:
         path = unit_file.path()
-        differs = systemd.differs(path, content)
-        return Plan(path, (systemd.change(path, content, manifest, BY),) if differs else (), ())
+        return Plan(path, plan_file(path, content, manifest, BY), ())
 
     plan = apply(make_plan, state_dir, check)
     chosen = _chosen(before)
@@ -97,37 +97,45 @@ def install(
         for other in INSTANCES:
             if other != chosen and (other in before.active or other in before.enabled):
                 systemd.do(host.run, ["systemctl", "disable", *(["--now"] if live else []), instance(other)])
-    return {"changed": changed, "diff": [*map(systemd.shown, plan.changes), *_shown(before, after)], "instance": chosen}
+    return {"changed": changed, "diff": [*map(show.text, plan.changes), *show.units(before, after)], "instance": chosen}
 
 
 def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) -> tuple[dict[str, Any], list[str]]:
     """Stop both instances, take the unit back and clear up; returns what changed, and warnings. Raises CdiError."""
     path = unit_file.path()
-    if not installed(files.manifest(state_dir)):
+    manifest = read_manifest(state_dir)
+    if not installed(manifest):
         return {"changed": False, "diff": [], "instance": None}, []
+    manifest.take_back(path, check=True)  # before anything is stopped: it is refused where somebody changed the unit
     live = files.read(path)
     before = _state(host, b"", None)
-    shown = systemd.shown(Change(path, "", live.content if live else None, None))
-    warnings: list[str] = []
+    shown = show.text(Change(path, "", live.content if live else None, None))
     if not check:
         stop(host)
-        with files.locked_manifest(state_dir) as manifest:
+    # While the unit is in the manifest: the next run ends what one that is killed has begun.
+    warnings = tidy(manifest, state_dir, kubelet_dir, unit_file.RUN_DIR, check)
+    if not check:
+        with locked_manifest(state_dir) as manifest:
             manifest.take_back(path)
         forget(host)
-        warnings = tidy(state_dir, kubelet_dir, unit_file.RUN_DIR)
-    return {"changed": True, "diff": [shown, *_shown(before, State((), (), ()))], "instance": None}, warnings
+    return {"changed": True, "diff": [shown, *show.units(before, State((), (), ()))], "instance": None}, warnings
 
 
-def installed(manifest: files.Manifest) -> bool:
+def installed(manifest: Manifest) -> bool:
     """Whether the manifest lists the unit."""
     return unit_file.path() in manifest.files
 
 
 def stop(host: Host = THIS) -> None:
-    """Stop and disable both instances, before the unit's file goes."""
+    """Stop and disable both instances, before the unit's file goes. Raises CdiError while one runs."""
+    units = [*map(instance, INSTANCES)]
     if shutil.which("systemctl"):
-        now = ["--now"] if host.booted() else []
-        host.run(["systemctl", "disable", *now, *map(instance, INSTANCES)])
+        if host.booted():
+            _status, said = host.run(["systemctl", "stop", *units])  # also fails for one that systemd does not know
+            running = systemd.active(host.run, units)
+            if running:
+                raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
+        host.run(["systemctl", "disable", *units])  # fails, and stops nothing, where somebody removed the file
 
 
 def forget(host: Host = THIS) -> None:
@@ -149,7 +157,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     command = os.path.join(unit.prefix, "bin", "fleet-cdi")
     if not check and not os.access(command, os.X_OK):
         raise CdiError(f"{command}: there is no such program; install the release first (module fleet.cdi.release)")
-    return install(unit, guard.active(unit.prefix), options["state_dir"], options["wait"], check), warnings
+    # The release that is active now, or in check mode comes to be.
+    return install(unit, options["release"], options["state_dir"], options["wait"], check), warnings
 
 
 def _check_host() -> None:
@@ -226,11 +235,3 @@ def _lacking(new: Mapping[str, Any], old: list[Mapping[str, Any]]) -> str:
     watched = {name for one in old for name, found in one["resources"].items() if found.get("stream")}
     missing = [name for name in sorted(watched & set(new["resources"])) if not new["resources"][name].get("stream")]
     return f"the kubelet does not watch {', '.join(missing)} there yet" if missing else ""
-
-
-def _shown(before: State, after: State) -> list[dict[str, Any]]:
-    if before == after:
-        return []
-    return [
-        {"before_header": "systemd", "after_header": "systemd", "before": before._asdict(), "after": after._asdict()}
-    ]

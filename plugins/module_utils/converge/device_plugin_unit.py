@@ -44,6 +44,8 @@ HEAD = """\
 """
 
 # Not after the refresh: a restart during one would have to wait for it. At boot the kubelet starts after both.
+# Specs mount files of /tmp and of homes into containers (sockets of a display, of NVIDIA's MPS): the plugin has to see
+# whether they are there, so neither is hidden from it.
 _TEXT = """\
 [Unit]
 Description=Kubernetes device plugin for the CDI devices of this host (instance %i)
@@ -68,12 +70,12 @@ ReadWritePaths={writable}
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
 ProtectSystem=strict
-ProtectHome=yes
+ProtectHome=read-only
 ProtectHostname=yes
 ProtectControlGroups=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
-PrivateTmp=yes
+ProtectProc=invisible
 PrivateMounts=yes
 RestrictAddressFamilies=AF_UNIX AF_NETLINK{families}
 RestrictNamespaces=yes
@@ -96,7 +98,8 @@ WantedBy=multi-user.target
 _NO_NETWORK = "IPAddressDeny=any\n"
 _LOCAL = _NO_NETWORK + "IPAddressAllow=localhost\n"
 
-# The plugin looks at device nodes and opens none. The commands that an operator has it run may have to.
+# The plugin looks at device nodes and opens none. The commands that an operator has it run may have to, and shells
+# among them put things aside in /tmp.
 _NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\n"
 
 
@@ -132,13 +135,14 @@ def text(unit: Unit) -> bytes:
         if not value.startswith("/") or any(ord(letter) < 32 for letter in value):
             raise CdiError(f"{name}: found {value!r}; expected an absolute path without control characters")
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
+    writable = {_root(unit.state_dir), _root(unit.kubelet_dir), *(["/tmp"] if unit.device_access else [])}
     values = {
         "before": " ".join(KUBELETS),
         "mark": MARK,
         "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),
         "config": argument(unit.config),
         "run_dir": os.path.basename(RUN_DIR),
-        "writable": " ".join("-" + quoted(path) for path in sorted({_root(unit.state_dir), _root(unit.kubelet_dir)})),
+        "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
         "capabilities": " ".join(unit.capabilities),
         "families": " AF_INET AF_INET6" if unit.metrics else "",
         "closed": (_NO_DEVICES if not unit.device_access else "")
@@ -161,4 +165,4 @@ def _root(path: str) -> str:
     makes the exceptions of ProtectSystem=strict when it starts a service, and the kubelet may come later.
     """
     parts = [part for part in path.split("/") if part]
-    return "/" + "/".join(parts[:-1][:2])
+    return "/" + "/".join(parts[:-1][:2] or parts)  # never all that there is

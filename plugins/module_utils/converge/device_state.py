@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, Report, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import (
@@ -28,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled impor
     render,
     unique_of,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 
@@ -66,11 +67,9 @@ def converge(wanted: Wanted, places: Places, check: bool = False, clock: Callabl
         kept = {name: one for name, one in current.items() if name != id_ and (not one.until or one.until > now)}
         return {**kept, **({id_: after} if after else {})}
 
-    def make_plan(_manifest: files.Manifest) -> Plan:
-        live = files.read(path)
-        before, content = live.content if live else None, render(states(read(places.state_dir)))
-        changes = (Change(path, "", before, content, BY),) if before != content else ()
-        return Plan(path, changes, ())
+    def make_plan(manifest: Manifest) -> Plan:
+        content = render(states(read(places.state_dir)))
+        return Plan(path, plan_file(path, content, manifest, BY, force=True), ())
 
     plan = apply(make_plan, places.state_dir, check)
     # Only this one is to go: others that are missed just now wait for their own refresh.
@@ -155,6 +154,6 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "since": outcome.after.since if outcome.after else "",
         "until": outcome.after.until if outcome.after else "",
         "paths": list(outcome.changed),
-        "diff": [{"before_header": outcome.id, "after_header": outcome.id, "before": before, "after": after}],
+        "diff": [show.diff(outcome.id, before, after)],
     }
     return result, warnings

@@ -21,6 +21,7 @@ import node
 RESOURCE, CLEAN = "example.com/test", "example.com/clean"
 SPEC = "/etc/cdi/example.com-test.json"
 PROBED = "/var/lib/test-probe"
+LISTED = 2.0  # seconds in which the plugin asks what pods have: three times in cdi_device_plugin_grace
 PATIENCE = 20.0  # seconds; less than the 30 in which the plugin looks without being told of anything
 
 
@@ -48,6 +49,14 @@ def until(what, *arguments):
 def said(*command: str) -> str:
     """What a command prints."""
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+
+
+def admitted(pod: str, resource: str) -> dict:
+    """The answer of a kubelet that has a pod of a device, and has told so: what it never listed is held for longer."""
+    answer = ask("admit", pod=pod, resources={resource: 1})
+    assert answer["ok"], answer
+    time.sleep(LISTED)
+    return answer
 
 
 def holds() -> list[str]:
@@ -121,8 +130,7 @@ def log(instance: str) -> str:
 
 def allocation_and_ledger(_instance):
     """A pod gets a device by its CDI name; the ledger has it, and frees it when the pod is gone."""
-    answer = ask("admit", pod="one", resources={RESOURCE: 1})
-    assert answer["ok"], answer
+    answer = admitted("one", RESOURCE)
     assert "example.com/test=" in json.dumps(answer["containers"]), answer
     assert holds() == [RESOURCE], holds()
     ask("delete", pod="one")
@@ -133,8 +141,7 @@ def commands(_instance):
     """setup runs when a device is given to somebody, teardown when it is taken from them."""
     for name in os.listdir(PROBED):
         os.unlink(os.path.join(PROBED, name))
-    answer = ask("admit", pod="two", resources={CLEAN: 1})
-    assert answer["ok"], answer
+    admitted("two", CLEAN)
     assert os.listdir(PROBED) == ["ADD.json"], os.listdir(PROBED)
     ask("delete", pod="two")
     assert until(lambda: "DEL.json" in os.listdir(PROBED)), log(_instance)

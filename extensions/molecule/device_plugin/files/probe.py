@@ -63,6 +63,13 @@ def status(name: str) -> str:
         return next(line.split()[1] for line in file if line.startswith(f"{name}:"))
 
 
+def hidden_processes() -> str:
+    """The option of proc(5) that says which processes of others are seen there."""
+    with open("/proc/self/mounts", encoding="ascii") as file:
+        options = next(line.split()[3] for line in reversed(file.readlines()) if line.split()[1] == "/proc")
+    return next((one.partition("=")[2] for one in options.split(",") if one.startswith("hidepid=")), "")
+
+
 def new_socket(family: int) -> None:
     """Open a socket. Raises OSError."""
     socket.socket(family, socket.SOCK_DGRAM).close()
@@ -86,15 +93,16 @@ PROBES = {
     "CapabilityBoundingSet": (status, "CapBnd"),
     "ProtectSystem": (made, "/etc/probe"),
     "ReadWritePaths": (made, "/var/lib/probe"),
+    "ReadWritePaths, /tmp": (made, "/tmp/probe"),
     "RuntimeDirectory": (made, "/run/cdi-device-plugin/.probe"),
-    "ProtectHome": (os.listdir, "/root"),
+    "ProtectHome": (made, "/root/probe"),
     "ProtectHostname": (socket.sethostname, socket.gethostname()),
     "ProtectControlGroups": (os.mkdir, "/sys/fs/cgroup/probe"),
     "ProtectKernelLogs": (written, "/dev/kmsg"),
     "ProtectKernelModules": (os.listdir, "/usr/lib/modules"),
     "ProtectKernelTunables": (written, "/proc/sys/vm/swappiness"),
     "ProtectClock": (time.clock_settime, time.CLOCK_REALTIME, time.time()),
-    "PrivateTmp": (os.stat, "/tmp/test-marker"),
+    "ProtectProc": (hidden_processes,),
     "PrivateMounts": (os.readlink, "/proc/self/ns/mnt"),
     "RestrictAddressFamilies": (new_socket, socket.AF_PACKET),
     "RestrictAddressFamilies, Internet": (new_socket, socket.AF_INET),

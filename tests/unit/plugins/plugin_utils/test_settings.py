@@ -46,22 +46,8 @@ def test_what_is_generated_is_current() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_defaults_are_those_of_the_argument_specs() -> None:
-    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
-    assert defaults == {name: spec["default"] for name, spec in settings.argument_specs().items()}
-
-
 def test_defaults_are_valid() -> None:
     assert settings.check(yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))) == []
-
-
-def test_removal_takes_the_same_variables() -> None:
-    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
-    for name, spec in specs["remove"]["options"].items():
-        assert (spec["type"], spec["default"]) == (
-            specs["main"]["options"][name]["type"],
-            specs["main"]["options"][name]["default"],
-        )
 
 
 def test_layers_add_up_in_order() -> None:
@@ -141,3 +127,18 @@ def test_controller_and_host_agree(entry: dict[str, Any]) -> None:
     except CdiError:
         accepted = False
     assert (settings.check({"cdi_host_devices": {"e1": entry}}) == []) == accepted
+
+
+def test_what_a_pattern_asks_for_is_said_in_words():
+    """People are shown the description instead of the pattern."""
+
+    def silent(schema, where):
+        if isinstance(schema, dict):
+            if isinstance(schema.get("pattern"), str) and "description" not in schema:
+                yield where
+            for key, inner in schema.items():
+                yield from silent(inner, f"{where}/{key}")
+        for index, inner in enumerate(schema if isinstance(schema, list) else ()):
+            yield from silent(inner, f"{where}/{index}")
+
+    assert list(silent(settings.schema(), "")) == []

@@ -18,7 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import comman
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.pools import discover_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
-from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 COLLECTION = Path(records.__file__).parents[5]  # the directory of `ansible_collections`
@@ -109,3 +109,10 @@ def hosts(tmp_path_factory):
 def python():
     """The interpreter that hosts have."""
     return "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+
+
+@pytest.fixture
+def two(hosts):
+    """A host with GPUs of 4 and 8 GiB and a configuration for them: (host, configuration)."""
+    machine = hosts(gpus((4096, 8192)))
+    return machine, machine.configure(config())

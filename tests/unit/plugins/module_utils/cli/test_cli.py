@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files, records
+from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import devices as verb
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
 
@@ -143,6 +144,13 @@ def test_reader_that_goes_away_is_no_error(installed, tmp_path):
     assert out.endswith("\n0\n")
 
 
+def test_output_that_does_not_get_out_is_one_line(installed, tmp_path):
+    command, _directory = installed
+    write_inventory(tmp_path, TTY)
+    status, _out, err = run(["bash", "-c", f"{command} --inventory {tmp_path}/inventory.json devices > /dev/full"])
+    assert (status, err) == (2, "fleet-cdi: [Errno 28] No space left on device\n")
+
+
 # --- devices
 
 
@@ -224,7 +232,7 @@ def test_specs_table(fleet_cdi, tmp_path):
     path = f"{tmp_path}/etc/gpu.json"
     head = f"{'SPEC'.ljust(len(path))}  KIND           VERSION  OURS  DEVICES\n"
     assert fleet_cdi("specs") == (0, f"{head}{path}  fleet.cdi/gpu  0.3.0    no    gpu0\n", "")
-    with files.locked_manifest(str(tmp_path / "state")) as manifest:
+    with locked_manifest(str(tmp_path / "state")) as manifest:
         manifest.write(path, b" " + (tmp_path / "etc/gpu.json").read_bytes(), kind="fleet.cdi/gpu")
     assert fleet_cdi("specs") == (0, f"{head}{path}  fleet.cdi/gpu  0.3.0    yes   gpu0\n", "")
 
@@ -262,7 +270,7 @@ def managed(tmp_path):
     """Three files as fleet.cdi writes them: a new one, one over a foreign one, and one that somebody changed since."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/foreign.json").write_text("theirs")
-    with files.locked_manifest(str(tmp_path / "state")) as manifest:
+    with locked_manifest(str(tmp_path / "state")) as manifest:
         for name in ("new", "foreign", "changed"):
             manifest.write(str(tmp_path / f"etc/{name}.json"), b"ours", kind="fleet.cdi/gpu")
     (tmp_path / "etc/changed.json").write_text("somebody's")

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import VERSION
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
@@ -205,7 +206,26 @@ def test_a_store_of_this_release_needs_no_migration(host):
     assert list(host.state.glob("ledger.db.damaged-*")), "it was put aside, not lost"
 
 
-@pytest.mark.parametrize("arguments", [("lst",), ("gc",), ("give",), ("release", "a", "b")])
+def test_every_action_answers_a_document(host, tmp_path):
+    conf = host.configure({**host.conf, "args": {"teardown": ["/bin/false"]}})
+    host.add(conf, "tty:1", "a")
+    (tmp_path / "valid").write_text("other\n")
+    os.utime(tmp_path / "valid", (2**32, 2**32))
+    host.fleet_cdi("gc", tmp_path / "valid")
+
+    def answer(*arguments):
+        return json.loads(host.fleet_cdi(*arguments, "--json")[1])
+
+    assert answer("release", "tty:tty13") == {"released": "tty:tty13"}
+    assert answer("give", "fleet.cdi/tty", "kubernetes") == {"kind": "fleet.cdi/tty", "owners": ["kubernetes"]}
+    assert answer("accept-loss") == {"accepted": False}
+    assert answer("migrate") == {"before": VERSION, "after": VERSION}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("lst",), ("gc",), ("give",), ("give", "gpu", "claims"), ("release", "a", "b"), ("list", "a"), ("migrate", "a")],
+)
 def test_what_can_not_be_meant_is_one_line(host, arguments):
     host.add(host.conf, "tty:1", "a")
     status, out, err = host.fleet_cdi(*arguments)

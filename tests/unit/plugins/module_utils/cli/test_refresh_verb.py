@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
-KIND = "test.fleet.cdi/memory"
-ENTRY = {"profile": "rule", "kind": KIND, "match": {"subsystem": "mem", "node": "/dev/null"}, "name_by": ["sysname"]}
-
-pytestmark = pytest.mark.skipif(not os.path.exists("/sys/class/mem/null"), reason="this machine's /sys has no mem/null")
+pytestmark = only_where_it_is
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def host(tmp_path, capsys):
             fields = Wanted(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"})._asdict()
             wanted = {key: value for key, value in fields.items() if key not in ("kind", "content")}
             record = Memory(wanted, str(tmp_path / "etc"), str(self.inventory), offered or {}).document()
-            with files.locked_manifest(str(tmp_path / "state")) as manifest:
+            with locked_manifest(str(tmp_path / "state")) as manifest:
                 manifest.remember({KIND: record})
 
     return Host()

@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_p
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 
 
 @pytest.fixture
@@ -70,12 +71,13 @@ def test_the_defaults_are_those_of_the_daemon(host):
         ({"metrics": "nowhere"}, "metrics"),
         ({"spec_dirs": ["relative"]}, "spec_dirs"),
         ({"kubelet_dir": "/var//lib"}, "plugin_dir"),
+        ({"path": "/etc/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(host, changes, message):
     with pytest.raises(CdiError, match=message) as error:
         host.write(**changes)
-    assert host.path in str(error.value) and "\n" not in str(error.value)
+    assert changes.get("path", host.path) in str(error.value) and "\n" not in str(error.value)
     assert host.files() == []
 
 
@@ -111,6 +113,26 @@ def test_what_somebody_changed_is_not_taken_back_unless_forced(host, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_module_warns_of_a_way_that_can_not_work_on_this_node(host, tmp_path, monkeypatch):
+    (tmp_path / "cdi").mkdir()
+    gpu = {"name": "0", "containerEdits": {"env": ["A=b"]}}
+    spec = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": [gpu]}
+    (tmp_path / "cdi/gpu.json").write_text(json.dumps(spec))
+    reader = Reader("containerd", False, "containerd 1.7 has CDI off")
+    monkeypatch.setattr(module.delivery, "readers", lambda _root: (reader,))
+    told = []
+    monkeypatch.setattr(module, "_reload", lambda: told.append("reload"))
+    options = host.options(
+        spec_dirs=[str(tmp_path / "cdi")], prefix=str(tmp_path), release="", state="present", wait=0, force=False
+    )
+    for mode, warned in (("cdi", 1), ("auto", 0)):
+        for check in (True, False, False):
+            _result, warnings = module.answer({**options, "delivery": mode}, check)
+            assert [one for one in warnings if "containerd 1.7 has CDI off" in one] == warnings
+            assert len(warnings) == warned
+    assert told == ["reload", "reload"], "once for each change"
+
+
 class TestTaken:
     CONTENT = json.dumps({"version": 1}).encode()
     DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -143,7 +165,11 @@ class TestTaken:
 
     def test_one_that_refuses_is_not_waited_for(self):
         found, waited = self.ask([("a", "other", "/etc/x.json: is wrong")])
-        assert found == (module.Taken("a", False, "/etc/x.json: is wrong"),) and waited == 0
+        assert found == (module.Taken("a", False, "/etc/x.json: is wrong"),) and waited < 2.5
+
+    def test_what_it_said_of_the_file_before_does_not_count(self):
+        found, waited = self.ask([("a", "other", "/etc/x.json: is wrong")], [("a", self.DIGEST, None)])
+        assert found == (module.Taken("a", True, None),) and waited == pytest.approx(module.PAUSE)
 
     def test_one_that_does_neither_is_waited_for_that_long(self):
         found, waited = self.ask([("a", "other", None)], wait=1.0)

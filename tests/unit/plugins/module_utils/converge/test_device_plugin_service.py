@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_leftovers as leftovers
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undo_room
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import pods
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 
 UNIT = unit_file.Unit()
@@ -33,6 +36,7 @@ class Node:
         self.kubelet_takes = 1.0  # seconds until the kubelet watches what a new instance offers; None: it never does
         self.offers = {"vendor.com/gpu": {}, "vendor.com/nic": {}}
         self.error = None
+        self.stubborn = False  # its processes don't stop
 
     def install(self, unit=UNIT, check=False, wait=60):
         host = service.Host(
@@ -55,6 +59,8 @@ class Node:
             return 0, f"{1000 + ord(names[0])}\n" if names[0] in self.processes else "0\n"
         if program == "journalctl":
             return 0, "level=error msg=broken\n"
+        if words[0] == "stop" and self.stubborn:
+            return 1, "Job timed out.\n"
         self.told.append(" ".join(words).replace("fleet-cdi-device-plugin@", "").replace(".service", ""))
         if words[0] in ("start", "restart"):
             self.now += 10
@@ -62,10 +68,9 @@ class Node:
                 mark = unit_file.mark(file.read())
             self.processes[names[0]] = (mark, self.release, self.now, dict(self.offers))
         self.enabled |= set(names) if words[0] == "enable" else set()
-        if words[0] == "disable":
-            self.enabled -= set(names)
-            for name in names if "--now" in words else ():
-                self.processes.pop(name, None)
+        self.enabled -= set(names) if words[0] == "disable" else set()
+        for name in names if words[0] == "stop" or "--now" in words else ():
+            self.processes.pop(name, None)
         return 0, ""
 
     def statuses(self):
@@ -137,6 +142,19 @@ def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_ha
     assert not node.install()["changed"]
     node.release = OLD
     assert node.install()["instance"] == "a", "and the other way round"
+
+
+def test_check_mode_says_so_before_the_new_release_is_there(node, monkeypatch):
+    unit = UNIT._replace(state_dir=node.state_dir)
+    node.install(unit)
+    install, host = service.install, service.Host(node.run, lambda: True, node.statuses, node.environment)
+    monkeypatch.setattr(service, "install", lambda *arguments: install(*arguments, host))
+    monkeypatch.setattr(service.guard, "active", lambda _prefix: OLD)
+    for release, changed in ((OLD, False), (NEW, True)):
+        options = {**unit._asdict(), "state": "present", "wait": 60, "release": release}
+        preview, _warnings = service.answer(options, True)
+        assert preview["changed"] == changed
+    assert node.runs == {"a": OLD}
 
 
 def test_so_does_a_new_unit(node):
@@ -212,6 +230,16 @@ def test_one_that_was_stopped_or_disabled_is_put_right(node):
     assert node.install()["changed"] and node.runs == {"a": OLD}
     node.enabled.clear()
     assert node.install()["changed"] and node.enabled == {"a"}
+    node.enabled.add("b")
+    assert node.install()["changed"] and node.enabled == {"a"}, "the other one would start at boot, too"
+
+
+def test_of_two_that_do_not_run_the_one_that_would_at_boot_does(node):
+    node.install()
+    node.release = NEW
+    node.install()
+    node.processes.clear()
+    assert node.install()["instance"] == "b" and node.runs == {"b": NEW}
 
 
 def test_in_an_image_it_is_enabled_and_not_started(node):
@@ -256,29 +284,117 @@ class TestAbsent:
         assert preview["changed"] and node.told == []
         done, warnings = node.uninstall(str(kubelet))
         assert done == preview and warnings == []
-        assert node.told == ["disable --now a b", "daemon-reload", "reset-failed a b"] and node.runs == {}
+        assert node.told == ["stop a b", "disable a b", "daemon-reload", "reset-failed a b"] and node.runs == {}
         assert sorted(path.name for path in tmp_path.iterdir()) == ["kubelet"]
         assert sorted(os.listdir(kubelet / "device-plugins")) == ["fleet-cdi-2.sock", "theirs.sock"]
         assert node.uninstall(str(kubelet)) == ({"changed": False, "diff": [], "instance": None}, [])
 
-    def test_undo_does_so_as_well(self, node, tmp_path, monkeypatch):
+    @pytest.fixture
+    def undone(self, node, monkeypatch):
+        """`fleet-cdi undo` on this node."""
+        stop, forget, this = service.stop, service.forget, service.Host(node.run, lambda: True)
+        monkeypatch.setattr(service, "stop", lambda host=this: stop(host))
+        monkeypatch.setattr(service, "forget", lambda host=this: forget(host))
+        return lambda **options: undo(node.state_dir, **options)
+
+    def test_undo_does_so_as_well(self, node, tmp_path, undone):
         node.install()
-        monkeypatch.setattr(service, "stop", lambda: node.run(["systemctl", "disable", "--now", "@a.", "@b."]))
-        monkeypatch.setattr(service, "forget", lambda: node.run(["systemctl", "daemon-reload"]))
-        assert undo(node.state_dir, check=True).removed == (unit_file.path(),) and node.runs
-        undo(node.state_dir)
+        assert undone(check=True).removed == (unit_file.path(),) and node.runs
+        undone()
         assert not list(tmp_path.iterdir()) and not node.runs and not node.enabled
 
-    @pytest.mark.parametrize(("used", "left"), [("", 0), ("the kubelet has 1 devices in use by pods", 1)])
-    def test_holds_go_unless_pods_may_use_them(self, node, tmp_path, monkeypatch, used, left):
+    @pytest.mark.parametrize("after", ["stop a b", "disable a b", "daemon-reload"])
+    def test_a_removal_that_was_killed_is_ended_by_the_next_one(self, node, tmp_path, kubelet, after):
+        node.install()
+        run = node.run
+
+        def killed(command):
+            done = run(command)
+            if node.told[-1:] == [after]:
+                raise KeyboardInterrupt
+            return done
+
+        node.told.clear()
+        node.run = killed
+        with pytest.raises(KeyboardInterrupt):
+            node.uninstall(str(kubelet))
+        node.run = run
+        node.uninstall(str(kubelet))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["kubelet"]
+        assert not node.runs and not node.enabled
+
+    def test_one_that_does_not_stop_keeps_its_unit_and_its_status(self, node, tmp_path, kubelet):
+        node.install()
+        (tmp_path / "run").mkdir()
+        node.stubborn = True
+        with pytest.raises(CdiError, match=r"fleet-cdi-device-plugin@a.service: can't be stopped: Job timed out"):
+            node.uninstall(str(kubelet))
+        assert os.path.exists(unit_file.path()) and (tmp_path / "run").exists()
+
+    def test_a_unit_that_somebody_changed_is_refused_before_anything_stops(self, node, kubelet):
+        node.install()
+        with open(unit_file.path(), "a") as file:
+            file.write("# mine\n")
+        for check in (True, False):
+            with pytest.raises(CdiError, match="was changed by somebody else"):
+                node.uninstall(str(kubelet), check)
+        assert node.runs == {"a": OLD}
+
+    GPU = Device("pci:0000:3b:00.0", "gpu", "vendor.com/gpu", ("gpu0",), ())
+
+    @pytest.mark.parametrize(
+        ("socket_at", "used", "why"),
+        [
+            (None, None, ""),
+            ("kubelet", [("vendor.com/gpu", "gpu0")], "the kubelet has 1 devices in use by pods"),
+            ("kubelet", [("other.com/gpu", "gpu0")], ""),
+            ("kubelet", None, "can't be asked which pods use them"),  # it is stopped, and its pods go on
+            ("configured", [("vendor.com/gpu", "gpu0")], "the kubelet has 1 devices in use by pods"),
+        ],
+    )
+    @pytest.mark.parametrize("by", ["module", "undo"])
+    def test_holds_go_unless_pods_may_use_them(self, node, tmp_path, monkeypatch, undone, socket_at, used, why, by):
+        async def in_use(path):
+            assert path == str(tmp_path / f"{socket_at}/pod-resources/kubelet.sock")
+            if used is None:
+                raise pods.Unavailable("nobody answers", "absent")
+            return pods.InUse(1, frozenset(used))
+
+        usual = str(tmp_path / "kubelet")
+        monkeypatch.setattr(pods, "in_use", in_use)
+        monkeypatch.setattr(undo_room, "KUBELET", usual)
+        if socket_at:
+            (tmp_path / socket_at / "pod-resources/kubelet.sock").mkdir(parents=True)  # anything of that name
+        node.install()
+        document = {"version": 1, "plugin_dir": str(tmp_path / "configured/device-plugins")}
+        config = str(tmp_path / "etc/device-plugin.json")
+        device_plugin_config.write(config, json.dumps(document).encode(), node.state_dir, False, False)
+        ledger = Ledger(node.state_dir, inventory.boot_id())
+        handover.take(ledger, "vendor.com/gpu", [handover.Want("gpu0", self.GPU)])
+
+        if by == "undo":
+            kept = undone().kept
+            assert [path for path, _why in kept] == ([ledger.path] if why else [])
+            assert all(why in reason and "fleet-cdi plugin forget" in reason for _path, reason in kept)
+        else:
+            _done, previewed = node.uninstall(usual, check=True)
+            assert list(handover.holds(ledger.grants())), "check mode frees nothing"
+            _done, warnings = node.uninstall(usual)
+            assert warnings == previewed and len(warnings) == (1 if why else 0)
+            assert all(why in one and self.GPU.id in one and "fleet-cdi plugin forget" in one for one in warnings)
+        assert os.path.exists(ledger.path) or not why
+        assert not why or len(list(handover.holds(ledger.grants()))) == 1
+
+    def test_a_store_of_a_later_release_is_in_nobodys_way(self, node, kubelet, monkeypatch):
         node.install()
         ledger = Ledger(node.state_dir, inventory.boot_id())
-        gpu = Device("pci:0000:3b:00.0", "gpu", "vendor.com/gpu", ("gpu0",), ())
-        handover.take(ledger, "vendor.com/gpu", [handover.Want("gpu0", gpu)])
-        monkeypatch.setattr(leftovers, "_used", lambda _path: used)
-        _done, warnings = node.uninstall(str(tmp_path / "none"))
-        assert len(list(handover.holds(ledger.grants()))) == left
-        assert [one for one in warnings if "pci:0000:3b:00.0" in one and "grants release" in one] == warnings[:left]
+        handover.take(ledger, "vendor.com/gpu", [handover.Want("gpu0", self.GPU)])
+        for name in ("VERSION", "USER_VERSION"):
+            monkeypatch.setattr(schema, name, 0)
+        _done, warnings = node.uninstall(str(kubelet))
+        assert len(warnings) == 1 and "what is held for Kubernetes stays so" in warnings[0]
+        assert "Use the release that wrote it" in warnings[0]
+        assert not node.runs and not os.path.exists(unit_file.path())
 
 
 def test_a_host_without_systemd_is_told_so(node, monkeypatch):
@@ -286,4 +402,4 @@ def test_a_host_without_systemd_is_told_so(node, monkeypatch):
     with pytest.raises(CdiError, match="systemctl: there is none"):
         node.install()
     assert node.uninstall("/nowhere")[0]["changed"] is False
-    assert files.manifest(node.state_dir).files == {}
+    assert read_manifest(node.state_dir).files == {}

@@ -83,11 +83,11 @@ def test_what_it_is_before_and_that_it_never_gives_up():
 @pytest.mark.parametrize(
     ("unit", "has", "lacks"),
     [
-        (Unit(), ["IPAddressDeny=any", "DevicePolicy=closed", "AF_UNIX AF_NETLINK\n"], ["AF_INET", "IPAddressAllow"]),
+        (Unit(), ["IPAddressDeny=any", "DevicePolicy=closed", "AF_UNIX AF_NETLINK\n"], ["AF_INET", "Allow=", "/tmp"]),
         (Unit(metrics="127.0.0.1:1"), ["AF_INET AF_INET6", "IPAddressDeny=any", "IPAddressAllow=localhost"], []),
         (Unit(metrics="[::1]:1"), ["IPAddressAllow=localhost"], []),
         (Unit(metrics="10.0.0.1:1"), ["AF_INET AF_INET6"], ["IPAddress"]),
-        (Unit(device_access=True), ["CapabilityBoundingSet=\n"], ["DevicePolicy", "ProtectClock"]),
+        (Unit(device_access=True), ["CapabilityBoundingSet=\n", '-"/tmp"'], ["DevicePolicy", "ProtectClock"]),
         (Unit(capabilities=("CAP_SYS_ADMIN", "CAP_KILL")), ["CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL\n"], []),
         (Unit(prefix="/o p%t"), ['ExecStart="/o p%%t/bin/fleet-cdi" plugin run '], []),
         (Unit(config="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
@@ -105,6 +105,7 @@ def test_what_settings_change(unit, has, lacks):
         (Unit(), '-"/var/lib"'),
         (Unit(kubelet_dir="/var/lib/k0s/kubelet"), '-"/var/lib"'),
         (Unit(kubelet_dir="/data/kubelet", state_dir="/srv/site/cdi"), '-"/data" -"/srv/site"'),
+        (Unit(kubelet_dir="/kubelet"), '-"/kubelet" -"/var/lib"'),
         (Unit(kubelet_dir="/var/snap/microk8s/common/var/lib/kubelet"), '-"/var/lib" -"/var/snap"'),
     ],
 )

@@ -60,6 +60,20 @@ def test_out_of_service_and_back(places, name):
     assert change(places, "misc:fuse").changed == ()
 
 
+def test_what_is_over_is_cleared_away_with_the_next_decision(places):
+    change(places, "misc:fuse", "broken", instant("2026-11-21T17:00Z"))
+    change(places, "misc:tun", "broken", now=NOW + 7200)
+    assert sorted(device_state.read(places.state_dir)) == ["misc:tun"]
+
+
+def test_a_file_that_the_manifest_does_not_know_any_more_is_ours_all_the_same(places):
+    """Somebody moved a damaged manifest away, as its message says."""
+    change(places, "misc:fuse", "broken")
+    os.unlink(os.path.join(places.state_dir, "manifest.json"))
+    change(places, "misc:tun", "broken")
+    assert sorted(device_state.read(places.state_dir)) == ["misc:fuse", "misc:tun"]
+
+
 def test_check_mode_says_what_follows_and_does_nothing(places):
     before = {path: Path(path).read_bytes() for path in _files(places)}
     done = change(places, "misc:fuse", "broken", check=True)

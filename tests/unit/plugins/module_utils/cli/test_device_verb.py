@@ -1,0 +1,70 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi device: what it prints and its exit codes, with /dev/null of this machine as the device."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import host as provision
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
+
+pytestmark = only_where_it_is
+
+NAME = f"{KIND}=null"
+
+
+@pytest.fixture
+def device(tmp_path, capsys):
+    """device(*arguments) -> (exit code, stdout, stderr), on a host that offers /dev/null."""
+    paths = provision.Paths(str(tmp_path / "etc"), str(tmp_path / "inventory.json"), str(tmp_path / "state"))
+    provision.converge(Wanted(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"}), paths)
+    defaults = {"state_dir": paths.state_dir, "inventory": paths.inventory, "spec_dirs": [], "prefix": ""}
+
+    def run(*arguments):
+        capsys.readouterr()
+        status = main(["device", *arguments], "test", defaults)
+        out, err = capsys.readouterr()
+        return status, out.replace(str(tmp_path), ""), err
+
+    return run
+
+
+CHANGED = "changed: /state/device-state.json\nchanged: /etc/test.fleet.cdi-memory.json\nchanged: /inventory.json\n"
+
+
+def test_out_of_service_and_back(device):
+    status, out, _err = device("disable", NAME, "--reason", "it leaks\n badly", "--until", "3d", "--check")
+    assert status == 0 and "would be changed: /state/device-state.json\n" in out
+    status, out, err = device("disable", NAME, "--reason", "it leaks\n badly", "--until", "3d")
+    assert status == 0 and out.endswith(CHANGED)
+    assert re.match(r"mem:null is out of service until 20..-..-..T..:..:..Z: it leaks badly\n", out)
+    assert f"{NAME} is left out of the spec" in err
+    status, out, _err = device("enable", "mem:null", "--json")
+    document = json.loads(out)
+    assert (status, document["id"], document["disabled"]) == (0, "mem:null", None)
+    assert len(document["changed"]) == 3
+    assert device("enable", NAME)[:2] == (0, "mem:null is in service\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("disable", NAME), "--reason: found none"),
+        (("disable", NAME, "--reason", " "), "--reason: found none"),
+        (("disable", NAME, "--reason", "x", "--until", "2020-01-01"), "--until: found '2020-01-01', which is over"),
+        (("disable", NAME, "--reason", "x", "--until", "soon"), "until: found 'soon'; expected a date"),
+        (("disable", "mem:none", "--reason", "x"), "which is no device of this host"),
+        (("stop", NAME), "device: found 'stop'; expected disable or enable"),
+    ],
+)
+def test_what_can_not_be_meant_is_one_line(device, arguments, says):
+    status, out, err = device(*arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert says in err

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What each role says twice, because Ansible wants it so, it says alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = sorted((Path(__file__).resolve().parents[2] / "roles").iterdir())
+
+
+def document(role: Path, name: str) -> Any:
+    return yaml.safe_load((role / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_defaults_are_those_of_the_specs(role: Path) -> None:
+    options = document(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    # Where role cdi_host has a variable for it, that comes first.
+    said = {
+        name: yaml.safe_load(found[1])
+        if (found := re.fullmatch(r"{{ cdi_host_\w+ \| default\('?([^']*?)'?\) }}", str(value)))
+        else value
+        for name, value in document(role, "defaults/main.yml").items()
+    }
+    assert said == {name: option["default"] for name, option in options.items()}
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_removal_takes_the_same_variables(role: Path) -> None:
+    specs = document(role, "meta/argument_specs.yml")["argument_specs"]
+    for name, option in specs["remove"]["options"].items():
+        same = specs["main"]["options"][name]
+        assert (option["type"], option["default"]) == (same["type"], same["default"]), name
+
+
+def test_all_are_meant_for_the_same_distributions() -> None:
+    tables = [document(role, "vars/main.yml")[f"__{role.name}_supported"] for role in ROLES]
+    assert len(tables) > 1 and all(table == tables[0] for table in tables)
