@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, metrics
@@ -72,20 +71,3 @@ def test_every_directive_of_the_sandbox_is_there():
     unit = device_plugin_unit.text(device_plugin_unit.Unit()).decode().partition("\nNoNewPrivileges")[2]
     for name in re.findall(r"^([A-Z]\w+)=", "NoNewPrivileges" + unit.partition("[Install]")[0], re.MULTILINE):
         assert name in section("The service") or name == "SystemCallErrorNumber", name
-
-
-def test_variables_of_the_role_have_the_defaults_that_its_specs_say():
-    role = TESTS.parent / "roles/cdi_device_plugin"
-    defaults = yaml.safe_load((role / "defaults/main.yml").read_text(encoding="utf-8"))
-    specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
-    options = {name: option["default"] for name, option in specs["main"]["options"].items()}
-    # Where role cdi_host has a variable for it, that comes first.
-    said = {
-        name: found[1]
-        if (found := re.fullmatch(r"{{ cdi_host_\w+ \| default\('?([^']*?)'?\) }}", str(value)))
-        else value
-        for name, value in defaults.items()
-    }
-    assert {**said, "cdi_device_plugin_install_packages": True} == options
-    for name, option in specs["remove"]["options"].items():
-        assert option == specs["main"]["options"][name], name
