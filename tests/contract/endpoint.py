@@ -44,6 +44,7 @@ class Endpoint:
         self._channel = grpc.insecure_channel(
             f"unix:{self.socket}",
             options=[
+                ("grpc.enable_retries", 0),  # see dial.py
                 ("grpc.use_local_subchannel_pool", 1),  # each dial is a connection of its own, as in a new kubelet
                 ("grpc.default_authority", "localhost"),
                 ("grpc.max_receive_message_length", api.LONGEST),

@@ -92,7 +92,9 @@ class Watcher:
 
     def _greet(self, path: str) -> tuple[Optional[Endpoint], str]:
         """GetInfo, checks, registration, and the news of it to the plugin; its endpoint, or what went wrong."""
-        channel = grpc.insecure_channel(f"unix:{path}", options=[("grpc.use_local_subchannel_pool", 1)])
+        channel = grpc.insecure_channel(
+            f"unix:{path}", options=[("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+        )
         try:
             ready = grpc.channel_ready_future(channel)
             ready.result(timeout=DIAL)

@@ -27,10 +27,12 @@ OWN = "fleet-cdi-"  # how the names of our sockets begin, and nobody else's
 LONGEST_PATH = 107  # bytes: sockaddr_un.sun_path less its NUL, unix(7)
 CONNECT = 0.5  # seconds
 OPTIONS = (
+    # gRPC's own tries again, below any policy, have no end: at a kubelet that stops just then 1.85 tries for as long as
+    # the call may take and allocates 200 MB/s meanwhile. Who calls knows when to call again.
+    ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),  # another channel's backoff is not ours
     ("grpc.enable_http_proxy", 0),
     ("grpc.default_authority", "localhost"),  # the path, which is the default, is none that Go's servers take
-    ("grpc.max_receive_message_length", 4 * api.LONGEST),
 )
 
 Identity = Optional[tuple[int, int, int]]
@@ -105,11 +107,12 @@ def remove_stale(directory: str) -> list[str]:
 
 
 @asynccontextmanager
-async def channel(path: str) -> AsyncIterator[Any]:
-    """A channel to the socket at `path`."""
+async def channel(path: str, largest: int = 4 * api.LONGEST) -> AsyncIterator[Any]:
+    """A channel to the socket at `path`, whose answers have `largest` bytes at most."""
     import grpc.aio
 
-    opened = grpc.aio.insecure_channel(f"unix:{path}", options=OPTIONS)
+    options = (*OPTIONS, ("grpc.max_receive_message_length", largest))
+    opened = grpc.aio.insecure_channel(f"unix:{path}", options=options)
     try:
         yield opened
     finally:

@@ -76,20 +76,19 @@ async def _ask(path: str, method: str, request: str, seconds: float, read: Calla
     """
     import grpc
 
-    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
 
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             raise Unavailable(f"{path}: is no socket; expected the kubelet's for podresources", "absent")
     except OSError as error:
         raise Unavailable(f"{path}: {error.strerror}; is a kubelet running?", "absent") from None
-    options = [("grpc.max_receive_message_length", LARGEST), ("grpc.enable_http_proxy", 0)]
-    channel = grpc.aio.insecure_channel(f"unix:{path}", options=options)
     try:
-        call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
-        # wait_for as well: a peer that is stopped, with a connection already made, is not seen by every gRPC release.
-        answer = await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
-        return await asyncio.get_running_loop().run_in_executor(None, read, answer)
+        async with dial.channel(path, LARGEST) as channel:
+            call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
+            # wait_for as well: a peer that is stopped, with a connection made, is not seen by every gRPC release.
+            answer = await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
+            return await asyncio.get_running_loop().run_in_executor(None, read, answer)
     except grpc.aio.AioRpcError as error:
         raise _explained(path, method, error) from None
     except asyncio.TimeoutError:

@@ -1,13 +1,17 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether somebody listens at a socket, on real sockets."""
+"""Whether somebody listens at a socket, and calls to it, on real sockets."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import struct
+import threading
 
+import grpc
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial
@@ -41,3 +45,50 @@ def test_nobody_listens_at_a_path_that_no_socket_can_have(tmp_path):
     directory = tmp_path / ("d" * 120)
     directory.mkdir()
     assert not dial.listening(str(directory / "kubelet.sock"))
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADERS, SETTINGS, GOAWAY = 1, 4, 7  # RFC 9113, section 6
+
+
+class Ending:
+    """An HTTP/2 peer that ends at every call, and says that it did nothing. `asked`: how many it saw."""
+
+    def __init__(self, path):
+        self.asked = 0
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        self._server.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                client = self._server.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(client,), daemon=True).start()
+
+    def _talk(self, client):
+        with client, client.makefile("rwb", buffering=0) as peer:
+            peer.read(len(PREFACE))
+            peer.write(struct.pack(">BHBBI", 0, 0, SETTINGS, 0, 0))
+            while head := peer.read(9):
+                high, low, kind, _flags, _stream = struct.unpack(">BHBBI", head)
+                peer.read(high << 16 | low)
+                if kind == HEADERS:
+                    self.asked += 1
+                    peer.write(struct.pack(">BHBBIII", 0, 8, GOAWAY, 0, 0, 0, 0))
+                    return
+
+    def close(self):
+        self._server.close()
+
+
+def test_a_call_is_one_try(place):
+    """gRPC's own tries again have no end where the peer is never reached: who calls decides."""
+    peer = Ending(place)
+    with pytest.raises(grpc.RpcError):
+        asyncio.run(dial.options(place, 5))
+    peer.close()
+    assert peer.asked == 1
