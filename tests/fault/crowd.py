@@ -110,11 +110,12 @@ class Crowd:
 
     def finish(self, run: Running) -> None:
         """Take the reply of a call that ended, or note that none came."""
+        if self.stopped.pop(run.pid, None):  # it gave its lock back and replied just before it was stopped
+            os.kill(run.pid, signal.SIGCONT)
         with os.fdopen(run.pipe, "rb") as pipe:
             text = pipe.read()
         os.waitpid(run.pid, 0)
         del self.running[run.pid]
-        self.stopped.pop(run.pid, None)
         self.idle.append(run.client)
         caller = self.clients[run.client]
         caller.dirty = True
