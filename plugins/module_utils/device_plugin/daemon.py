@@ -35,12 +35,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import (
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.decide import Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node, same_site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.tell import Teller
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer

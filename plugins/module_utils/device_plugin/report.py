@@ -58,7 +58,7 @@ def lacking(error: Optional[str], node: Optional[Node]) -> str:
 
 def of_resource(served: Served) -> dict[str, Any]:
     """One resource in the status document."""
-    registrar, listed = served.registrar, served.roster.advertised
+    registrar, listed, way = served.registrar, served.roster.advertised, served.decision.delivery
     named = listed if len(listed) <= MOST else [one for one in listed if not one.healthy][:MOST]
     healthy = sum(one.healthy for one in listed)
     return {
@@ -72,8 +72,8 @@ def of_resource(served: Served) -> dict[str, Any]:
         "unhealthy": len(listed) - healthy,
         "devices": {one.id: {"healthy": one.healthy, "reason": one.reason} for one in named},
         "omitted": len(listed) - len(named),
-        "delivery": served.delivery._asdict() if served.delivery else None,
-        "warnings": list(served.warnings),
+        "delivery": way._asdict() if way else None,
+        "warnings": list(served.decision.warnings),
     }
 
 

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, delivery, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed, longest
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.decide import Decision, Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, units_of
@@ -33,29 +34,6 @@ ALLOCATIONS = 8  # at a time
 PREFER = 0.5  # seconds, then the first that fit
 HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
 MOST_LINES = 16  # for units that changed alike at one time
-FRESH = 5.0  # seconds that what they said holds
-DECIDE = 5.0  # seconds to ask the node's runtimes what they can read
-
-
-class Readers:
-    """What the node's runtimes can read, asked once for all resources that register at about the same time."""
-
-    def __init__(self, ask: Callable[[], Sequence[delivery.Reader]], pool: ThreadPoolExecutor) -> None:
-        self._ask = ask  # blocking: it starts programs
-        self._pool = pool  # not the loop's own, for whose threads the process would wait at its end
-        self._asked: Optional[asyncio.Future[Any]] = None
-        self._at = 0.0
-
-    async def ask(self) -> Optional[Sequence[delivery.Reader]]:
-        """None where that takes too long."""
-        loop = asyncio.get_running_loop()
-        if self._asked is None or loop.time() - self._at > FRESH:
-            self._asked, self._at = loop.run_in_executor(self._pool, self._ask), loop.time()
-        try:
-            found: Sequence[delivery.Reader] = await asyncio.wait_for(asyncio.shield(self._asked), DECIDE)
-            return found
-        except asyncio.TimeoutError:
-            return None
 
 
 class Hands(NamedTuple):
@@ -74,7 +52,7 @@ class Served:
 
     def __init__(self, resource: Resource, site: Site, hands: Hands, former: Collection[str]) -> None:
         self.resource = resource
-        self.delivery: Optional[delivery.Delivery] = None
+        self.decision = Decision(site, hands.readers)
         self.feed = Feed(self._stream_changed)
         self.roster = Roster(hands.numa_nodes)
         self._site = site
@@ -88,11 +66,9 @@ class Served:
         self._closing = False
         part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
         self.registrar = Registrar(part, site)
-        self.warnings: tuple[str, ...] = ()
         self.overlaps = False  # its holds make devices of other resources Unhealthy
         self.missed = 0  # times in a row that the kubelet listed none of its devices
         self._task: Optional[asyncio.Task[None]] = None
-        self._deciding: Optional[asyncio.Future[None]] = None
 
     @property
     def started(self) -> bool:
@@ -130,8 +106,8 @@ class Served:
         moved = self._registry is not registry
         self.resource, self._registry, self._troubles = resource, registry, dict(troubles)
         await self._publish(in_use)
-        if moved and self.delivery is not None:  # what gives the names may lie where the runtime does not look
-            self._deciding = asyncio.ensure_future(self._decide())
+        if moved and self.decision.delivery is not None:  # what gives the names may lie where the runtime does not look
+            self.decision.begin(resource, registry)
 
     async def _publish(self, in_use: Optional[Collection[str]] = None) -> None:
         """Tell the kubelet how it stands. The loop is free while a list of tens of thousands is made."""
@@ -175,30 +151,11 @@ class Served:
 
         Only the first decision is waited for: no pod that comes later needs the kubelet to be kept waiting for one.
         """
-        self._deciding = asyncio.ensure_future(self._decide())
-        if self.delivery is None:
-            await self._deciding
-
-    async def _decide(self) -> None:
-        readers = await self._hands.readers.ask()
-        if self._registry is None or (readers is None and self.delivery is not None):
+        if self._registry is None:
             return
-        work = partial(self._ways, self.resource, self._registry, readers or ())
-        found, self.warnings = await asyncio.get_running_loop().run_in_executor(None, work)
-        if found != self.delivery:
-            fields = {key: value for key, value in found._asdict().items() if value}
-            self._site.log.info("delivery", resource=self.name, **fields)
-            self.delivery = found
-        for text in self.warnings:
-            self._site.log.change((self.name, text), True, "lost-in-delivery", resource=self.name, reason=text)
-
-    def _ways(
-        self, resource: Resource, registry: Registry, readers: Sequence[delivery.Reader]
-    ) -> tuple[delivery.Delivery, tuple[str, ...]]:
-        """How containers get the devices, and what of them they don't get so. Of many devices it takes a while."""
-        mode = resource.settings.delivery or self._site.settings.delivery
-        found = delivery.decide(mode, readers, delivery.files_of(resource, registry))
-        return found, delivery.lost(resource, registry) if found.expanded else ()
+        deciding = self.decision.begin(self.resource, self._registry)
+        if self.decision.delivery is None:
+            await deciding
 
     async def _prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
         began = time.monotonic()
@@ -221,12 +178,13 @@ class Served:
     async def _allocate(self, device_ids: Sequence[str]) -> Any:
         began = time.monotonic()
         try:
-            if self._registry is None or self.delivery is None:
+            way = self.decision.delivery
+            if self._registry is None or way is None:
                 raise Refusal(f"Allocate: {self.name} has not been looked at yet; ask again", "UNAVAILABLE")
             allocate = self._hands.allocator.allocate
             asked = frozenset(device_ids)
             unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
-            work = partial(allocate, self.resource, device_ids, self._registry, self.delivery, unhealthy)
+            work = partial(allocate, self.resource, device_ids, self._registry, way, unhealthy)
             answer = await self._within("Allocate", device_ids, work)
         except Refusal as error:
             self._site.log.warning("refused", resource=self.name, devices=",".join(device_ids), reason=str(error))

@@ -155,16 +155,16 @@ def test_specs_that_come_to_lie_where_the_runtime_does_not_look(stage: Stage, tm
     (tmp_path / "other").mkdir()
 
     async def scene() -> None:
-        assert stage.served.delivery == Delivery(True, True, False)
+        assert stage.served.decision.delivery == Delivery(True, True, False)
         (tmp_path / "a.json").rename(tmp_path / "other/a.json")
         moved = specs.load([str(tmp_path), str(tmp_path / "other")])
         await stage.served.update(stage.resource, moved, {}, ())
         for _time in range(100 * DEADLINE):
-            if stage.served.delivery.expanded:
+            if stage.served.decision.delivery.expanded:
                 break
             await asyncio.sleep(0.01)
-        assert stage.served.delivery[:3] == (False, False, True)
-        assert f"does not read {tmp_path}/other" in stage.served.delivery.why
+        assert stage.served.decision.delivery[:3] == (False, False, True)
+        assert f"does not read {tmp_path}/other" in stage.served.decision.delivery.why
         assert "event=delivery" in stage.log.getvalue()
 
     stage.act(scene)
