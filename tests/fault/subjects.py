@@ -89,6 +89,7 @@ HOLDS = LEDGER._replace(
     name="holds",
     command=lambda place, _call: [PYTHON, "-I", "-S", str(HERE / "holder.py"), *_driver(place)],
     answer=lambda place, environment, config: holder.answer(_driver(place), environment, config),
+    limit=4 * driver.WAIT,  # a call is up to four transactions, of which each may wait
     holds=(Call("ADD", "b", 2), Call("ADD", "b", 2), Call("ADOPT", "b"), Call("ADOPT", "f"), Call("DEL", "b")),
 )
 
