@@ -64,7 +64,7 @@ class State(NamedTuple):
 
     enabled: tuple[str, ...]
     active: tuple[str, ...]
-    current: tuple[str, ...]
+    current: tuple[str, ...]  # the youngest first: it is the one that serves
 
 
 def install(
@@ -92,8 +92,8 @@ def install(
         if live:
             systemd.do(host.run, ["systemctl", "daemon-reload"])
         systemd.do(host.run, ["systemctl", "enable", instance(chosen)])
-        if live and chosen not in before.current:
-            _start(host, chosen, before, wait)
+        if live and not _overtaken(host, chosen, before):
+            _take_over(host, chosen, before, wait)
         for other in INSTANCES:
             if other != chosen and (other in before.active or other in before.enabled):
                 systemd.do(host.run, ["systemctl", "disable", *(["--now"] if live else []), instance(other)])
@@ -183,7 +183,9 @@ def _state(host: Host, content: bytes, release: Optional[str]) -> State:
         if mark in host.environment(_main(host, name)).split(b"\0")
         and statuses.get(name, {}).get("release", release) == release
     )
-    return State(enabled, active, current)
+    ages = [*statuses]
+    youngest = sorted(current, key=lambda name: ages.index(name) if name in ages else -1, reverse=True)
+    return State(enabled, active, tuple(youngest))
 
 
 def _main(host: Host, name: str) -> int:
@@ -201,29 +203,53 @@ def _chosen(state: State) -> str:
     return next((name for name in INSTANCES if name not in state.active), INSTANCES[0])
 
 
-def _start(host: Host, name: str, before: State, wait: float) -> None:
-    """Start an instance and wait until it has taken over from those that run. Raises CdiError, with it stopped."""
-    old = [one for other, one in host.statuses().items() if other in before.active and other != name]
-    systemd.do(host.run, ["systemctl", "restart", instance(name)])
+def _overtaken(host: Host, name: str, before: State) -> bool:
+    """Whether an instance runs as it should and a younger one has its resources: it has them when that one ends."""
+    statuses = [*host.statuses()]
+    return (
+        name in before.current
+        and name in statuses
+        and any(other in before.active for other in statuses[statuses.index(name) + 1 :])
+    )
+
+
+def _take_over(host: Host, name: str, before: State, wait: float) -> None:
+    """Start an instance, unless it runs as it should, and wait until it has what others have that run.
+
+    Raises CdiError, with it stopped where there are others.
+    """
+    others = [other for other in before.active if other != name]
+    if name in before.current and not others:
+        return
+    old = [one for other, one in host.statuses().items() if other in others]
+    try:
+        if name not in before.current:
+            systemd.do(host.run, ["systemctl", "restart", instance(name)])
+        lacking = _waited(host, name, old, wait)
+        if not lacking:
+            return
+        lacking = f"did not take over within {wait:g} s: {lacking}"
+    except CdiError as error:
+        lacking = str(error)
+    _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
+    said = " ".join(log.split())
+    if others:
+        host.run(["systemctl", "disable", "--now", instance(name)])
+    rest = "The one that ran before goes on serving" if others else "It is tried again by systemd"
+    raise CdiError(f"{instance(name)}: {lacking.rstrip('.')}. {rest}. Its last words: {said or 'none'}")
+
+
+def _waited(host: Host, name: str, old: list[Mapping[str, Any]], wait: float) -> str:
+    """What an instance still lacks after `wait` seconds, or when it is known that it will not get it; "" if nothing."""
     until = host.clock() + wait
     lacking = "it does not answer"
     while True:
         new = host.statuses().get(name)
         if new is not None:
             lacking = _lacking(new, old)
-            if not lacking:
-                return
-        if host.clock() >= until or (new or {}).get("config", {}).get("error"):
-            break
+        if not lacking or host.clock() >= until or (new or {}).get("config", {}).get("error"):
+            return lacking
         host.sleep(PAUSE)
-    _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
-    said = " ".join(log.split())
-    if old:
-        host.run(["systemctl", "disable", "--now", instance(name)])
-    rest = "The one that ran before goes on serving" if old else "It is tried again by systemd"
-    raise CdiError(
-        f"{instance(name)}: did not take over within {wait:g} s: {lacking}. {rest}. Its last words: {said or 'none'}"
-    )
 
 
 def _lacking(new: Mapping[str, Any], old: list[Mapping[str, Any]]) -> str:

@@ -216,6 +216,67 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(node, after):
     assert node.runs == {"b": NEW} and node.enabled == {"b"}
 
 
+def test_the_next_run_after_one_that_was_killed_stops_none_before_the_kubelet_has_moved(node):
+    node.install()
+    node.release, node.kubelet_takes = NEW, None
+    killed = node.run
+
+    def run(command):
+        done = killed(command)
+        if node.told[-1] == "restart b":
+            raise KeyboardInterrupt
+        return done
+
+    node.run = run
+    with pytest.raises(KeyboardInterrupt):
+        node.install()
+    node.run = killed
+    assert node.runs == {"a": OLD, "b": NEW}
+    node.told.clear()
+    with pytest.raises(CdiError, match="did not take over within 5 s"):
+        node.install(wait=5)
+    assert node.runs == {"a": OLD} and node.enabled == {"a"}
+    assert "restart b" not in node.told, "one that runs already is waited for, and not made to start anew"
+
+
+def test_one_that_systemd_can_not_start_is_not_tried_for_ever_beside_the_old_one(node):
+    node.install()
+    node.release = NEW
+    run = node.run
+
+    def fails(command):
+        if command[1] == "restart":
+            return 1, "Job for fleet-cdi-device-plugin@b.service failed.\n"
+        return run(command)
+
+    node.run = fails
+    node.told.clear()
+    with pytest.raises(CdiError, match=r"b.service: .* Job for .* failed\. The one that ran before goes on"):
+        node.install()
+    assert node.told == ["daemon-reload", "enable b", "disable --now b"]
+    assert node.runs == {"a": OLD} and node.enabled == {"a"}
+
+
+@pytest.mark.parametrize(("release", "stays"), [(OLD, "a"), (NEW, "b")])
+def test_of_an_upgrade_that_was_killed_either_release_can_be_kept(node, release, stays):
+    node.install()
+    node.processes["b"] = (node.processes["a"][0], NEW, node.now + 1, dict(node.offers))
+    node.enabled.add("b")
+    node.now += 60
+    node.told.clear()
+    node.release = release
+    node.install()
+    assert node.runs == {stays: release} and node.enabled == {stays}
+    assert not any(one.startswith("restart") for one in node.told)
+
+
+def test_of_two_that_are_both_right_the_one_that_serves_goes_on(node):
+    node.install()
+    node.processes["b"] = (*node.processes["a"][:2], node.now + 1, dict(node.offers))
+    node.now += 60
+    assert node.install()["instance"] == "b" and node.runs == {"b": OLD}
+
+
 def test_two_that_are_both_old(node):
     node.install()
     node.processes["b"] = ("other", OLD, 3, {})
