@@ -1,7 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host whose devices come and go, for the tests of a refresh; test files with another host have their own."""
+"""A host whose devices come and go, for the tests of a refresh, and a docker, for those of runtimes; test files with
+another host have their own."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, memory, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 KIND = "vendor.com/card"
@@ -120,6 +122,11 @@ class Host:
 @pytest.fixture
 def host(tmp_path):
     return Host(tmp_path)
+
+
+@pytest.fixture
+def docker(tmp_path):
+    return Machine(tmp_path)
 
 
 def id_of(slot):

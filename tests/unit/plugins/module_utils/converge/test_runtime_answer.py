@@ -1,0 +1,89 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What modules runtime and runtime_info answer to their options."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime, runtime_info
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, running
+
+OPTIONS = {
+    "name": "docker",
+    "state": "enabled",
+    "spec_dirs": None,
+    "installation": "system",
+    "config": None,
+    "restart": "never",
+    "on_unsupported": "fail",
+    "managed_by": "me",
+    "prefix": "/none",
+    "release": "0.1.0-000000000000",
+}
+
+
+class TestAnswer:
+    """What the modules get."""
+
+    @pytest.fixture
+    def answer(self, docker, monkeypatch):
+        places = [docker.place]
+        monkeypatch.setattr(installations, "find", lambda *_path, **_names: installations.Found(tuple(places), ()))
+        monkeypatch.setattr(runtime, "Restarter", lambda: docker.by)
+
+        def run(check=False, **options):
+            return runtime.answer({**OPTIONS, "state_dir": docker.state, **options}, check)
+
+        run.places = places
+        return run
+
+    def test_of_the_modules(self, docker, answer, monkeypatch):
+        result, warnings = answer()
+        assert (result["changed"], result["paths"], result["enabled_by"], warnings) == (
+            True,
+            [docker.config],
+            docker.config,
+            [],
+        )
+        monkeypatch.setattr(running, "_ASK", {"docker": lambda _path: docker.runs})
+        (found,) = runtime_info.answer({"name": "docker", "state_dir": docker.state}, False)[0]["runtimes"]
+        assert (found["managed"], found["managed_by"]) == ({docker.config: ["features.cdi"]}, "me")
+        assert (found["enabled"], found["running"], found["pending_restart"], found["error"]) == (True, None, False, "")
+        docker.write(b"{")
+        (found,) = runtime_info.answer({"name": None, "state_dir": docker.state}, False)[0]["runtimes"]
+        assert (found["enabled"], "expected a JSON object" in found["error"]) == (False, True)
+
+    @pytest.mark.parametrize(
+        ("options", "fault"),
+        [
+            ({"spec_dirs": ["cdi"]}, r"spec_dirs: found \['cdi'\]; expected absolute paths"),
+            ({"spec_dirs": []}, "expected absolute paths, one at least"),
+            ({"spec_dirs": ["/etc/cdi"], "state": "disabled"}, "is given with state disabled"),
+            ({"installation": "k3s"}, "installation: found 'k3s'; expected one of system, snap for docker"),
+            ({"installation": "snap"}, r"is not installed here \(snap\); found installation system"),
+        ],
+    )
+    def test_what_can_t_be(self, answer, options, fault):
+        with pytest.raises(CdiError, match=fault):
+            answer(**options)
+
+    def test_a_runtime_that_is_not_there(self, answer):
+        answer.places.clear()
+        with pytest.raises(CdiError, match="docker: is not installed here"):
+            answer()
+        assert answer(state="absent") == (
+            {"changed": False, "name": "docker", "pending_restart": False, "diff": []},
+            [],
+        )
+        assert answer(state="disabled")[1] == ["docker: is not installed here (system)"]
+
+    def test_a_release_from_before_cdi(self, docker, answer):
+        answer.places[:] = [docker.place._replace(version="20.10.24", numbers=(20, 10, 24), reads="")]
+        with pytest.raises(CdiError, match="the first release that has it is 25.0"):
+            answer()
+        result, warnings = answer(on_unsupported="warn")
+        assert not result["changed"] and "has no CDI at all; it is left as it is" in warnings[0]
+        assert answer(state="disabled")[0]["changed"] is False
