@@ -1,15 +1,17 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The resource and the kubelet of the tests of registration."""
+"""The resource and the kubelet of the tests of registration; where commands of the operator's may lie."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import Kubelet, Places
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import program, trusted_directory
 
 
 @pytest.fixture
@@ -20,3 +22,15 @@ def places(tmp_path: Path) -> Places:
 @pytest.fixture
 def kubelet(places: Places) -> Kubelet:
     return Kubelet(places)
+
+
+@pytest.fixture
+def trusted() -> Iterator[str]:
+    with trusted_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def say(trusted: str, tmp_path: Path) -> list[str]:
+    """A command that tells a Host's log what it was run for."""
+    return program(trusted, "say", f'echo "$CDI_COMMAND $CDI_REQUEST_ID" >> {tmp_path / "log"}')

@@ -16,20 +16,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import com
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Event, Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import (
-    NAME,
-    Host,
-    program,
-    trusted_directory,
-)
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 
 GRACE = 30.0
-
-
-@pytest.fixture
-def trusted():
-    with trusted_directory() as directory:
-        yield directory
 
 
 class Scene:

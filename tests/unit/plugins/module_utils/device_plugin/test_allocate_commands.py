@@ -1,0 +1,201 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator's commands in Allocate: when a device changes hands, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import key_of, settle
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import longest
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import read, taken
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
+
+
+class TestCommands:
+    """Setup and teardown, when a device changes hands."""
+
+    @pytest.fixture
+    def host(self, tmp_path, say):
+        return Host(tmp_path, setup=say, teardown=say)
+
+    def configure(self, host, **settings):
+        host.resource = host.resource._replace(settings=host.resource.settings._replace(**settings))
+
+    def test_what_they_are_told(self, host, trusted):
+        show = program(trusted, "show", f"env | grep ^CDI_ | sort > {host.log}")
+        self.configure(host, setup=tuple(show))
+        host.allocate("2")
+        assert host.ran() == [
+            "CDI_COMMAND=ADD",
+            "CDI_DEVICES=node:/dev/gpu2",
+            "CDI_DEVICE_NODES=/dev/gpu2",
+            "CDI_PLUGIN=vendor.com/gpu",
+            "CDI_REQUEST_ID=2",
+            "CDI_TYPE=kubernetes",
+            "CDI_VERSION=0.0.2",
+        ]
+
+    def test_the_first_holder_gets_a_setup(self, host):
+        host.allocate("0", "1")
+        assert host.ran() == ["ADD 0", "ADD 1"]
+        assert [host.state_of(unit) for unit in "01"] == ["active", "active"]
+
+    def test_the_next_holder_gets_a_teardown_before(self, host):
+        host.allocate("0")
+        host.allocate("0", "1")
+        assert host.log.read_text().split("\n")[:2] == ["ADD 0", "DEL 0"]
+        assert host.ran() == ["ADD 0", "ADD 0", "ADD 1", "DEL 0"]
+
+    def test_a_shared_device_is_set_up_for_the_first_replica(self, tmp_path, say):
+        host = Host(tmp_path, 1, replicas=3, setup=say, teardown=say)
+        host.allocate("0::0", "0::1")
+        host.allocate("0::2")
+        assert host.ran() == ["ADD 0"]
+
+    def test_a_failed_setup_refuses_all_and_withholds_the_one(self, host, trusted):
+        fails = program(
+            trusted, "fails", f'echo "$CDI_COMMAND $CDI_REQUEST_ID" >> {host.log}; test $CDI_REQUEST_ID != 1'
+        )
+        self.configure(host, setup=tuple(fails))
+        said, troubles = host.refused("0", "1", "2")
+        assert list(troubles) == ["1"]
+        assert troubles["1"].startswith(f"setup: {fails[0]}: failed (exit status 1)")
+        assert "vendor.com/gpu: 1: setup: " in said
+        assert [host.state_of(unit) for unit in "012"] == ["free", "withheld", "free"]
+        assert [line for line in host.ran() if line.startswith("DEL")] == ["DEL 0", "DEL 1", "DEL 2"]  # undone
+        kept = taken(host.resource, read(host.ledger))
+        assert list(kept) == ["1"]
+        assert kept["1"].startswith("setup: ")
+        assert "fleet-cdi grants release node:/dev/gpu1" in kept["1"]
+        assert list(host.refused("0", "1")[1]) == ["1"]
+        host.allocate("0", "2")
+        host.ledger.release("node:/dev/gpu1")
+        assert taken(host.resource, read(host.ledger)) == {}
+
+    def test_a_failed_teardown_withholds_and_nobody_is_set_up(self, host, trusted):
+        host.allocate("0")
+        host.log.unlink()
+        self.configure(host, teardown=tuple(program(trusted, "fails", "echo busy; exit 2")))
+        _said, troubles = host.refused("0", "1")
+        assert troubles["0"].endswith('failed (exit status 2); it said "busy"')
+        assert host.ran() == []
+        assert [host.state_of(unit) for unit in "01"] == ["withheld", "free"]
+
+    def test_a_command_that_hangs_is_ended(self, host, trusted):
+        self.configure(host, setup=tuple(program(trusted, "hangs", "sleep 100")), time_limit=0.3)
+        start = time.monotonic()
+        _said, troubles = host.refused("0", "1", "2", "3")
+        assert time.monotonic() - start < 30  # they run at the same time; 100 s is what one would take
+        assert set(troubles) == set("0123")
+        assert "took more than 0.3 s, and was ended" in troubles["0"]
+
+    @pytest.mark.parametrize("missing", ["program", "trust"])
+    def test_a_command_that_can_not_be_run(self, host, trusted, missing):
+        path = program(trusted, "some", "exit 0")[0]
+        if missing == "trust":
+            os.chmod(path, 0o777)
+        else:
+            os.unlink(path)
+        self.configure(host, setup=(path,))
+        assert "was not run" in host.refused("0")[1]["0"]
+
+    def test_a_node_that_the_setup_takes_away(self, host, trusted):
+        takes = program(trusted, "takes", f"rm {host.root}/dev/gpu$CDI_REQUEST_ID")
+        self.configure(host, setup=tuple(takes))
+        _said, troubles = host.refused("0")
+        assert troubles["0"].startswith("node-missing")
+        assert host.ran() == ["DEL 0"]
+        assert host.state_of("0") == "free"
+
+    def test_what_was_interrupted_is_torn_down_first(self, host):
+        """A daemon that was killed in its setup."""
+        host.allocate("0")
+        part = host.part("0")
+        host.ledger.delete(key_of(NAME, "0"))
+        host.ledger.add(key_of(NAME, "0"), {NAME: 1}, lambda _held: part.holds, "kubernetes", pending=True)
+        host.log.unlink()
+        host.allocate("0")
+        assert host.ran() == ["ADD 0", "DEL 0"]
+        assert host.state_of("0") == "active"
+
+    def test_a_daemon_that_is_killed_in_its_setup(self, host, trusted):
+        """The next one knows that it was not finished, and undoes it first."""
+        mark = host.directory / "pid"
+        hangs = program(trusted, "hangs", f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 100")
+        ready = host.resource.settings
+        self.configure(host, setup=tuple(hangs))
+        daemon = os.fork()
+        if daemon == 0:
+            host.allocate("0")
+            os._exit(0)
+        while not mark.exists():
+            time.sleep(0.01)
+        os.kill(daemon, signal.SIGKILL)
+        os.waitpid(daemon, 0)
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+        assert host.state_of("0") == "pending"
+        host.resource = host.resource._replace(settings=ready)
+        host.allocate("0")
+        assert host.ran() == ["ADD 0", "DEL 0"]
+        assert host.state_of("0") == "active"
+
+    def test_it_waits_for_who_is_at_it(self, host):
+        """The other daemon's teardown, say."""
+        host.allocate("0")
+        entered = threading.Event()
+
+        def other():
+            with turns.turn(str(host.state), [key_of(NAME, "0")], 1):
+                entered.set()
+                time.sleep(0.3)
+                settle(host.ledger, NAME, {"0": host.part("0").token}, free=["0"])
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        entered.wait(10)
+        host.allocate("0")
+        thread.join()
+        assert host.ran() == ["ADD 0", "ADD 0"]  # no teardown: the other one released it
+        assert host.state_of("0") == "active"
+
+    def test_and_not_for_ever(self, host):
+        self.configure(host, time_limit=0.1)
+        with turns.turn(str(host.state), [key_of(NAME, "1")], 1):
+            said, troubles = host.refused("0", "1")
+        assert "another call has been working on it for 0.1 s" in said
+        assert troubles == {}
+        assert not host.ledger.grants()
+
+    def test_a_store_that_fails_in_the_middle(self, host, trusted):
+        """What is recorded then is pending, and torn down before anybody gets it."""
+        host.allocate("3")
+        breaks = program(trusted, "breaks", f"chmod 777 {host.state}; exit 1")
+        self.configure(host, setup=tuple(breaks))
+        said, troubles = host.refused("0")
+        assert list(troubles) == ["0"]
+        assert "then it could not be undone" in said
+        os.chmod(host.state, 0o755)
+        assert host.state_of("0") == "pending"
+
+    @pytest.mark.parametrize(
+        ("commands_", "devices", "seconds"),
+        [([], 20, 0), (["setup"], 1, 20), (["setup"], 16, 20), (["setup"], 17, 30), (["setup", "teardown"], 2, 40)],
+    )
+    def test_how_long_it_may_take(self, commands_, devices, seconds):
+        settings = ResourceSettings("a.com/b", time_limit=10)._replace(**dict.fromkeys(commands_, ("/x",)))
+        assert longest(settings, devices) == seconds
+
+
+def test_no_command_is_no_failure():
+    assert commands.run(ResourceSettings("a.com/b"), "setup", {"0": ("x", ())}) == {}
+    assert commands.run(ResourceSettings("a.com/b", setup=("/none",)), "setup", {}) == {}

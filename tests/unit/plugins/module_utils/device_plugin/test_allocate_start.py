@@ -1,0 +1,59 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PreStartContainer: what is not set up in this boot is, and what a failure leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import Host, program
+
+
+class TestStart:
+    """PreStartContainer: at each start of a container, restarts too."""
+
+    @pytest.fixture
+    def host(self, tmp_path, say):
+        return Host(tmp_path, setup=say, teardown=say)
+
+    def test_a_restart_changes_nothing(self, host):
+        host.allocate("0")
+        part = host.part("0")
+        host.allocator.start(host.resource, ["0"])
+        assert host.ran() == ["ADD 0"]
+        assert host.part("0") == part
+
+    def test_after_a_reboot_the_same_holder_is_set_up_again(self, host):
+        host.allocate("0", "1")
+        host.log.unlink()
+        host.reboot("boot-2")
+        host.allocator.start(host.resource, ["0", "1"])
+        host.allocator.start(host.resource, ["0", "1"])
+        assert host.ran() == ["ADD 0", "ADD 1"]
+        assert (host.part("0").boot_id, host.state_of("0")) == ("boot-2", "active")
+
+    def test_without_a_hold(self, host):
+        host.allocator.start(host.resource, ["2"])
+        assert host.ran() == ["ADD 2"]
+        assert host.state_of("2") == "active"
+
+    def test_an_unhealthy_device_is_no_reason_to_stop_its_container(self, host):
+        host.allocate("0")
+        host.unplug(0)
+        host.allocator.start(host.resource, ["0"])
+
+    def test_what_fails_stops_the_container(self, host, trusted):
+        host.allocate("0")
+        host.reboot("boot-2")
+        fails = program(trusted, "fails", "exit 1")
+        host.resource = host.resource._replace(settings=host.resource.settings._replace(setup=tuple(fails)))
+        with pytest.raises(Failed) as refused:
+            host.allocator.start(host.resource, ["0"])
+        assert list(refused.value.troubles) == ["0"]
+        assert host.state_of("0") == "withheld"
+
+    def test_unknown(self, host):
+        with pytest.raises(Failed, match="found the device '9'"):
+            host.allocator.start(host.resource, ["9"])
