@@ -34,11 +34,14 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     """
     manifest = read_manifest(state_dir)
     if check or not (manifest.files or manifest.kinds or manifest.edits):
-        return _with_ledger(_take_back(manifest, check, force), state_dir, check, force)
+        plugin = device_plugin_service.installed(manifest)
+        left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
+        done = _take_back(manifest, check, force)
+        return _with_ledger(done, state_dir, check, force, left, freed=plugin and not left)
     with locked_manifest(state_dir) as manifest:
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
-        left: list[str] = []
+        left = []
         units, plugin = refresher.installed(manifest), device_plugin_service.installed(manifest)
         if units:
             refresher.stop(refresher.run)
@@ -53,17 +56,25 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
         return done
 
 
-def _with_ledger(done: Undone, state_dir: str, check: bool, force: bool, left: Sequence[str] = ()) -> Undone:
-    """The same, with the store of grants: it goes too, unless somebody holds something. `left`: what pods hold."""
+def _with_ledger(
+    done: Undone, state_dir: str, check: bool, force: bool, left: Sequence[str] = (), freed: bool = False
+) -> Undone:
+    """The same, with the store of grants: it goes too, unless somebody holds something.
+
+    `left`: what pods hold. `freed`: with `check`, what the device plugin holds would be free by then.
+    """
     path = os.path.join(os.path.abspath(state_dir), "ledger.db")
     if not os.path.lexists(path):
         return done
     # Here, as few hosts have a store, and SQLite takes long to be imported.
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 
+    ledger = Ledger(state_dir, inventory.boot_id())
     try:
-        gone = dispose(Ledger(state_dir, inventory.boot_id()), check, force)
+        nobody = freed and all(handover.is_ours(grant.key) for grant in ledger.grants())
+        gone = dispose(ledger, check, force or nobody)
     except CdiError as error:
         return done._replace(kept=(*done.kept, (path, ". ".join((str(error), *left)))))
     return done._replace(removed=(*done.removed, path)) if gone else done

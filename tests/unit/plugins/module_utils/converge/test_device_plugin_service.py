@@ -434,7 +434,11 @@ class TestAbsent:
         handover.take(ledger, "vendor.com/gpu", [handover.Want("gpu0", self.GPU)])
 
         if by == "undo":
-            kept = undone().kept
+            previewed = undone(check=True)
+            assert list(handover.holds(ledger.grants())) and node.runs, "check mode frees nothing and stops nothing"
+            done = undone()
+            assert previewed == done
+            kept = done.kept
             assert [path for path, _why in kept] == ([ledger.path] if why else [])
             assert all(why in reason and "fleet-cdi plugin forget" in reason for _path, reason in kept)
         else:
