@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 
@@ -43,3 +44,19 @@ def test_removal_takes_the_same_variables(role: Path) -> None:
 def test_all_are_meant_for_the_same_distributions() -> None:
     tables = [document(role, "vars/main.yml")[f"__{role.name}_supported"] for role in ROLES]
     assert len(tables) > 1 and all(table == tables[0] for table in tables)
+
+
+@pytest.mark.parametrize(
+    ("resources", "opens"),
+    [
+        ({}, False),
+        ({"nvidia.com/gpu": {"replicas": 2}}, False),
+        ({"nvidia.com/gpu": {"setup": [], "teardown": []}}, False),
+        ({"nvidia.com/gpu": {"setup": ["/bin/clean"]}}, True),
+        ({"nvidia.com/gpu": {}, "nvidia.com/mig": {"teardown": ["/bin/clean"]}}, True),
+    ],
+)
+def test_the_service_may_open_devices_where_there_are_commands(resources: dict[str, Any], opens: bool) -> None:
+    role = next(role for role in ROLES if role.name == "cdi_device_plugin")
+    text = document(role, "vars/main.yml")["__cdi_device_plugin_commands"]
+    assert jinja2.Template(text).render(cdi_device_plugin_resources=resources).strip() == str(opens)
