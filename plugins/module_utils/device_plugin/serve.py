@@ -82,11 +82,15 @@ class Server:
         self._grpc.add_generic_rpc_handlers(
             (api.handler("v1beta1.DevicePlugin", plugin), api.handler("pluginregistration.Registration", watcher))
         )
+        why = "can't bind"
+        try:  # before 1.60 it returns 0 where it can't bind, since then it raises
+            bound = self._grpc.add_insecure_port(f"unix:{made}")
+        except RuntimeError as error:
+            bound, why = 0, str(error)
         try:
-            # Before 1.60 it returns 0 where it can't bind, since then it raises.
-            if not self._grpc.add_insecure_port(f"unix:{made}"):
-                raise RuntimeError("can't bind")
-            await self._grpc.start()
+            await self._grpc.start()  # bound or not: of what never started gRPC keeps 3 KB for ever
+            if not bound:
+                raise RuntimeError(why)
             os.chmod(made, 0o600)
             os.rename(made, self.path)
             self.identity = dial.identity(self.path)

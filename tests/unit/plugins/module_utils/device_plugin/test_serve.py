@@ -9,6 +9,8 @@ import asyncio
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,38 @@ def test_a_directory_that_is_not_there(place: Path) -> None:
             await server.open()
 
     play(place / "nowhere" / "s.sock", scene)
+
+
+# In a process of its own, where nothing that others gave back hides what is kept.
+TRIES = """
+import asyncio, os
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+async def tries(number):
+    for _try in range(number):
+        server = Server("a.com/b", "/nonexistent/s.sock", False, Feed(None), Answers(None, None, None, None))
+        try:
+            await server.open()
+        except CdiError:
+            continue
+        raise SystemExit("it serves")
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+async def growth():
+    return -await tries(100) + await tries(500)
+
+print(asyncio.run(growth()))
+"""
+
+
+def test_what_can_t_be_served_for_a_year_costs_no_memory() -> None:
+    """A read-only directory is tried every ten seconds, for each resource: what gRPC keeps of a try adds up."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GRPC_VERBOSITY": "NONE"}
+    command = [sys.executable, "-c", TRIES]
+    found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
+    assert int(found.stdout) < 500, "KiB"
 
 
 @pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too late"])
