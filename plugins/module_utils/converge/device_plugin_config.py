@@ -23,7 +23,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import show, sy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, RUN_DIR, instance
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import OR_FORCE, Change, Plan, plan_file
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery, fields, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
@@ -64,12 +65,19 @@ class Taken(NamedTuple):
 
 def rendered(options: Mapping[str, Any]) -> bytes:
     """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
-    if os.path.realpath(os.path.dirname(options["path"])) in map(os.path.realpath, options["spec_dirs"]):
+    kubelet = options["kubelet_dir"].rstrip("/")
+    for name, path in (("path", options["path"]), ("kubelet_dir", kubelet)):
+        try:
+            fields.path(path)
+        except fields.Wrong as error:
+            raise CdiError(f"{options['path']}: {error.below(f'.{name}')}") from None
+    # The usual ones, too: which of them runtimes read is not settled by what the plugin does.
+    directories = {*options["spec_dirs"], *Settings().spec_dirs}
+    if os.path.realpath(os.path.dirname(options["path"])) in map(os.path.realpath, directories):
         raise CdiError(
             f"{options['path']}: is in a spec directory, where container runtimes would take it for a spec; choose "
             "another path"
         )
-    kubelet = options["kubelet_dir"].rstrip("/")
     document = {
         "version": config.VERSION,
         **{field: options[field] for field in FIELDS},

@@ -70,8 +70,12 @@ def test_the_defaults_are_those_of_the_daemon(host):
         ({"grace": -1}, "grace"),
         ({"metrics": "nowhere"}, "metrics"),
         ({"spec_dirs": ["relative"]}, "spec_dirs"),
-        ({"kubelet_dir": "/var//lib"}, "plugin_dir"),
+        ({"kubelet_dir": "/var//lib"}, 'kubelet_dir is "/var//lib"; expected an absolute path'),
+        ({"kubelet_dir": "var/lib/kubelet/"}, 'kubelet_dir is "var/lib/kubelet"; expected an absolute path'),
+        ({"path": "etc/device-plugin.json"}, 'path is "etc/device-plugin.json"; expected an absolute path'),
         ({"path": "/etc/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
+        ({"path": "/var/run/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
+        ({"path": "/opt/specs/x.json", "spec_dirs": ["/opt/specs"]}, "container runtimes would take it for a spec"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(host, changes, message):
