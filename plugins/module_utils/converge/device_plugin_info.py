@@ -142,9 +142,10 @@ def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:
 def _ask(kubelet_dir: str) -> Kubelet:
     """The kubelet whose directory this is."""
     paths = Settings()  # of the usual directory
-    sockets = os.path.join(kubelet_dir, os.path.basename(paths.plugin_dir), "kubelet.sock")
-    if not os.path.lexists(sockets):
-        return Kubelet(ABSENT, None, f"{sockets}: there is none", ())
+    own = os.path.join(kubelet_dir, os.path.basename(paths.plugin_dir), "kubelet.sock")
+    sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one that only finds plugins has this
+    if not any(map(os.path.lexists, sockets)):
+        return Kubelet(ABSENT, None, f"{own}: there is none", ())
     try:
         # Here, as gRPC takes long to be imported, and a host that is only previewed has none yet.
         from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import neighbours

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, pods
@@ -22,11 +22,14 @@ DRA = "DRAPlugin"  # the type of a driver of dynamic resource allocation, in its
 
 
 def ask(
-    kubelet_dir: str, registry_socket: str, states: tuple[str, str]
+    kubelet_dir: str, sockets: Sequence[str], states: tuple[str, str]
 ) -> tuple[str, Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
-    """(state, resource -> device IDs or None, why None, names of drivers); `states`: what up and down are called."""
-    if not dial.listening(registry_socket):
-        return states[1], None, f"{registry_socket}: nobody listens", ()
+    """(state, resource -> device IDs or None, why None, names of drivers); `states`: what up and down are called.
+
+    A kubelet is up where somebody listens at one of `sockets`.
+    """
+    if not any(map(dial.listening, sockets)):
+        return states[1], None, f"{sockets[0]}: nobody listens", ()
     return (states[0], *asyncio.run(_all(kubelet_dir)))
 
 

@@ -82,5 +82,13 @@ def test_one_that_has_ended(kubelet):
     assert (found.state, found.listed) == ("down", None) and "nobody listens" in found.why
 
 
+def test_one_that_finds_plugins_and_has_no_socket_to_register_at(kubelet):
+    """The daemon waits to be found by it (`registration: auto`), so it is one that has to list the resources."""
+    kubelet("pod-resources/kubelet.sock", "v1.PodResourcesLister", GetAllocatableResources=lists)
+    found = ask(kubelet)
+    assert (found.state, found.why) == ("up", "")
+    assert found.listed == {"vendor.com/gpu": frozenset({"gpu0", "gpu1"})}
+
+
 def test_none(kubelet):
     assert ask(kubelet).state == "absent"
