@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -142,6 +141,7 @@ async def serve(where: str, text: Callable[[], str], lacking: Callable[[], str] 
         clients.add(writer)
         try:
             if len(clients) <= CLIENTS:
+                writer.transport.set_write_buffer_limits(0)  # so that `drain` waits for all of it
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
                 writer.write(_response(head, text, lacking))
                 await asyncio.wait_for(writer.drain(), PATIENCE)
@@ -149,8 +149,7 @@ async def serve(where: str, text: Callable[[], str], lacking: Callable[[], str] 
             pass  # a client that says nothing, or too much, or went away
         finally:
             clients.discard(writer)
-            with suppress(OSError):
-                writer.close()
+            writer.transport.abort()  # to close it would wait for whoever does not read, for ever
 
     try:
         return await asyncio.start_server(answer, host or None, port, limit=LONGEST)

@@ -187,6 +187,28 @@ def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch
     assert asyncio.run(scene()) == b""
 
 
+def test_a_client_that_does_not_read_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what it does not read is kept for it, with its connection, for as long as it likes."""
+    monkeypatch.setattr(metrics, "PATIENCE", 0.1)
+    length = 50_000_000  # more than the kernel keeps
+
+    async def scene() -> int:
+        port = free_port()
+        server = await metrics.serve(f"127.0.0.1:{port}", lambda: "x" * length)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(1)
+        found = 0
+        with suppress(ConnectionResetError):
+            while part := await asyncio.wait_for(reader.read(1 << 20), 30):
+                found += len(part)
+        writer.close()
+        server.close()
+        return found
+
+    assert asyncio.run(scene()) < length
+
+
 def test_of_many_clients_some_are_turned_away_and_one_that_comes_later_is_not() -> None:
     async def scene() -> bytes:
         port = free_port()
