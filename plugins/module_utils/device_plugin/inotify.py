@@ -24,6 +24,7 @@ CONTENT = ENTRIES | WRITTEN
 
 LOST = -1  # the descriptor of OVERFLOW: events were lost, of whichever directory
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM, errno.ENOSYS)
+MOST = 16  # times 64 KiB of events that are read at once: about as many as the kernel keeps
 _EVENT = struct.Struct("iIII")  # wd, mask, cookie, length of the name that follows
 
 
@@ -52,8 +53,8 @@ class Inotify:
         self._libc.inotify_rm_watch(self.fd, descriptor)
 
     def read(self) -> Iterator[tuple[int, int]]:
-        """(watch descriptor, or LOST; mask) of what happened since. Does not block."""
-        while True:
+        """(watch descriptor, or LOST; mask) of what happened since, or a part of it. Does not block. Raises OSError."""
+        for _time in range(MOST):  # somebody may write faster than this reads
             try:
                 content = os.read(self.fd, 65536)
             except BlockingIOError:

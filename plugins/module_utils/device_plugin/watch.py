@@ -202,8 +202,12 @@ class Watch:
         if self._inotify is None:
             return
         events: dict[int, int] = {}
-        for descriptor, mask in self._inotify.read():
-            events[descriptor] = events.get(descriptor, 0) | mask
+        try:
+            for descriptor, mask in self._inotify.read():
+                events[descriptor] = events.get(descriptor, 0) | mask
+        except OSError as error:
+            self._give_up(error)
+            return
         asyncio.get_running_loop().add_reader(self._inotify.fd, self._readable)
         touched = self._fresh.union(name for name, known in self._descriptors.items() if known[0] in events)
         self._fresh.clear()

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import io
 import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,24 @@ def test_where_events_were_lost_everything_is_looked_at(monkeypatch: pytest.Monk
     file = tmp_path / "file"
     steps = [lambda: monkeypatch.setattr(inotify.Inotify, "read", overflow) or write(file)(), file.unlink]
     assert all(follow([Subject(str(file))], steps))
+
+
+def test_a_read_that_fails_does_not_make_it_deaf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(watch, "INTERVAL", 0.05)
+    monkeypatch.setattr(watch, "CALM", 3600)
+    monkeypatch.setattr(inotify.Inotify, "read", exhausted)
+    stream = io.StringIO()
+    file = tmp_path / "file"
+    assert all(follow([Subject(str(file))], [write(file), file.unlink], Log(stream)))
+    assert stream.getvalue().count("event=polling") == 1
+
+
+def test_events_without_an_end_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of somebody who writes faster than they are read, as he may: the loop has more to do."""
+    monkeypatch.setattr(os, "read", lambda _fd, _size: struct.pack("iIII", 1, inotify.CREATE, 0, 0))
+    instance = inotify.Inotify()
+    assert list(instance.read())
+    instance.close()
 
 
 def test_following_anew_loses_no_change(tmp_path: Path) -> None:
