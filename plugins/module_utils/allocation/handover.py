@@ -86,6 +86,7 @@ def take(
 ) -> Handed:
     """Hold all units of `wants`, or none; with `pending` those that changed are yet to be set up (`settle`).
 
+    A unit that was another device is held on both while it is pending: what is not torn down is for nobody else.
     `abandoned` says, when nobody else can take them any more, whether the caller gave up waiting. Raises Refusal if
     others hold one, if it is withheld or its kind belongs to others; Refused, Incomplete, Unusable.
     """
@@ -93,11 +94,6 @@ def take(
     def operation(tables: Tables) -> Handed:
         if abandoned():
             raise Refused(f"{resource}: nobody waits for its devices any more")
-        if not tables.state.complete:
-            raise Incomplete(
-                f"{ledger.path}: was damaged and may have lost grants, so none are made. `fleet-cdi grants list` tells "
-                "more; run fleet-cdi grants gc with the list of all requests, or fleet-cdi grants accept-loss"
-            )
         troubles: dict[str, str] = {}
         older: dict[str, Optional[Part]] = {}
         for want in wants:  # all go before the first comes, so that units may have swapped their devices
@@ -108,22 +104,23 @@ def take(
         for want in wants:
             if want.unit in troubles:
                 continue
-            hold = hold_of(want.device)
+            before = older[want.unit]
+            if not (tables.state.complete or (before is not None and is_held(before, want.device))):
+                raise _incomplete(ledger)
+            hold, goes_on = _after(before, want, pending)
+            set_up = goes_on and before is not None and before.boot_id == ledger.boot_id
             why = why_not_owned(
                 hold.kind, KUBERNETES, tables.state.owners.get(hold.kind, ()), tables.holders(hold.kind)
             ) or _conflict(tables, hold)
             if why:
                 troubles[want.unit] = why
                 continue
-            before = older[want.unit]
-            goes_on = want.shared and before is not None and _same(before, hold)
-            set_up = goes_on and before is not None and before.boot_id == ledger.boot_id
             if not set_up:
                 changed.add(want.unit)
             if before is not None and not goes_on:
                 owed[want.unit] = before.holds[0]
             state = PENDING if pending and not set_up else ACTIVE
-            tokens[want.unit] = _insert(tables, ledger, key_of(resource, want.unit), hold, state)
+            tokens[want.unit] = _insert(tables, ledger, key_of(resource, want.unit), hold, state, ledger.boot_id)
         if troubles:
             raise Refusal(troubles)
         return Handed(tokens, frozenset(changed), owed)
@@ -140,13 +137,16 @@ def settle(
     free: Collection[str] = (),
     withheld: Optional[Mapping[str, str]] = None,
     seen: Optional[Mapping[str, Part]] = None,
+    torn_down: Iterable[Want] = (),
 ) -> frozenset[str]:
     """Say how units went: set up (`active`), given back (`free`), or `withheld` (unit -> why).
 
-    All in one transaction. Returns those whose hold is still the one with the token in `tokens`, and as it was `seen`
-    by who was not at work on it; of the others nothing is changed. Raises Unusable.
+    Those that are `torn_down` are held as what they are now, no more as what they were before. All in one transaction.
+    Returns those whose hold is still the one with the token in `tokens`, and as it was `seen` by who was not at work on
+    it; of the others nothing is changed. Raises Unusable.
     """
     kept = withheld or {}
+    holds = {want.unit: (hold_of(want.device),) for want in torn_down}
 
     def operation(tables: Tables) -> frozenset[str]:
         found = set()
@@ -155,11 +155,12 @@ def settle(
                 if stored.part.token != tokens[unit] or (seen and stored.part != seen[unit]):
                     continue
                 found.add(unit)
+                part = stored.part._replace(holds=holds.get(unit, stored.part.holds))
                 if unit in kept:
-                    reasons = {hold.device: kept[unit] for hold in stored.part.holds}
-                    tables.rewrite(stored, stored.part._replace(state=WITHHELD, reasons=reasons))
+                    reasons = {hold.device: kept[unit] for hold in part.holds}
+                    tables.rewrite(stored, part._replace(state=WITHHELD, reasons=reasons))
                 elif unit in active:
-                    tables.rewrite(stored, stored.part._replace(state=ACTIVE))
+                    tables.rewrite(stored, part._replace(state=ACTIVE))
                 else:
                     tables.remove(stored)
         return frozenset(found)
@@ -167,8 +168,10 @@ def settle(
     return ledger.transact(operation)
 
 
-def adopt(ledger: Ledger, resource: str, want: Want) -> bool:
+def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> bool:
     """Hold a unit that a container has, for all that the ledger says; whether that changed anything.
+
+    Unless it counts as `set_up` in this boot, it is as in the boot before, if there was one.
 
     That is so after a reboot, where the store was lost, and where more is known of the hardware than when it was handed
     out, under which others know it. It is no new grant, so a store that is incomplete or a kind that belongs to others
@@ -178,20 +181,22 @@ def adopt(ledger: Ledger, resource: str, want: Want) -> bool:
     def operation(tables: Tables) -> bool:
         key, hold = key_of(resource, want.unit), hold_of(want.device)
         stored = next(iter(tables.parts(key)), None)
+        boot_id = ledger.boot_id if set_up else ""
         if stored is not None:
             part = stored.part
+            boot_id = boot_id or part.boot_id
             hold = _widened(part.holds[0], hold)
-            if part.state != ACTIVE or (part.boot_id == ledger.boot_id and part.holds == (hold,)):
+            if part.state != ACTIVE or (part.boot_id == boot_id and part.holds == (hold,)):
                 return False
             tables.remove(stored)
         why = _conflict(tables, hold)
         if why:
             raise Refusal({want.unit: why})
         if stored is None:
-            _insert(tables, ledger, key, hold, ACTIVE)
+            _insert(tables, ledger, key, hold, ACTIVE, boot_id)
         else:
-            since = part.since if part.boot_id == ledger.boot_id else ledger.now()
-            tables.insert(key, part._replace(holds=(hold,), boot_id=ledger.boot_id, since=since))
+            since = part.since if part.boot_id == boot_id else ledger.now()
+            tables.insert(key, part._replace(holds=(hold,), boot_id=boot_id, since=since))
         return True
 
     return ledger.transact(operation)
@@ -224,6 +229,13 @@ def clear(ledger: Ledger) -> int:
     return ledger.transact(operation)
 
 
+def _incomplete(ledger: Ledger) -> Incomplete:
+    return Incomplete(
+        f"{ledger.path}: was damaged and may have lost grants, so none are made. `fleet-cdi grants list` tells more; "
+        "run fleet-cdi grants gc with the list of all requests, or fleet-cdi grants accept-loss"
+    )
+
+
 def _clear(tables: Tables, key: Key) -> tuple[Optional[Part], str]:
     """Take away the hold that there is: (it, why it has to stay)."""
     found = tables.parts(key)
@@ -233,13 +245,23 @@ def _clear(tables: Tables, key: Key) -> tuple[Optional[Part], str]:
     return (found[0].part if found else None), why
 
 
-def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str) -> str:
+def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str, boot_id: str) -> str:
     if not all(text.isprintable() for text in key):
         raise Refused(f"{key.plugin!a}: found the device {key.request_id!a}; expected printable text")
     token = os.urandom(8).hex()
     made = time.time()
-    tables.insert(key, Part(token, KUBERNETES, state, {key.plugin: 1}, (hold,), ledger.boot_id, made, ledger.now()))
+    tables.insert(key, Part(token, KUBERNETES, state, {key.plugin: 1}, (hold,), boot_id, made, ledger.now()))
     return token
+
+
+def _after(before: Optional[Part], want: Want, pending: bool) -> tuple[Hold, bool]:
+    """What is held for `want` in the place of `before`, and whether who had that goes on to use it."""
+    hold = hold_of(want.device)
+    if before is None:
+        return hold, False
+    if want.shared and _same(before, hold):
+        return _widened(hold, before.holds[0]), True
+    return _widened(before.holds[0], hold) if pending else hold, False
 
 
 def _same(before: Part, hold: Hold) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, turns
@@ -24,7 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands, delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of, plain
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
@@ -124,12 +125,13 @@ class Allocator:
         wants = [Want(unit.id, unit.device, unit.replicas > 1) for unit in units]
         settings = resource.settings
         try:
-            if not (settings.setup or settings.teardown):
-                handover.take(self._ledger, resource.name, wants, abandoned=abandoned)
-                return
+            # Also where there are no commands: one may still run, of the configuration before or the other daemon's.
             with turns.turn(self._state_dir, [key_of(resource.name, unit.id) for unit in units], settings.time_limit):
-                handed = handover.take(self._ledger, resource.name, wants, True, abandoned)
-                self._prepare(resource, units, handed, registry)
+                if settings.setup or settings.teardown:
+                    handed = handover.take(self._ledger, resource.name, wants, True, abandoned)
+                    self._prepare(resource, units, handed, registry)
+                else:
+                    handover.take(self._ledger, resource.name, wants, abandoned=abandoned)
         except Refusal as error:
             raise _failed(resource, {unit: _taken(why) for unit, why in error.units.items()}) from None
         except Failed:
@@ -144,19 +146,21 @@ class Allocator:
         failed: dict[str, str] = {}
         begun: commands.Subjects = {}
         if registry is not None:
-            failed = commands.run(settings, "teardown", {one: told for one, told in new.items() if one in handed.owed})
+            failed = commands.run(settings, "teardown", commands.of_holds(handed.owed, resource.units))
+        clean = [Want(unit.id, unit.device) for unit in units if unit.id in handed.owed.keys() - failed.keys()]
         if not failed:
             begun = new
             failed = commands.run(settings, "setup", new)
         lost = {} if failed or registry is None else look(resource, registry, self._root, units=units)
+        settle = partial(handover.settle, self._ledger, resource.name, handed.tokens, torn_down=clean)
         if not (failed or lost):
-            handover.settle(self._ledger, resource.name, handed.tokens, active=handed.changed)
+            settle(active=handed.changed)
             return
         failed = {**commands.run(settings, "teardown", begun), **failed}
         free = handed.changed - failed.keys()
         more = ""
         try:
-            handover.settle(self._ledger, resource.name, handed.tokens, free=free, withheld=failed)
+            settle(free=free, withheld=failed)
         except CdiError as error:  # what is pending stays held until it is torn down
             more = f"; then it could not be undone: {error}"
         raise _failed(resource, {**lost, **failed}, more)
@@ -229,7 +233,7 @@ def _expanded(units: Iterable[Unit], registry: Registry, ways: Delivery) -> deli
     names: list[str] = []
     for unit in units:
         found = delivery.expand(one for _path, one in inject.resolve(unit.qualified_names, registry))
-        if found.paths.isdisjoint(unit.paths) and not (ways.cdi or ways.annotations):
+        if {plain(path) for path in found.paths}.isdisjoint(unit.paths) and not (ways.cdi or ways.annotations):
             raise Failed(
                 f"{unit.id}: a container gets nothing of it: this node's runtime reads no CDI, and "
                 f"{', '.join(found.lost)} can't be given without. Configure the runtime for CDI"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import key_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Unit
@@ -28,7 +29,7 @@ NODE = "node:"  # before the path of a device node, where that is all that is kn
 # What is done -> the CDI_COMMAND that it belongs to, the code of its failure.
 STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
 
-Subjects = Mapping[str, tuple[str, tuple[str, ...]]]  # unit id -> Device.id, paths of its device nodes
+Subjects = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # unit id -> Device.id, paths of device nodes
 
 
 def subjects(units: Iterable[Unit]) -> Subjects:
@@ -36,10 +37,28 @@ def subjects(units: Iterable[Unit]) -> Subjects:
     return {unit.id: about(unit.device) for unit in units}
 
 
-def about(device: Device) -> tuple[str, tuple[str, ...]]:
+def about(device: Device) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What the commands are told of a device. One that only a spec knows has its nodes as ids (offer.py)."""
     own = [name[len(NODE) :] for name in (device.id, *device.consists_of) if name.startswith(NODE)]
-    return device.id, tuple(dict.fromkeys([*(node.path for node in device.nodes), *own]))
+    return (device.id,), tuple(dict.fromkeys([*(node.path for node in device.nodes), *own]))
+
+
+def of_holds(holds: Mapping[str, Hold], units: Iterable[Unit]) -> Subjects:
+    """What a teardown is told of what was held, unit id -> hold; `units` are those that there are now.
+
+    A unit may have become another device since, and what was held another unit. Of what is no unit now only the id is
+    known, unless a spec alone knew it then, and its node is one's now.
+    """
+    known = {unit.device.id: about(unit.device) for unit in units} if holds else {}
+
+    def one(hold: Hold) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        now = [known[name] for name in (hold.device, *hold.consists_of) if name in known]
+        ids = tuple(name for own, _paths in now for name in own)
+        paths = tuple(dict.fromkeys(path for _own, own in now for path in own))
+        there = hold.device in ids or hold.device in {f"{NODE}{path}" for path in paths}
+        return (ids if there else (hold.device, *ids)), paths
+
+    return {name: one(hold) for name, hold in holds.items()}
 
 
 def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
@@ -56,8 +75,7 @@ def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str
     verb, code = STEPS[what]
 
     def one(unit: str) -> str:
-        device, paths = units[unit]
-        told = setup.variables(VERSIONS[-1], verb, key_of(settings.name, unit), [device], paths)
+        told = setup.variables(VERSIONS[-1], verb, key_of(settings.name, unit), *units[unit])
         try:
             setup.run(code, command, told, settings.time_limit)
         except ProtocolError as error:

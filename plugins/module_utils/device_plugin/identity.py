@@ -83,17 +83,17 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
 
 def items_of(edits: Edits) -> frozenset[str]:
     """The device nodes and network interfaces that `edits` inject, as they are on the host."""
-    nodes = [f"node:{_plain(node.get('hostPath') or node['path'])}" for node in edits.get("deviceNodes") or ()]
+    nodes = [f"node:{plain(node.get('hostPath') or node['path'])}" for node in edits.get("deviceNodes") or ()]
     return frozenset([*nodes, *(f"net:{one['hostInterfaceName']}" for one in edits.get("netDevices") or ())])
 
 
 def _direct(edits: Edits) -> frozenset[str]:
     """The items of a device of a spec."""
     sources = (mount["hostPath"] for mount in edits.get("mounts") or ())
-    return items_of(edits) or frozenset(f"mount:{_plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
+    return items_of(edits) or frozenset(f"mount:{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
 
 
-def _plain(path: str) -> str:
+def plain(path: str) -> str:
     """A path as everybody writes it: another way to write it is no other device."""
     return os.path.normpath(f"/./{path}")  # two slashes in front would stay
 

@@ -115,10 +115,12 @@ class Reclaimer:
         for resource in resources:
             for unit in resource.units:
                 part = held.get(key_of(resource.name, unit.id))
-                if not self._to_adopt(unit, part, (resource.name, unit.id) in used):
+                if not self._to_adopt(resource, unit, part, (resource.name, unit.id) in used):
                     continue
+                settings = resource.settings
+                set_up = not settings.setup or (part is None and not settings.pre_start)
                 try:
-                    if handover.adopt(self._ledger, resource.name, Want(unit.id, unit.device, unit.replicas > 1)):
+                    if handover.adopt(self._ledger, resource.name, Want(unit.id, unit.device), set_up):
                         events.append(Event("adopted", resource.name, unit.id))
                 except Refusal as error:
                     clashes.add(Event("clash", resource.name, unit.id, str(error)))
@@ -126,24 +128,29 @@ class Reclaimer:
         self._clashes = clashes
         return events
 
-    def _to_adopt(self, unit: Unit, part: Optional[Part], used: bool) -> bool:
-        if part is None or (part.state == ACTIVE and part.boot_id != self._ledger.boot_id):
+    def _to_adopt(self, resource: Resource, unit: Unit, part: Optional[Part], used: bool) -> bool:
+        if part is None:
             return used
-        return part.state == ACTIVE and not handover.is_held(part, unit.device)
+        if part.state != ACTIVE:
+            return False
+        if part.boot_id == self._ledger.boot_id:
+            return not handover.is_held(part, unit.device)
+        # It is not set up in this boot: PreStartContainer is to know that, and who gets the next replica.
+        return used and not (resource.settings.setup and handover.is_held(part, unit.device))
 
     def _release(self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, Part]]) -> Iterator[Event]:
         """Free holds of one resource, each after its teardown; so many at a time as are torn down at the same time."""
         settings = resource.settings if resource else _configured(self._resources, name)
-        nodes = {unit.id: commands.about(unit.device) for unit in resource.units} if resource else {}
+        units = resource.units if resource else ()
         size = commands.AT_ONCE if settings.teardown else len(due)
         for start in range(0, len(due), size):
             parts = {key.request_id: part for key, part in due[start : start + size]}
             with ExitStack() as stack:
                 mine = [unit for unit, part in parts.items() if self._turn(stack, key_of(name, unit), part, settings)]
                 if mine:
-                    yield from self._free(settings, {unit: parts[unit] for unit in mine}, nodes)
+                    yield from self._free(settings, {unit: parts[unit] for unit in mine}, units)
 
-    def _free(self, settings: ResourceSettings, parts: Mapping[str, Part], nodes: commands.Subjects) -> Iterator[Event]:
+    def _free(self, settings: ResourceSettings, parts: Mapping[str, Part], units: Iterable[Unit]) -> Iterator[Event]:
         """Free these holds, unit -> hold, as far as they are what they were; nobody else works on them."""
         name = settings.name
         tokens = {unit: part.token for unit, part in parts.items()}
@@ -153,7 +160,7 @@ class Reclaimer:
             return
         begun = dict.fromkeys(parts, INTERRUPTED)
         mine = sorted(handover.settle(self._ledger, name, tokens, withheld=begun, seen=parts))
-        told = {unit: _told(parts[unit].holds[0].device, nodes.get(unit)) for unit in mine}
+        told = commands.of_holds({unit: parts[unit].holds[0] for unit in mine}, units)
         failed = commands.run(settings, "teardown", told)
         done = handover.settle(self._ledger, name, tokens, free=set(mine) - failed.keys(), withheld=failed)
         for unit in sorted(done):
@@ -168,11 +175,6 @@ class Reclaimer:
         except ProtocolError:  # an Allocate, or the other daemon: the next look will tell
             return False
         return True
-
-
-def _told(held: str, now: Optional[tuple[str, tuple[str, ...]]]) -> tuple[str, tuple[str, ...]]:
-    """What a teardown is told: the unit's device as it is now, if it still is the one that was held."""
-    return now if now and held in (now[0], *(f"{commands.NODE}{path}" for path in now[1])) else (held, ())
 
 
 def _configured(resources: Mapping[str, ResourceSettings], name: str) -> ResourceSettings:

@@ -22,7 +22,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
     hold_of,
     why_not_owned,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import KUBERNETES, holder, key_of, stuck
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import (
+    KUBERNETES,
+    holder,
+    is_held,
+    key_of,
+    stuck,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
@@ -96,7 +102,7 @@ def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
     for why in (why for part in own for why in stuck(part)):
         return why if class_of(why) else reason("teardown", why)
     why = why_not_owned(hold.kind, KUBERNETES, held.owners.get(hold.kind, ()), index.using.get(hold.kind, ()))
-    if why or not (held.complete or own):
+    if why or not (held.complete or any(is_held(part, unit.device) for part in own)):
         return reason("taken", why or INCOMPLETE)
     for locked, wanted in hold.locks().items():
         for mode, other, part in index.locks.get(locked, ()):

@@ -106,6 +106,17 @@ def test_a_shared_unit_of_which_more_is_known_now_goes_on(ledger):
     assert part(ledger, "GPU-0").holds == (hold_of(known),)
 
 
+def test_a_shared_unit_of_which_less_is_known_now_keeps_all_that_its_pods_have(ledger):
+    """The inventory is gone for a moment, and not the pool of the executable."""
+    node = Device("node:/dev/gpu0", "", "nvidia.com/gpu", ("0",), ())
+    ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+    take(ledger, RESOURCE, [Want("0", GPUS[0]._replace(consists_of=(node.id,)), True)])
+    handed = take(ledger, RESOURCE, [Want("0", node, True)], pending=True)
+    assert (handed.changed, handed.owed) == (frozenset(), {})
+    with pytest.raises(trouble.Taken):
+        external(ledger, GPUS[0])
+
+
 def test_a_shared_unit_of_an_earlier_boot_is_set_up_and_not_torn_down(ledger, volatile):
     take(ledger, RESOURCE, [want(0, shared=True)])
     after = Ledger(str(volatile / "cdi"), "boot-2")
@@ -183,6 +194,20 @@ def test_units_may_swap_their_devices(ledger):
     assert part(ledger, "0").holds == (hold_of(GPUS[1]),)
 
 
+def test_what_a_unit_was_before_stays_locked_until_it_is_torn_down(ledger):
+    """An index that is another device now: nobody gets the one of before as the pod left it."""
+    ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
+    take(ledger, RESOURCE, [Want("0", GPUS[0])])
+    handed = take(ledger, RESOURCE, [Want("0", GPUS[1])], pending=True)
+    assert handed.owed == {"0": hold_of(GPUS[0])}
+    for device in GPUS[:2]:
+        with pytest.raises(trouble.Taken):
+            external(ledger, device)
+    settle(ledger, RESOURCE, handed.tokens, active=["0"], torn_down=[Want("0", GPUS[1])])
+    assert part(ledger, "0").holds == (hold_of(GPUS[1]),)
+    external(ledger, GPUS[0])
+
+
 def test_a_kind_of_others_is_refused(ledger):
     ledger.set_owners("nvidia.com/gpu", ["claims"])
     with pytest.raises(Refusal, match="nvidia.com/gpu: belongs to claims; found a request of kubernetes") as refused:
@@ -209,6 +234,24 @@ def test_a_store_that_may_have_lost_grants_takes_no_new_ones_but_what_is_in_use(
         take(ledger, RESOURCE, [want(1)])
     assert handover.adopt(ledger, RESOURCE, want(1))
     assert part(ledger, "GPU-1").state == ACTIVE
+
+
+def test_a_store_that_may_have_lost_grants_gives_the_next_container_what_was_not_lost(ledger, volatile):
+    """It was held all the time, so nobody else has it; and the kubelet is told that it is Healthy."""
+    many = [GPUS[0]._replace(id=f"pci:{n}") for n in range(30)]
+    take(ledger, RESOURCE, [Want(str(n), one) for n, one in enumerate(many)])
+    store = volatile / "cdi" / "ledger.db"
+    pages = _pages(store.read_bytes())
+    lost = next(number for number, page in enumerate(pages) if b"fleet.cdi/grant" in page)
+    store.write_bytes(b"".join(bytes(4096) if number == lost else page for number, page in enumerate(pages)))
+    held = [n for n in range(30) if part(ledger, str(n))]
+    gone = next(n for n in range(30) if n not in held)
+    before = part(ledger, str(held[0])).token
+    assert take(ledger, RESOURCE, [Want(str(held[0]), many[held[0]])]).tokens[str(held[0])] != before
+    more = many[held[1]]._replace(consists_of=("more",))
+    for wants in ([gone], [held[0], gone], []):
+        with pytest.raises(trouble.Incomplete):
+            take(ledger, RESOURCE, [Want(str(n), many[n]) for n in wants] or [Want(str(held[1]), more)])
 
 
 def _pages(content):

@@ -43,6 +43,11 @@ class TestAnswer:
         assert dict(response.envs) == {"GPU": "1"}
         assert not response.cdi_devices and not response.annotations
 
+    @pytest.mark.parametrize("path", ["//dev/gpu0", "/dev/../dev/gpu0"])
+    def test_spelled_out_however_its_path_is_written(self, host, path):
+        host.write({"0": path})
+        assert [one.host_path for one in host.allocate("0", ways=EXPANDED).devices] == [path]
+
     def test_replicas_of_one_device_have_one_hold_and_one_name(self, tmp_path):
         host = Host(tmp_path, 2, replicas=3)
         assert names(host.allocate("0::2", "0::0")) == ["vendor.com/gpu=0"]

@@ -13,7 +13,8 @@ import time
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import key_of, settle
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, key_of, settle, take
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import longest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
@@ -55,6 +56,37 @@ class TestCommands:
         host.allocate("0", "1")
         assert host.log.read_text().split("\n")[:2] == ["ADD 0", "DEL 0"]
         assert host.ran() == ["ADD 0", "ADD 0", "ADD 1", "DEL 0"]
+
+    def test_a_unit_that_has_become_another_device_is_torn_down_as_what_it_was(self, host, trusted):
+        """An index, say: what the pod before left behind is on the device that it had."""
+        host.allocate("0")
+        host.write({"0": "/dev/gpu1", "1": "/dev/gpu0"})
+        show = program(trusted, "show", f'echo "$CDI_COMMAND $CDI_DEVICES $CDI_DEVICE_NODES" >> {host.log}')
+        self.configure(host, setup=tuple(show), teardown=tuple(show))
+        host.log.unlink()
+        host.allocate("0")
+        assert host.ran() == ["ADD node:/dev/gpu1 /dev/gpu1", "DEL node:/dev/gpu0 /dev/gpu0"]
+        assert host.part("0").holds[0].locks() == {"node:/dev/gpu1": "whole"}
+        host.allocate("1")
+
+    def test_and_so_by_who_finds_it_interrupted(self, host, trusted):
+        """The one that it is now may be set up already."""
+        host.allocate("0")
+        host.write({"0": "/dev/gpu1", "1": "/dev/gpu0"})
+        take(host.ledger, NAME, [Want("0", host.resource.units[0].device)], pending=True)
+        show = program(trusted, "show", f'echo "$CDI_COMMAND $CDI_DEVICES $CDI_DEVICE_NODES" >> {host.log}')
+        self.configure(host, setup=(), teardown=tuple(show))
+        host.log.unlink()
+        host.allocate("0")
+        assert host.ran() == ["DEL node:/dev/gpu0,node:/dev/gpu1 /dev/gpu0,/dev/gpu1"]
+        host.allocate("1")
+
+    def test_a_device_that_was_not_torn_down_is_withheld_whatever_its_unit_is_now(self, host, trusted):
+        host.allocate("0")
+        host.write({"0": "/dev/gpu1", "1": "/dev/gpu0"})
+        self.configure(host, teardown=tuple(program(trusted, "fails", "exit 1")))
+        assert list(host.refused("0")[1]) == ["0"]
+        assert set(host.refused("1")[1]) == {"1"}
 
     def test_a_shared_device_is_set_up_for_the_first_replica(self, tmp_path, say):
         host = Host(tmp_path, 1, replicas=3, setup=say, teardown=say)
@@ -187,6 +219,17 @@ class TestCommands:
         os.chmod(host.state, 0o755)
         assert host.state_of("0") == "pending"
 
+    def test_one_without_commands_waits_for_those_that_were_begun(self, host):
+        """The configuration changed while a teardown runs, or the other daemon has another one."""
+        host.allocate("0")
+        token = host.part("0").token
+        settle(host.ledger, NAME, {"0": token}, withheld={"0": INTERRUPTED})
+        self.configure(host, setup=(), teardown=(), time_limit=0.1)
+        with turns.turn(str(host.state), [key_of(NAME, "0")], 1):
+            assert "another call has been working on it" in host.refused("0")[0]
+        assert host.part("0").token == token
+        host.allocate("0")
+
     @pytest.mark.parametrize(
         ("commands_", "devices", "seconds"),
         [([], 20, 0), (["setup"], 1, 20), (["setup"], 16, 20), (["setup"], 17, 30), (["setup", "teardown"], 2, 40)],
@@ -197,5 +240,5 @@ class TestCommands:
 
 
 def test_no_command_is_no_failure():
-    assert commands.run(ResourceSettings("a.com/b"), "setup", {"0": ("x", ())}) == {}
+    assert commands.run(ResourceSettings("a.com/b"), "setup", {"0": (("x",), ())}) == {}
     assert commands.run(ResourceSettings("a.com/b", setup=("/none",)), "setup", {}) == {}

@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import Host, program
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 
 
 class TestStart:
@@ -34,6 +36,25 @@ class TestStart:
         assert host.ran() == ["ADD 0", "ADD 1"]
         assert (host.part("0").boot_id, host.state_of("0")) == ("boot-2", "active")
 
+    def test_also_where_it_was_seen_in_use_before(self, host):
+        """podresources shows the pod before its container starts."""
+        host.allocate("0")
+        host.log.unlink()
+        host.reboot("boot-2")
+        shown = InUse(1, frozenset({(NAME, "0")}))
+        reclaimer = Reclaimer(host.ledger, 30.0, {})
+        assert [reclaimer.step([host.resource], shown, now) for now in (0.0, 10.0)] == [[], []]
+        host.allocator.start(host.resource, ["0"])
+        assert host.ran() == ["ADD 0"]
+
+    def test_also_where_the_store_is_gone_with_the_boot_and_it_was_seen_in_use_before(self, tmp_path, say):
+        host = Host(tmp_path, setup=say, pre_start=True)
+        shown = InUse(1, frozenset({(NAME, "0")}))
+        Reclaimer(host.ledger, 30.0, {}).step([host.resource], shown, 0.0)
+        assert host.state_of("0") == "active"
+        host.allocator.start(host.resource, ["0"])
+        assert host.ran() == ["ADD 0"]
+
     def test_without_a_hold(self, host):
         host.allocator.start(host.resource, ["2"])
         assert host.ran() == ["ADD 2"]
@@ -57,3 +78,14 @@ class TestStart:
     def test_unknown(self, host):
         with pytest.raises(Failed, match="found the device '9'"):
             host.allocator.start(host.resource, ["9"])
+
+    def test_a_shared_device_in_use_since_a_reboot_is_set_up_for_the_next_replica(self, tmp_path, say):
+        """Nobody calls before the start of a container unless `pre_start` says so."""
+        host = Host(tmp_path, replicas=2, setup=say, teardown=say)
+        host.allocate("0::0")
+        host.log.unlink()
+        host.reboot("boot-2")
+        shown = InUse(1, frozenset({(NAME, "0::0")}))
+        Reclaimer(host.ledger, 30.0, {}).step([host.resource], shown, 0.0)
+        host.allocate("0::1")
+        assert host.ran() == ["ADD 0"]

@@ -327,7 +327,9 @@ class TestTeardown:
         assert scene.until_released() == (4, released("0"))
         assert len(scene.host.ran()) == 1
 
-    @pytest.mark.parametrize(("path", "told"), [("/dev/gpu0", "pci:0 /dev/gpu0"), ("/dev/gpu9", "node:/dev/gpu0 ")])
+    @pytest.mark.parametrize(
+        ("path", "told"), [("/dev/gpu0", "pci:0 /dev/gpu0"), ("/dev/gpu9", "node:/dev/gpu0,pci:0 /dev/gpu9")]
+    )
     def test_a_unit_that_has_become_another_device_is_torn_down_as_what_it_was(self, scene, path, told):
         scene.run("0")
         first, *others = scene.host.resource.units

@@ -120,6 +120,8 @@ def test_a_store_that_may_have_lost_grants(ledger):
     found = taken(GPUS, read(ledger)._replace(complete=False))
     assert list(found) == ["gpu1"]
     assert "accept-loss" in found["gpu1"]
+    more = Unit("gpu0", (), DEVICES["gpu0"]._replace(consists_of=("pci:9",)))  # which somebody may have had
+    assert list(taken(Resource(GPUS.name, (more,)), read(ledger)._replace(complete=False))) == ["gpu0"]
 
 
 ACTIONS = st.one_of(
