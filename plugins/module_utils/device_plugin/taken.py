@@ -30,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover impo
     stuck,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
 
@@ -45,6 +46,7 @@ class Held(NamedTuple):
     grants: Sequence[Grant] = ()
     owners: Mapping[str, Sequence[str]] = {}  # kind -> who it was given to
     complete: bool = True  # False: it was damaged and may have lost grants, so that none are made
+    unusable: str = ""  # why no grant can be made now; the rest is then of the last time that it could be read
 
 
 def read(ledger: Ledger) -> Held:
@@ -52,6 +54,12 @@ def read(ledger: Ledger) -> Held:
     if not os.path.lexists(ledger.path):
         return Held()
     return ledger.transact(lambda tables: Held(tables.grants(), dict(tables.state.owners), tables.state.complete))
+
+
+def unread(before: Held, error: Exception) -> Held:
+    """What counts while the ledger can't be read; `before` is what it said last. That others are at it will pass."""
+    busy = isinstance(error, Unusable) and error.cause == "busy"
+    return before if busy else before._replace(unusable=f"the ledger can't be used: {error}")
 
 
 def overlapping(resources: Iterable[Resource]) -> frozenset[str]:
@@ -108,4 +116,4 @@ def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
         for mode, other, part in index.locks.get(locked, ()):
             if other != key and (mode != wanted or mode == WHOLE):
                 return reason("taken", f"{holder(other, part)} holds {locked}")
-    return ""
+    return reason("taken", held.unusable) if held.unusable and not own else ""

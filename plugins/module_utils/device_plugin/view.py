@@ -46,6 +46,7 @@ class Viewer:
         self._ledger = ledger
         self._states: tuple[watch.State, ...] = ()
         self._known: Optional[View] = None  # but for the troubles
+        self._held = taken.Held()  # as the ledger said last
 
     def look(self) -> View:
         """Look now. Raises nothing: what can't be read is one of `problems`, and the rest goes on."""
@@ -56,11 +57,11 @@ class Viewer:
             out = disabled.in_force(self.settings.state_dir)
         except CdiError as error:
             problems["disabled"] = str(error)
-        held = taken.Held()
         try:
-            held = taken.read(self._ledger)
+            held = self._held = taken.read(self._ledger)
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
+            held = taken.unread(self._held, error)
         troubles: dict[str, dict[str, str]] = {}
         for resource in view.offer.resources:
             found = troubles[resource.name] = taken.taken(resource, held)

@@ -12,7 +12,8 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, take
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, taken
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
@@ -41,10 +42,10 @@ def troubles(viewer):
     return {name: class_of(why) for name, why in viewer.look().troubles[NIC].items()}
 
 
-def hold(viewer, *names):
+def hold(viewer, *names, name="acme.com/other"):
     (resource,) = viewer.look().offer.resources
     wants = [Want(unit.id, unit.device) for unit in resource.units if unit.id in names]
-    take(Ledger(viewer.settings.state_dir, "boot-1"), "acme.com/other", wants)
+    take(Ledger(viewer.settings.state_dir, "boot-1"), name, wants)
 
 
 def test_an_interface_is_not_missing_that_moved_to_whoever_holds_it(viewer):
@@ -62,3 +63,46 @@ def test_a_fault_is_told_whoever_holds_the_device(viewer, tmp_path):
     assert troubles(viewer) == {"a": "taken"}
     (tmp_path / "x").unlink()
     assert troubles(viewer) == {"a": "node-missing"}
+
+
+class TestLedgerThatCanNotBeRead:
+    """Allocate would refuse what nobody has; it is Unhealthy before that, and back as soon as it can be had."""
+
+    @pytest.fixture
+    def viewer(self, viewer, tmp_path):
+        (tmp_path / "sys/class/net/a").mkdir()
+        assert troubles(viewer) == {}
+        return viewer
+
+    def test_from_the_start(self, viewer, tmp_path):
+        hold(viewer, "a", name=NIC)
+        os.chmod(tmp_path / "state_dir", 0o777)
+        viewer = Viewer(viewer.settings, Ledger(viewer.settings.state_dir, "boot-1"))
+        assert troubles(viewer) == {"a": "taken", "b": "taken"}
+        view = viewer.look()
+        assert "the ledger can't be used: " in view.troubles[NIC]["b"]
+        assert "nobody else can write to" in view.problems["ledger"]
+        os.chmod(tmp_path / "state_dir", 0o700)
+        assert troubles(viewer) == {}
+
+    def test_what_somebody_was_known_to_have_stays_so(self, viewer, tmp_path):
+        hold(viewer, "a", name=NIC)
+        hold(viewer, "b")
+        assert troubles(viewer) == {"b": "taken"}
+        before = viewer.look().troubles
+        os.chmod(tmp_path / "state_dir", 0o777)
+        assert viewer.look().troubles[NIC] == before[NIC]  # a is a pod's, whose device is well
+        os.chmod(tmp_path / "state_dir", 0o700)
+        assert viewer.look().troubles == before
+
+    def test_not_where_others_only_take_long(self, viewer, monkeypatch):
+        hold(viewer, "b")
+        before = viewer.look().troubles
+
+        def busy(_ledger):
+            raise Unusable("others keep it locked", "busy")
+
+        monkeypatch.setattr(taken, "read", busy)
+        view = viewer.look()
+        assert view.troubles == before
+        assert view.problems["ledger"] == "others keep it locked"
