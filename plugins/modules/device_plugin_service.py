@@ -15,7 +15,7 @@ description:
     before the kubelet, waits for one where there is none, and sees devices come and go.
   - An instance that runs from an older release or unit is replaced without a gap. The other one is started beside it,
     and the older one is stopped when the kubelet watches all of its resources there. If that does not happen within
-    O(wait), the new one is stopped and the older one goes on serving.
+    O(wait), the new one is stopped and the older one goes on serving. A run that was interrupted is ended the same way.
   - The unit is in the manifest; C(fleet-cdi undo) stops the service and takes the unit back.
 author:
   - fleet.cdi contributors (@fleet-cdi)
@@ -28,7 +28,7 @@ options:
     description:
       - V(present) makes the unit as the other options say, and has one current instance run.
       - V(absent) stops and disables both instances, and takes back the unit, sockets and status files. Devices that the
-        ledger holds for Kubernetes are free then, unless pods still use them; a warning names these.
+        ledger holds for Kubernetes are free then, unless pods still use some of them; a warning says so.
     type: str
     choices: [present, absent]
     default: present
