@@ -146,9 +146,7 @@ def _ask(kubelet_dir: str) -> Kubelet:
     sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one that only finds plugins has this
     if not any(map(os.path.lexists, sockets)):
         return Kubelet(ABSENT, None, f"{own}: there is none", ())
-    try:
-        # Here, as gRPC takes long to be imported, and a host that is only previewed has none yet.
-        from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import neighbours
-    except ImportError as error:
-        return Kubelet(DOWN, None, f"python3-grpcio is missing ({error})", ())
+    # Here, as few hosts that are asked have one.
+    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import neighbours
+
     return Kubelet(*neighbours.ask(kubelet_dir, sockets, (UP, DOWN)))

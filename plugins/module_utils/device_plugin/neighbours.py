@@ -30,7 +30,10 @@ def ask(
     """
     if not any(map(dial.listening, sockets)):
         return states[1], None, f"{sockets[0]}: nobody listens", ()
-    return (states[0], *asyncio.run(_all(kubelet_dir)))
+    try:
+        return (states[0], *asyncio.run(_all(kubelet_dir)))
+    except ImportError as error:
+        return states[0], None, f"python3-grpcio is missing ({error})", ()
 
 
 async def _all(kubelet_dir: str) -> tuple[Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_one_that_finds_plugins_and_has_no_socket_to_register_at(kubelet):
     found = ask(kubelet)
     assert (found.state, found.why) == ("up", "")
     assert found.listed == {"vendor.com/gpu": frozenset({"gpu0", "gpu1"})}
+
+
+def test_without_grpc(kubelet, monkeypatch):
+    kubelet("device-plugins/kubelet.sock", "v1beta1.Registration")
+    kubelet("pod-resources/kubelet.sock", "v1.PodResourcesLister", GetAllocatableResources=lists)
+    for name in ("grpc", "grpc.aio"):
+        monkeypatch.setitem(sys.modules, name, None)
+    found = ask(kubelet)
+    assert (found.state, found.listed) == ("up", None) and "python3-grpcio is missing" in found.why
 
 
 def test_none(kubelet):
