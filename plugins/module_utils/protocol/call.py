@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import P
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import error_in, shown
 
 LARGEST = 1 << 20  # bytes that are kept of what a process prints
+REAP = 2.0  # seconds in which a process is gone that was ended
 GRACE = 0.2  # seconds to read what a process that has ended left in its pipes, while a child of it holds them open
 
 # What a process gets besides the variables of its call; nothing of the caller's environment.
@@ -83,29 +84,32 @@ def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limi
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ProtocolError(errors.DELEGATION, f"{command[0]}: can't be started ({reason})") from None
-    with process:
-        try:
-            stdout, stderr = _converse(process, stdin, time.monotonic() + limit)
-        except (TimeoutError, subprocess.TimeoutExpired):
-            raise ProtocolError(errors.TIME, f"{command[0]}: took more than {limit:g} s, and was ended") from None
-        finally:
-            if process.returncode is None:
-                _end(process.pid)
-            # What was not read is of no interest, but closing must not wait for those who may still write.
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                if pipe:
-                    with suppress(OSError):
-                        pipe.close()
-    return Done(process.returncode, stdout, stderr)
+    said, ended = None, True
+    try:
+        with suppress(TimeoutError, subprocess.TimeoutExpired):
+            said = _converse(process, stdin, time.monotonic() + limit)
+    finally:
+        if process.returncode is None:
+            ended = _end(process)
+        # What was not read is of no interest, but closing must not wait for those who may still write.
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                with suppress(OSError):
+                    pipe.close()
+    if said is None:
+        how = "was ended" if ended else "can't be ended: it hangs in the kernel"
+        raise ProtocolError(errors.TIME, f"{command[0]}: took more than {limit:g} s, and {how}")
+    return Done(process.returncode, *said)
 
 
-def _end(pid: int) -> None:
+def _end(process: subprocess.Popen[bytes]) -> bool:
     """End a process and all that it started: a plugin's own commands have sessions of their own, so no one group.
 
-    They are stopped before they are ended, so that none of them starts another or loses its parent meanwhile.
+    They are stopped before they are ended, so that none of them starts another or loses its parent meanwhile. Returns
+    whether it has ended: one in an uninterruptible sleep does so when its driver lets it.
     """
     stopped: set[int] = set()
-    found = {pid}
+    found = {process.pid}
     while found - stopped:
         for one in found - stopped:
             with suppress(ProcessLookupError):
@@ -115,6 +119,9 @@ def _end(pid: int) -> None:
     for one in stopped:
         with suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REAP)
+    return process.returncode is not None
 
 
 def _children(pids: set[int]) -> set[int]:

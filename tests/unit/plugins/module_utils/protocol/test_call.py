@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 
 import pytest
@@ -59,6 +60,27 @@ def test_time_limit():
     with pytest.raises(ProtocolError, match=r"/bin/sh: took more than 0\.2 s, and was ended") as caught:
         shell("sleep 60", limit=0.2)
     assert caught.value.code == errors.TIME
+
+
+def test_one_that_can_not_be_ended_is_not_waited_for(monkeypatch):
+    """It sleeps uninterruptibly, in a driver that hangs: whoever called has others to serve."""
+    started = []
+
+    class Started(subprocess.Popen):
+        def __init__(self, *given, **more):
+            super().__init__(*given, **more)
+            started.append(self)
+
+    monkeypatch.setattr(call.os, "kill", lambda _pid, _signal: None)
+    monkeypatch.setattr(call.subprocess, "Popen", Started)
+    start = time.monotonic()
+    with pytest.raises(ProtocolError, match=r"/bin/sh: took more than 0.2 s, and can't be ended") as refused:
+        shell("exec sleep 60", limit=0.2)
+    assert refused.value.code == errors.TIME
+    assert time.monotonic() - start < 20
+    monkeypatch.undo()
+    started[0].kill()
+    started[0].wait()
 
 
 @pytest.mark.parametrize(
