@@ -102,7 +102,7 @@ class Reclaimer:
         if starts == self._starts:
             self._missed, self._listed = missed, listed
             for name, these in due.items():
-                events += self._release(name, offered.get(name), these)
+                events += self._release(name, offered.get(name) or self._heir(name, these, offered), these)
         return events
 
     def _adopt(
@@ -138,9 +138,18 @@ class Reclaimer:
         # It is not set up in this boot: PreStartContainer is to know that, and who gets the next replica.
         return used and not (resource.settings.setup and handover.is_held(part, unit.device))
 
+    def _heir(self, name: str, due: Sequence[tuple[Key, Part]], offered: Mapping[str, Resource]) -> Optional[Resource]:
+        """What a resource that is not offered is to be torn down as: as it is configured, without units; and what is
+        configured no more as the one that has its devices now. None where nobody has."""
+        settings = _configured(self._resources, name)
+        if settings:
+            return Resource(name, (), (), settings)
+        held = {device for _key, part in due for device in part.holds[0].locks()}
+        return next((one for one in offered.values() if any(unit.device.id in held for unit in one.units)), None)
+
     def _release(self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, Part]]) -> Iterator[Event]:
         """Free holds of one resource, each after its teardown; so many at a time as are torn down at the same time."""
-        settings = resource.settings if resource else _configured(self._resources, name)
+        settings = resource.settings._replace(name=name) if resource else ResourceSettings(name)
         units = resource.units if resource else ()
         size = commands.AT_ONCE if settings.teardown else len(due)
         for start in range(0, len(due), size):
@@ -177,10 +186,10 @@ class Reclaimer:
         return True
 
 
-def _configured(resources: Mapping[str, ResourceSettings], name: str) -> ResourceSettings:
+def _configured(resources: Mapping[str, ResourceSettings], name: str) -> Optional[ResourceSettings]:
     """What the configuration says of a resource that is not offered just now."""
     for pattern, settings in resources.items():
         before, profile, after = pattern.partition(PROFILE)
         if name == pattern or (profile and name.startswith(before) and name.endswith(after)):
-            return settings._replace(name=name)
-    return ResourceSettings(name)
+            return settings
+    return None

@@ -13,6 +13,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED, Key, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, key_of, settle, take
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Event, Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
@@ -352,6 +354,16 @@ class TestTeardown:
         scene.reclaimer = Reclaimer(scene.host.ledger, GRACE, {configured: scene.host.resource.settings})
         assert scene.until_released(resources=[]) == (31, released("3"))
         assert scene.host.ran() == ["DEL node:/dev/gpu3 "]
+
+    def test_a_resource_that_is_called_otherwise_now_is_torn_down_as_its_heir_is(self, scene):
+        """The configuration changed under a running pod; what that leaves on the device is the same."""
+        scene.run("3")
+        settings = scene.host.resource.settings._replace(name="vendor.com/new")
+        heir = scene.host.resource._replace(name=settings.name, settings=settings)
+        other = Resource("a.com/other", heir.units[:3], (), ResourceSettings("a.com/other"))
+        scene.reclaimer = Reclaimer(scene.host.ledger, GRACE, {settings.name: settings, other.name: other.settings})
+        assert scene.until_released(resources=[other, heir]) == (31, released("3"))
+        assert scene.host.ran() == ["DEL node:/dev/gpu3 /dev/gpu3"]
 
     def test_many_at_a_time_keep_none_waiting_for_the_last(self, tmp_path, monkeypatch):
         """Who is not torn down yet is nobody's turn: an Allocate need not wait for all of them."""
