@@ -92,7 +92,7 @@ def install(
         if live:
             systemd.do(host.run, ["systemctl", "daemon-reload"])
         systemd.do(host.run, ["systemctl", "enable", instance(chosen)])
-        if live and not _overtaken(host, chosen, before):
+        if live:
             _take_over(host, chosen, before, wait)
         for other in INSTANCES:
             if other != chosen and (other in before.active or other in before.enabled):
@@ -203,27 +203,21 @@ def _chosen(state: State) -> str:
     return next((name for name in INSTANCES if name not in state.active), INSTANCES[0])
 
 
-def _overtaken(host: Host, name: str, before: State) -> bool:
-    """Whether an instance runs as it should and a younger one has its resources: it has them when that one ends."""
-    statuses = [*host.statuses()]
-    return (
-        name in before.current
-        and name in statuses
-        and any(other in before.active for other in statuses[statuses.index(name) + 1 :])
-    )
-
-
 def _take_over(host: Host, name: str, before: State, wait: float) -> None:
-    """Start an instance, unless it runs as it should, and wait until it has what others have that run.
+    """Have an instance run as it should, and wait until it has what others have that run.
 
-    Raises CdiError, with it stopped where there are others.
+    One that runs so is started anew only where a younger one has its resources. Raises CdiError, with it stopped where
+    there are others.
     """
     others = [other for other in before.active if other != name]
-    if name in before.current and not others:
+    statuses = host.statuses()
+    old = [one for other, one in statuses.items() if other in others]
+    if name in before.current and (not others or (name in statuses and not _lacking(statuses[name], old))):
         return
-    old = [one for other, one in host.statuses().items() if other in others]
+    ages = [other for other in statuses if other in before.active]
+    overtaken = name in ages[:-1]
     try:
-        if name not in before.current:
+        if overtaken or name not in before.current:
             systemd.do(host.run, ["systemctl", "restart", instance(name)])
         lacking = _waited(host, name, old, wait)
         if not lacking:

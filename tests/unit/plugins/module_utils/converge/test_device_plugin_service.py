@@ -90,7 +90,7 @@ class Node:
                 "config": {"error": self.error if start != watched else None},
                 "resources": {one: {"stream": streams(start)} for one in offers if ready(start)},
             }
-            for name, (_mark, release, start, offers) in self.processes.items()
+            for name, (_mark, release, start, offers) in sorted(self.processes.items(), key=lambda item: item[1][2])
         }
 
     def environment(self, process):
@@ -268,6 +268,26 @@ def test_of_an_upgrade_that_was_killed_either_release_can_be_kept(node, release,
     node.install()
     assert node.runs == {stays: release} and node.enabled == {stays}
     assert not any(one.startswith("restart") for one in node.told)
+
+
+def test_a_right_one_that_a_younger_one_has_replaced_takes_over_from_that(node):
+    node.install()
+    node.processes["b"] = (node.processes["a"][0], NEW, node.now + 1, dict(node.offers))
+    node.enabled.add("b")
+    node.now += 60
+    statuses = node.statuses
+
+    def only_the_youngest_serves():
+        found = statuses()
+        for one in [*found.values()][:-1] if [*found.values()][-1]["resources"] else ():
+            one["resources"] = {name: {"stream": False} for name in one["resources"]}
+        return found
+
+    node.statuses = only_the_youngest_serves
+    node.told.clear()
+    node.install()
+    assert node.told == ["daemon-reload", "enable a", "restart a", "disable --now b"], "b serves until a is there"
+    assert node.runs == {"a": OLD}
 
 
 def test_of_two_that_are_both_right_the_one_that_serves_goes_on(node):
