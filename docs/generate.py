@@ -79,7 +79,7 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
 def plain(text: str) -> str:
     """Ansible's semantic markup as Markdown."""
     text = re.sub(r"([A-Za-z0-9_.]+)#(module|role)", r"\1", text)
-    text = re.sub(r"\b[CVOP]\((?:main#)?([^()]*)\)", r"`\1`", text)
+    text = re.sub(r"\b[CMOPV]\((?:main#)?([^()]*)\)", r"`\1`", text)
     return " ".join(text.split())
 
 

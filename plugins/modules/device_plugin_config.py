@@ -28,7 +28,7 @@ options:
     description:
       - V(present) makes the configuration as the other options say.
       - V(absent) takes it back, and puts a file that was there before in its place again. Without any file the plugin
-        offers every kind of device under its own name.
+        offers every kind of device under its own name, from its next start on.
     type: str
     choices: [present, absent]
     default: present

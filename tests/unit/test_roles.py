@@ -60,3 +60,8 @@ def test_the_service_may_open_devices_where_there_are_commands(resources: dict[s
     role = next(role for role in ROLES if role.name == "cdi_device_plugin")
     text = document(role, "vars/main.yml")["__cdi_device_plugin_commands"]
     assert jinja2.Template(text).render(cdi_device_plugin_resources=resources).strip() == str(opens)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_its_readme_has_no_markup_of_ansible(role: Path) -> None:
+    assert re.findall(r"\b[A-Z]\([^)]*\)", (role / "README.md").read_text(encoding="utf-8")) == []
