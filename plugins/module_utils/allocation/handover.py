@@ -215,13 +215,14 @@ def _widened(hold: Hold, other: Hold) -> Hold:
 
 
 def clear(ledger: Ledger) -> int:
-    """Free everything that the device plugin holds; how many that was. Raises Unusable.
+    """Free what the device plugin holds for pods; how many holds that was. Raises Unusable.
 
-    For when it is taken off the host: nobody else frees these holds.
+    For when it is taken off the host: nobody else frees these. What could not be torn down stays withheld.
     """
 
     def operation(tables: Tables) -> int:
-        found: list[Stored] = [stored for stored in tables.all() if is_ours(stored.key)]
+        ours = [stored for stored in tables.all() if is_ours(stored.key)]
+        found: list[Stored] = [stored for stored in ours if not any(stuck(stored.part))]
         for stored in found:
             tables.remove(stored)
         return len(found)

@@ -57,16 +57,18 @@ def _free(state_dir: str, sockets: Iterable[str], check: bool) -> list[str]:
 
     ledger = Ledger(state_dir, inventory.boot_id())
     holds = list(handover.holds(ledger.grants()))
+    stuck = [text for _key, part in holds for text in handover.stuck(part)]
+    holds = [(key, part) for key, part in holds if not any(handover.stuck(part))]
     held = sorted({hold.device for _key, part in holds for hold in part.holds})
     resources = {key.plugin for key, _part in holds}
     why = next((text for one in sockets if resources and (text := _used(one, resources))), "")
     if why:
         some = ", ".join(held[:4]) + (", ..." if held[4:] else "")
         text = f"{len(held)} devices stay held for Kubernetes ({some}): {why}. Drain the node, then free them with "
-        return [text + "`fleet-cdi plugin forget`."]
+        return [text + "`fleet-cdi plugin forget`.", *stuck]
     if held and not check:
         handover.clear(ledger)
-    return []
+    return stuck
 
 
 def _used(pod_resources: str, resources: Collection[str]) -> str:

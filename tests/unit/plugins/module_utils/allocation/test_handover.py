@@ -347,6 +347,14 @@ class TestOthers:
         assert handover.clear(ledger) == 2
         assert [grant.key.request_id for grant in ledger.grants()] == ["job-42"]
 
+    def test_clear_keeps_what_could_not_be_torn_down(self, ledger):
+        """No pod has it, and nobody may have it: that is an operator's to say."""
+        tokens = take(ledger, RESOURCE, [want(0), want(1)]).tokens
+        settle(ledger, RESOURCE, tokens, withheld={"GPU-0": "scrub failed", "GPU-1": INTERRUPTED})
+        assert handover.clear(ledger) == 1
+        assert [grant.key.request_id for grant in ledger.grants()] == ["GPU-0"]
+        assert ledger.release(GPUS[0].id)
+
 
 STEPS = st.lists(
     st.tuples(

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What becomes of devices that could not be torn down when the device plugin is removed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+
+NAME = "vendor.com/gpu"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_they_stay_withheld_and_are_told(tmp_path, check):
+    """The others are free: no kubelet has a pod."""
+    state, kubelet, run = (str(tmp_path / name) for name in ("state", "kubelet", "run"))
+    ledger = Ledger(state, inventory.boot_id())
+    wants = [handover.Want(name, Device(f"pci:{name}", "gpu", NAME, (name,), ())) for name in ("a", "b")]
+    tokens = handover.take(ledger, NAME, wants).tokens
+    handover.settle(ledger, NAME, tokens, withheld={"a": "teardown: /x: failed"})
+    (text,) = tidy(read_manifest(state), state, kubelet, run, check)
+    assert text.startswith("teardown: /x: failed") and "`fleet-cdi grants release pci:a`" in text
+    left = {key.request_id for key, _part in handover.holds(ledger.grants())}
+    assert left == ({"a", "b"} if check else {"a"})
