@@ -57,6 +57,16 @@ class TestCommands:
         assert host.log.read_text().split("\n")[:2] == ["ADD 0", "DEL 0"]
         assert host.ran() == ["ADD 0", "ADD 0", "ADD 1", "DEL 0"]
 
+    def test_pods_keep_a_shared_device_when_one_beside_it_fails(self, tmp_path, trusted, say):
+        """What others have is not this request's to undo."""
+        host = Host(tmp_path, 2, replicas=3, setup=say, teardown=say)
+        host.allocate("0::0")
+        fails = program(trusted, "fails", "test $CDI_REQUEST_ID != 1")
+        self.configure(host, setup=tuple(fails))
+        assert list(host.refused("0::1", "1::0")[1]) == ["1"]
+        assert [host.state_of(unit) for unit in "01"] == ["active", "withheld"]
+        assert host.ran() == ["ADD 0", "DEL 1"]
+
     def test_a_unit_that_has_become_another_device_is_torn_down_as_what_it_was(self, host, trusted):
         """An index, say: what the pod before left behind is on the device that it had."""
         host.allocate("0")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import settle
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
@@ -74,6 +76,20 @@ class TestStart:
             host.allocator.start(host.resource, ["0"])
         assert list(refused.value.troubles) == ["0"]
         assert host.state_of("0") == "withheld"
+
+    @pytest.mark.parametrize(("why", "refused"), [("scrub failed", True), (INTERRUPTED, False)])
+    def test_what_is_not_all_there(self, host, why, refused):
+        """A hold of this boot, which is no container's as it is."""
+        host.allocate("0")
+        settle(host.ledger, NAME, {"0": host.part("0").token}, withheld={"0": why})
+        host.log.unlink()
+        if refused:
+            with pytest.raises(Failed, match="scrub failed"):
+                host.allocator.start(host.resource, ["0"])
+            assert host.state_of("0") == "withheld"
+        else:
+            host.allocator.start(host.resource, ["0"])
+            assert (host.ran(), host.state_of("0")) == (["ADD 0"], "active")
 
     def test_unknown(self, host):
         with pytest.raises(Failed, match="found the device '9'"):

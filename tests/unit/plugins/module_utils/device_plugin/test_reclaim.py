@@ -108,6 +108,16 @@ class TestRelease:
         assert scene.look("0") == []
         assert scene.until_released() == (4, released("0"))
 
+    def test_a_kubelet_that_comes_in_the_middle_of_a_look_begins_anew(self, scene, monkeypatch):
+        """What this look was told, the one before said."""
+        scene.run("0")
+        assert [scene.look() for _time in range(3)] == [[], [], []]
+        with monkeypatch.context() as patch:
+            real = scene.host.ledger.grants
+            patch.setattr(scene.host.ledger, "grants", lambda: scene.reclaimer.forget() or real())
+            assert scene.look() == []
+        assert scene.until_released(pods=1) == (31, released("0"))
+
     def test_what_a_new_kubelet_has_not_listed_is_doubted(self, scene):
         """It lists its static pods, and its API server's when that can be reached; the containers go on."""
         scene.run("0", "1")
