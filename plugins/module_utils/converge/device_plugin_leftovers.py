@@ -24,7 +24,9 @@ def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, che
 
     Returns warnings for what has to stay; with `check` it is all that it does.
     """
-    kubelets = sorted({kubelet_dir.rstrip("/"), *_configured(manifest)})
+    configured = list(_configured(manifest))
+    kubelets = sorted({kubelet_dir.rstrip("/"), *(os.path.dirname(one.plugin_dir) for one in configured)})
+    sockets = [os.path.join(one, "pod-resources", "kubelet.sock") for one in kubelets]
     if not check:
         for one in kubelets:
             for name in DIRECTORIES:
@@ -34,21 +36,21 @@ def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, che
                 os.unlink(entry.path)
             os.rmdir(run_dir)
     try:
-        return _free(state_dir, [os.path.join(one, "pod-resources", "kubelet.sock") for one in kubelets], check)
+        return _free(state_dir, sockets, configured, check)
     except CdiError as error:
         return [f"what is held for Kubernetes stays so: {error}"]
 
 
-def _configured(manifest: Manifest) -> Iterable[str]:
-    """The directories of kubelets in the configurations that we wrote."""
+def _configured(manifest: Manifest) -> Iterable[config.Settings]:
+    """The configurations that we wrote."""
     for path, record in manifest.files.items():
         if record["by"] == device_plugin_config.BY:
             with suppress(CdiError):
-                yield os.path.dirname(config.read(path).plugin_dir)
+                yield config.read(path)
 
 
-def _free(state_dir: str, sockets: Iterable[str], check: bool) -> list[str]:
-    """Free what the ledger holds for Kubernetes, unless pods may still use it. Raises CdiError."""
+def _free(state_dir: str, sockets: Iterable[str], configured: Iterable[config.Settings], check: bool) -> list[str]:
+    """Free what the ledger holds for Kubernetes, unless pods may still use it, after its teardown. Raises CdiError."""
     if not os.path.lexists(os.path.join(state_dir, "ledger.db")):
         return []
     # Here, as few hosts have a store, and SQLite takes long to be imported.
@@ -66,9 +68,15 @@ def _free(state_dir: str, sockets: Iterable[str], check: bool) -> list[str]:
         some = ", ".join(held[:4]) + (", ..." if held[4:] else "")
         text = f"{len(held)} devices stay held for Kubernetes ({some}): {why}. Drain the node, then free them with "
         return [text + "`fleet-cdi plugin forget`.", *stuck]
-    if held and not check:
-        handover.clear(ledger)
-    return stuck
+    if not held or check:
+        return stuck
+    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate
+
+    for settings in configured:
+        if os.path.abspath(settings.state_dir) == os.path.abspath(state_dir):
+            operate.give_back(settings, ledger)
+    handover.clear(ledger)  # what no configuration is for
+    return [text for _key, part in handover.holds(ledger.grants()) for text in handover.stuck(part)]
 
 
 def _used(pod_resources: str, resources: Collection[str]) -> str:

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import clear
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import delivery, inforce, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised, Roster
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
@@ -101,10 +103,26 @@ def would_offer(settings: Settings) -> Offered:
 def forget(settings: Settings) -> int:
     """Give all that pods hold back to the ledger: for a node whose pods, and this plugin, are gone; how many.
 
-    Raises CdiError while an instance lives.
+    Raises CdiError while an instance lives, and for what could not be torn down.
     """
     found, _findings = living(settings.run_dir)
     if found:
         raise CdiError(f"instance {found[-1]['instance']} runs; stop it first, and drain the node")
     ledger = Ledger(settings.state_dir, inventory.boot_id())
-    return clear(ledger) if os.path.exists(ledger.path) else 0
+    number, failed = give_back(settings, ledger)
+    if failed:
+        text = "; ".join(f"{unit}: {why}" for unit, why in failed.items())
+        raise CdiError(f"{number} devices may be granted again; others could not be torn down and are withheld: {text}")
+    return number
+
+
+def give_back(settings: Settings, ledger: Ledger) -> tuple[int, dict[str, str]]:
+    """Free what pods held, each device after its teardown: (how many, unit -> why it could not be). Raises CdiError."""
+    if not os.path.exists(ledger.path):
+        return 0, {}
+    resources = Viewer(settings, ledger).look().offer.resources
+    reclaimer = Reclaimer(ledger, 1.0, settings.resources)
+    # Two looks that leave out everything, and all the time in the world between them.
+    events = [event for now in (0.0, math.inf) for event in reclaimer.step(resources, InUse(0, frozenset()), now)]
+    failed = {event.unit: event.reason for event in events if event.what == "withheld"}
+    return sum(event.what == "released" for event in events), failed

@@ -1,24 +1,31 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of devices that could not be torn down when the device plugin is removed."""
+"""What becomes of devices that pods held when the device plugin is removed."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import (
+    program,
+    trusted_directory,
+)
 
 NAME = "vendor.com/gpu"
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_they_stay_withheld_and_are_told(tmp_path, check):
+def test_those_that_could_not_be_torn_down_stay_withheld_and_are_told(tmp_path, check):
     """The others are free: no kubelet has a pod."""
     state, kubelet, run = (str(tmp_path / name) for name in ("state", "kubelet", "run"))
     ledger = Ledger(state, inventory.boot_id())
@@ -29,3 +36,18 @@ def test_they_stay_withheld_and_are_told(tmp_path, check):
     assert text.startswith("teardown: /x: failed") and "`fleet-cdi grants release pci:a`" in text
     left = {key.request_id for key, _part in handover.holds(ledger.grants())}
     assert left == ({"a", "b"} if check else {"a"})
+
+
+def test_what_is_given_back_is_torn_down(tmp_path):
+    """By the configurations that we wrote."""
+    state, kubelet, run, log = (str(tmp_path / name) for name in ("state", "kubelet", "run", "log"))
+    ledger = Ledger(state, inventory.boot_id())
+    handover.take(ledger, NAME, [handover.Want("a", Device("pci:a", "gpu", NAME, ("a",), ()))])
+    with trusted_directory() as directory:
+        say = program(directory, "say", f'echo "$CDI_COMMAND $CDI_DEVICES" >> {log}')
+        document = {"version": 1, "resources": {NAME: {"teardown": say}}, "state_dir": state, "spec_dirs": [run]}
+        path = str(tmp_path / "device-plugin.json")
+        device_plugin_config.write(path, json.dumps({**document, "run_dir": run}).encode(), state, False, False)
+        assert tidy(read_manifest(state), state, kubelet, run) == []
+    assert (tmp_path / "log").read_text() == "DEL pci:a\n"
+    assert ledger.grants() == []

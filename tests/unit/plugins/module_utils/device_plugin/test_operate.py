@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `fleet-cdi plugin status` finds wrong with instances that live; findings are exit code 1."""
+"""What `fleet-cdi plugin status` finds wrong with instances that live (exit code 1), and what `forget` gives back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import Any, Optional
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate, status
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 
 GPU = "acme.com/gpu"
 TAKEN = "taken: by request 7 of gpu/gpu"
@@ -72,3 +77,35 @@ def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: lis
         found, wrong = operate.living(str(tmp_path))
     assert wrong == findings
     assert [one["instance"] for one in found] == list("ab"[: len(documents)])
+
+
+class TestForget:
+    """Nobody else gets what pods held as they left it."""
+
+    @pytest.fixture
+    def settings(self, tmp_path: Path, say: list[str]) -> Settings:
+        host = Host(tmp_path, teardown=say)
+        host.allocate("0", "1")
+        places = {"state_dir": str(host.state), "run_dir": str(tmp_path / "run"), "root": str(host.root)}
+        places["inventory"] = str(tmp_path / "none.json")
+        document = {"version": 1, "resources": {NAME: {"teardown": say}}, "spec_dirs": [str(host.specs)], **places}
+        return config.parse(document, "c")
+
+    @staticmethod
+    def held(settings: Settings) -> dict[str, str]:
+        grants = Ledger(settings.state_dir, inventory.boot_id()).grants()
+        return {grant.key.request_id: grant.parts[0].state for grant in grants}
+
+    def test_it_is_torn_down(self, settings: Settings, tmp_path: Path) -> None:
+        assert operate.forget(settings) == 2
+        assert sorted((tmp_path / "log").read_text().split("\n")) == ["", "DEL 0", "DEL 1"]
+        assert self.held(settings) == {}
+        assert operate.forget(settings) == 0
+
+    def test_what_can_not_be_stays_withheld(self, settings: Settings, trusted: str) -> None:
+        fails = tuple(program(trusted, "fails", "test $CDI_REQUEST_ID = 1"))
+        one = settings.resources[NAME]._replace(teardown=fails)
+        with pytest.raises(CdiError, match="1 devices may be granted again; .* withheld: 0: teardown: .*failed"):
+            operate.forget(settings._replace(resources={NAME: one}))
+        assert self.held(settings) == {"0": "withheld"}
+        assert operate.forget(settings) == 0
