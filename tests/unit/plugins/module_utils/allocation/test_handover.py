@@ -344,8 +344,11 @@ class TestOthers:
         ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
         take(ledger, RESOURCE, [want(0), want(2)])
         external(ledger, GPUS[1])
+        of_an_executable = Key("kubernetes", "drm", "job-43")  # whose resource-type is called so
+        ledger.add(of_an_executable, {"gpu": 1}, lambda _held: [hold_of(GPUS[3])], "claims")
+        assert {key.plugin for key, _part in handover.holds(ledger.grants())} == {RESOURCE}
         assert handover.clear(ledger) == 2
-        assert [grant.key.request_id for grant in ledger.grants()] == ["job-42"]
+        assert [grant.key.request_id for grant in ledger.grants()] == ["job-42", "job-43"]
 
     def test_clear_keeps_what_could_not_be_torn_down(self, ledger):
         """No pod has it, and nobody may have it: that is an operator's to say."""
