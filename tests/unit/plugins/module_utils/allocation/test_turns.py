@@ -9,9 +9,11 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.turns import turn
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -62,6 +64,30 @@ def test_threads_that_want_the_same_in_another_order(tmp_path):
         thread.join(120)
     assert not any(thread.is_alive() for thread in threads)
     assert inside == []
+
+
+@pytest.mark.parametrize(("held", "other"), [(A, B), (B, A)])
+def test_who_waits_for_one_has_the_same_others_in_whatever_order_it_named_them(tmp_path, monkeypatch, held, other):
+    """So two who want the same never wait for each other."""
+    real, waiting = time.sleep, threading.Event()
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: waiting.set() or real(seconds))
+    monkeypatch.setattr(turns, "time", clock)
+
+    def has_the_other(keys):
+        def work():
+            with turn(str(tmp_path), keys, 60):
+                pass
+
+        thread = threading.Thread(target=work)
+        waiting.clear()
+        with turn(str(tmp_path), [held], 60):
+            thread.start()
+            assert waiting.wait(60)
+            found = is_busy(tmp_path, other)
+        thread.join(60)
+        return found
+
+    assert has_the_other([A, B]) == has_the_other([B, A])
 
 
 def test_the_same_key_twice_is_one(tmp_path):
