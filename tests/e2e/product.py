@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
@@ -21,6 +22,7 @@ CONFIGURATION = "/etc/fleet-cdi/device-plugin.json"
 ACCEL = "vendor.com/accel"  # the kind of the devices that can be plugged, and their resource
 SPEC = "/etc/cdi/vendor.json"
 TTY = "fleet.cdi/tty"
+RECONCILED = 1.0  # seconds between two looks of the kubelet's at what it has found (pluginmanager's reconciler)
 CONSOLE = 4  # major number (Documentation/admin-guide/devices.txt)
 CONSOLES = range(56, 64)  # host.yml
 ALL = {"accel0", "accel1", "accel2"}  # those that are there when a test begins
@@ -135,9 +137,12 @@ class Product:
         for program in self.programs:
             program.stop(9)
         self.programs = []
-        # The next start would clear it up, and the kubelet then takes the resource away, by its name, in that test.
-        for socket in self.node.path(api.REGISTRY_DIR).glob("*fleet-cdi-*"):
+        # The kubelet takes the resource away, by its name, when it sees that they are gone: not in the next test.
+        sockets = [*self.node.path(api.REGISTRY_DIR).glob("*fleet-cdi-*")]
+        for socket in sockets:
             socket.unlink()
+        if sockets:
+            time.sleep(2 * RECONCILED)
         self.withdraw()
         self.unplug(*[path.name for path in self.node.path("/dev").glob("accel*")])
         self.node.run(FLEET_CDI, "plugin", "forget")
