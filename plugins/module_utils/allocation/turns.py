@@ -69,8 +69,10 @@ def _open(path: str) -> int:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
             from ansible_collections.fleet.cdi.plugins.module_utils import files
+            from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import sync
 
-            files.make_directory(os.path.dirname(path))
+            for directory in files.make_directory(os.path.dirname(path)):  # where a grant is stored in a moment
+                sync(os.path.dirname(directory))
             return os.open(path, flags, 0o600)
     except (OSError, CdiError) as error:
         raise ProtocolError(errors.STORE, f"{path}: can't be opened ({error})") from None

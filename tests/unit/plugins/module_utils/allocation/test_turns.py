@@ -90,6 +90,14 @@ def test_who_waits_for_one_has_the_same_others_in_whatever_order_it_named_them(t
     assert has_the_other([A, B]) == has_the_other([B, A])
 
 
+def test_a_state_directory_that_it_makes_outlasts_a_power_cut(tmp_path, monkeypatch):
+    """The ledger is made there next, and brings the name of its own directory to disk, not those above."""
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.add(os.fstat(handle).st_ino))
+    with turn(str(tmp_path / "var/cdi"), [A], 0):
+        assert {one.stat().st_ino for one in (tmp_path, tmp_path / "var")} <= synced
+
+
 def test_the_same_key_twice_is_one(tmp_path):
     with turn(str(tmp_path), [A, A], 0):
         assert is_busy(tmp_path, A)
