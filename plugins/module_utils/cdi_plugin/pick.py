@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Infeasible, Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Lock, hold_of, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WHOLE, Hold, Lock, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import Request as Asked
@@ -38,7 +38,7 @@ class Picker:
             raise ProtocolError(errors.IN_USE, f"this request has {', '.join(there)} already; ask only for what is new")
         needs = dict(asked.needs)
         amounts = {} if asked.devices else needs
-        locks = held.locks({name for device in self.pool.devices for name in _resources(device)})
+        locks = held.locks({name for one in self.pool.devices for name in (*_resources(one), *_items(one))})
         free = [device for device in self.pool.devices if self._is_free(device, amounts, locks)]
         wanted = Request(asked.devices or 1, self.near, (), needs)
         while True:
@@ -58,6 +58,8 @@ class Picker:
         """Whether the device, or `amounts` of it, can be held beside `locks`, for all we know."""
         if device.id in self.lost or not amounts.keys() <= device.capacity.keys():
             return False
+        if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in _items(device)):
+            return False
         return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
 
     def _choose(self, free: Sequence[Device], locks: Mapping[str, Lock], wanted: Request) -> list[Device]:
@@ -75,6 +77,17 @@ class Picker:
 def _resources(device: Device) -> tuple[str, ...]:
     """What a hold on the device can exclude others from."""
     return (device.id, *device.part_of, *device.consists_of)
+
+
+def _items(device: Device) -> Iterator[str]:
+    """What the device plugin holds of a device that it knew by a spec alone (device_plugin/identity.py).
+
+    It hands devices out before there is an inventory, and holds them as what that says as soon as it has read it.
+    """
+    for node in device.nodes:
+        yield f"node:{node.path}"
+    for one in device.net_devices:
+        yield f"net:{one.host_interface}"
 
 
 def _overlapping(chosen: Sequence[Device]) -> str:

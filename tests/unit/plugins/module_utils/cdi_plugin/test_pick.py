@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import combinations
 
 import pytest
@@ -17,7 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request impor
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice, Node
 
 
 def device(name, part_of=(), consists_of=(), memory=4, numa=None):
@@ -65,6 +66,26 @@ def test_a_device_and_its_parts_are_never_picked_together():
     assert pick(pool, "gpu:1") == ["gpu"]
     with pytest.raises(ProtocolError, match="error 100.: asked for 3 devices; 2 are free"):
         pick(pool, "gpu:3")
+
+
+def test_what_the_device_plugin_holds_by_its_nodes_alone():
+    """Pods got it before there was an inventory, in this boot; a look at that will say what it is."""
+    both = [Node("/dev/gpu0", "c", 195, 0)]
+    gpu = device("gpu")._replace(nodes=(*both, Node("/dev/ctl0", "c", 195, 1)))
+    mig = [device(f"mig{n}", ("gpu",))._replace(nodes=(*both, Node(f"/dev/cap{n}", "c", 250, n))) for n in (1, 2)]
+    nic = device("nic")._replace(net_devices=(NetDevice("eth0", "eth0"),))
+    pool = [gpu, *mig, nic, device("other")]
+
+    def free(name, part_of=(), consists_of=()):
+        found = set()
+        for one in pool:
+            with suppress(ProtocolError):
+                found.update(pick([one], "gpu:1", [hold_of(device(name, part_of, consists_of))]))
+        return found
+
+    assert free("node:/dev/gpu0", (), ("node:/dev/ctl0",)) == {"nic", "other"}
+    assert free("node:/dev/cap1", ("node:/dev/gpu0",)) == {"mig2", "nic", "other"}
+    assert free("net:eth0") == {"gpu", "mig1", "mig2", "other"}
 
 
 def test_a_group_and_what_it_consists_of_are_never_picked_together():
