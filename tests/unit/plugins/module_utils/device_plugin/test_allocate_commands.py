@@ -141,6 +141,14 @@ class TestCommands:
         assert set(troubles) == set("0123")
         assert "took more than 0.3 s, and was ended" in troubles["0"]
 
+    def test_as_many_run_at_the_same_time_as_it_is_reckoned_with(self, host, trusted):
+        """Each waits for all of them."""
+        mark = host.directory / "marks"
+        mark.mkdir()
+        wait = f"touch {mark}/$CDI_REQUEST_ID; until test $(ls {mark} | wc -l) = 4; do sleep 0.02; done"
+        self.configure(host, setup=tuple(program(trusted, "waits", wait)), time_limit=20.0)
+        host.allocate("0", "1", "2", "3")
+
     @pytest.mark.parametrize("missing", ["program", "trust"])
     def test_a_command_that_can_not_be_run(self, host, trusted, missing):
         path = program(trusted, "some", "exit 0")[0]
