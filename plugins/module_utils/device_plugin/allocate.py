@@ -129,7 +129,7 @@ class Allocator:
             with turns.turn(self._state_dir, [key_of(resource.name, unit.id) for unit in units], settings.time_limit):
                 if settings.setup or settings.teardown:
                     handed = handover.take(self._ledger, resource.name, wants, True, abandoned)
-                    self._prepare(resource, units, handed, registry)
+                    self._prepare(resource, units, handed, registry, abandoned)
                 else:
                     handover.take(self._ledger, resource.name, wants, abandoned=abandoned)
         except Refusal as error:
@@ -139,8 +139,18 @@ class Allocator:
         except CdiError as error:
             raise Failed(f"{resource.name}: {error}") from None
 
-    def _prepare(self, resource: Resource, units: Sequence[Unit], handed: Handed, registry: Optional[Registry]) -> None:
-        """Tear down what the holder before left, set up for the next; undo all if anything fails. Raises Failed."""
+    def _prepare(
+        self,
+        resource: Resource,
+        units: Sequence[Unit],
+        handed: Handed,
+        registry: Optional[Registry],
+        abandoned: Callable[[], bool],
+    ) -> None:
+        """Tear down what the holder before left, set up for the next; undo all if anything fails. Raises Failed.
+
+        A container that is started has its devices, whatever fails: they stay pending.
+        """
         settings = resource.settings
         new = commands.subjects(unit for unit in units if unit.id in handed.changed)
         failed: dict[str, str] = {}
@@ -153,16 +163,17 @@ class Allocator:
             failed = commands.run(settings, "setup", new)
         lost = {} if failed or registry is None else look(resource, registry, self._root, units=units)
         settle = partial(handover.settle, self._ledger, resource.name, handed.tokens, torn_down=clean)
-        if not (failed or lost):
+        late = not (failed or lost or registry is None) and abandoned()
+        if not (failed or lost or late):
             settle(active=handed.changed)
             return
         failed = {**commands.run(settings, "teardown", begun), **failed}
-        free = handed.changed - failed.keys()
-        more = ""
+        free = handed.changed - failed.keys() if registry is not None else ()
+        more = "nobody waits for its devices any more" if late else ""
         try:
             settle(free=free, withheld=failed)
         except CdiError as error:  # what is pending stays held until it is torn down
-            more = f"; then it could not be undone: {error}"
+            more += f"; then it could not be undone: {error}"
         raise _failed(resource, {**lost, **failed}, more)
 
 

@@ -85,6 +85,14 @@ class TestAbandoned:
         assert [host.state_of(unit) for unit in "01"] == ["active", "free"]
         assert host.part("0").token == token
 
+    def test_what_is_given_up_while_a_setup_runs_is_undone(self, tmp_path, say):
+        """It would stay held for as long as a kubelet may take to list it."""
+        host = Host(tmp_path, setup=say, teardown=say)
+        with pytest.raises(Failed, match="nobody waits"):
+            host.allocator.allocate(host.resource, ["0"], host.registry, EXPANDED, abandoned=lambda: bool(host.ran()))
+        assert host.state_of("0") == "free"
+        assert host.ran() == ["ADD 0", "DEL 0"]
+
     def test_a_start_of_a_container(self, host):
         with pytest.raises(Failed, match="nobody waits"):
             host.allocator.start(host.resource, ["0"], lambda: True)

@@ -77,6 +77,21 @@ class TestStart:
         assert list(refused.value.troubles) == ["0"]
         assert host.state_of("0") == "withheld"
 
+    def test_what_fails_costs_the_container_none_of_its_other_devices(self, host, trusted):
+        """The kubelet tries again, and has given them to nobody else."""
+        host.allocate("0", "1")
+        host.reboot("boot-2")
+        ready = host.resource
+        fails = program(trusted, "fails", "test $CDI_REQUEST_ID != 1")
+        host.resource = ready._replace(settings=ready.settings._replace(setup=tuple(fails)))
+        with pytest.raises(Failed, match="setup: "):
+            host.allocator.start(host.resource, ["0", "1"])
+        assert [host.state_of(unit) for unit in "01"] == ["pending", "withheld"]
+        host.ledger.release(ready.units[1].device.id)
+        host.log.unlink()
+        host.allocator.start(ready, ["0", "1"])
+        assert (host.ran(), host.state_of("0"), host.state_of("1")) == (["ADD 0", "ADD 1"], "active", "active")
+
     @pytest.mark.parametrize(("why", "refused"), [("scrub failed", True), (INTERRUPTED, False)])
     def test_what_is_not_all_there(self, host, why, refused):
         """A hold of this boot, which is no container's as it is."""
