@@ -109,12 +109,16 @@ def remove_stale(directory: str) -> list[str]:
 @asynccontextmanager
 async def channel(path: str, largest: int = 4 * api.LONGEST) -> AsyncIterator[Any]:
     """A channel to the socket at `path`, whose answers have `largest` bytes at most."""
+    import grpc
     import grpc.aio
 
     options = (*OPTIONS, ("grpc.max_receive_message_length", largest))
     opened = grpc.aio.insecure_channel(f"unix:{path}", options=options)
     try:
         yield opened
+    except grpc.RpcError as error:
+        error.args = ()  # of 1.51's the error is one itself, and its traceback holds the connection
+        raise
     finally:
         await opened.close()
 

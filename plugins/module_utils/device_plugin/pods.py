@@ -90,11 +90,10 @@ async def _ask(path: str, method: str, request: str, seconds: float, read: Calla
             answer = await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
             return await asyncio.get_running_loop().run_in_executor(None, read, answer)
     except grpc.aio.AioRpcError as error:
-        raise _explained(path, method, error) from None
+        # Without its traceback: with wait_for's it holds itself, and the connection.
+        raise _explained(path, method, error.with_traceback(None)) from None
     except asyncio.TimeoutError:
         raise Unavailable(f"{path}: {method}: no answer within {seconds:g} s", "time") from None
-    finally:
-        await channel.close()
 
 
 def _explained(path: str, method: str, error: Any) -> Unavailable:

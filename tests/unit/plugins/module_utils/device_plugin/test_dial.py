@@ -9,6 +9,8 @@ import asyncio
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 
 import grpc
@@ -92,3 +94,60 @@ def test_a_call_is_one_try(place):
         asyncio.run(dial.options(place, 5))
     peer.close()
     assert peer.asked == 1
+
+
+# Prints how many connections calls that fail leave, as long as Python collects no cycles: it may not for a day.
+FAILING = """
+import asyncio, gc, os
+import grpc.aio
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, pods
+
+def connections():
+    return sum(os.path.realpath(f"/proc/self/fd/{fd}").startswith("/proc/") for fd in os.listdir("/proc/self/fd"))
+
+async def call(kind):
+    try:
+        if kind == "options":
+            await dial.options("kubelet.sock", 5)
+        elif kind == "register":
+            await dial.register("kubelet.sock", api.v1beta1.RegisterRequest(), 5)
+        else:
+            await pods.in_use("kubelet.sock", 5)
+    except (grpc.RpcError, pods.Unavailable):
+        return
+    raise SystemExit("it answers")
+
+async def scene():
+    server = grpc.aio.server()  # it knows no method
+    server.add_insecure_port("unix:kubelet.sock")
+    await server.start()
+    for kind in ("options", "register", "pods"):
+        await call(kind)
+        gc.collect()
+        before = connections()
+        gc.disable()
+        for _time in range(20):
+            await call(kind)
+        for _turn in range(100):
+            if connections() <= before:
+                break
+            await asyncio.sleep(0.05)
+        print(kind, max(connections() - before, 0))
+        gc.enable()
+    await server.stop(0)
+
+asyncio.run(scene())
+"""
+
+
+@pytest.mark.parametrize(
+    "python", [sys.executable, pytest.param("/usr/bin/python3", marks=pytest.mark.counterpart("python3-grpcio"))]
+)
+def test_a_call_that_fails_leaves_no_connection(place, python):
+    """Errors that hold themselves held it, until Python looked for such: one for each call to an old kubelet."""
+    paths = os.pathsep.join(path for path in sys.path if path.endswith("build/pythonpath"))
+    environment = {**os.environ, "PYTHONPATH": paths, "GRPC_VERBOSITY": "NONE"}
+    found = subprocess.run(
+        [python, "-c", FAILING], env=environment, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert found.stdout.split() == ["options", "0", "register", "0", "pods", "0"]
