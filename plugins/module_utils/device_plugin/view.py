@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import known, taken, watch
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
@@ -35,7 +36,7 @@ class View(NamedTuple):
     troubles: Mapping[str, Mapping[str, str]]  # resource -> unit id -> why it can't be had
     problems: Mapping[str, str]  # what could not be looked at -> why
     overlapping: frozenset[str] = frozenset()  # resources of which a hold makes devices of others Unhealthy
-    directories: tuple[str, ...] = ()  # where what is offered has its device nodes and mounts
+    directories: tuple[str, ...] = ()  # to follow: where what is offered has its device nodes and mounts
 
 
 class Viewer:
@@ -47,14 +48,14 @@ class Viewer:
         self._states: tuple[watch.State, ...] = ()
         self._known: Optional[View] = None  # but for the troubles
         self._held = taken.Held()  # as the ledger said last
+        self._out: Mapping[str, disabled.Disabled] = {}  # as the file said last
 
     def look(self) -> View:
         """Look now. Raises nothing: what can't be read is one of `problems`, and the rest goes on."""
         view = self._offer()
         problems = dict(view.problems)
-        out: Mapping[str, disabled.Disabled] = {}
         try:
-            out = disabled.in_force(self.settings.state_dir)
+            self._out = disabled.in_force(self.settings.state_dir)
         except CdiError as error:
             problems["disabled"] = str(error)
         try:
@@ -65,7 +66,7 @@ class Viewer:
         troubles: dict[str, dict[str, str]] = {}
         for resource in view.offer.resources:
             found = troubles[resource.name] = taken.taken(resource, held)
-            for name, why in look(resource, view.registry, self.settings.root, out).items():
+            for name, why in look(resource, view.registry, self.settings.root, self._out).items():
                 if name not in found or class_of(why) not in MOVED:  # whoever has it has what moved
                     found[name] = why
         return view._replace(troubles=troubles, problems=problems)
@@ -93,8 +94,15 @@ class Viewer:
             offered = offer(settings, registry, found)
             units = [unit for resource in offered.resources for unit in resource.units]
             directories = sorted({os.path.dirname(path) for unit in units for path in unit.paths})[:MOST_DIRECTORIES]
+            directories = [one for one in directories if not _is_remote(settings.root.rstrip("/") + one)]
             overlapping = taken.overlapping(offered.resources)
             problems.update(registry.errors)
             self._known = View(registry, offered, {}, problems, overlapping, tuple(directories))
             self._states = states
         return self._known
+
+
+def _is_remote(directory: str) -> bool:
+    """Whether it may hang with a server: who follows it would hang too, and hears nothing of it anyway."""
+    kind = filesystem.type_of(directory)
+    return kind in filesystem.NETWORK or kind == "autofs" or kind.startswith("fuse.")

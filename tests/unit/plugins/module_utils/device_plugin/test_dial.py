@@ -143,7 +143,8 @@ asyncio.run(scene())
 @pytest.mark.parametrize(
     "python", [sys.executable, pytest.param("/usr/bin/python3", marks=pytest.mark.counterpart("python3-grpcio"))]
 )
-def test_a_call_that_fails_leaves_no_connection(place, python):
+@pytest.mark.usefixtures("place")
+def test_a_call_that_fails_leaves_no_connection(python):
     """Errors that hold themselves held it, until Python looked for such: one for each call to an old kubelet."""
     paths = os.pathsep.join(path for path in sys.path if path.endswith("build/pythonpath"))
     environment = {**os.environ, "PYTHONPATH": paths, "GRPC_VERBOSITY": "NONE"}
