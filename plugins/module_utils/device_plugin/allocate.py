@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Optional
 
@@ -29,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity i
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import inject
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
@@ -101,7 +103,10 @@ class Allocator:
     def _fit(self, resource: Resource, units: Sequence[Unit], registry: Registry) -> Registry:
         """The specs as they are on disk, in which these units are what they were, and well. Raises Failed."""
         now = specs.load(registry.directories) if specs.changed(registry) else registry
-        found = look(resource, now, self._root, units=units)
+        out: Mapping[str, disabled.Disabled] = {}
+        with suppress(CdiError):  # each look says what is wrong with that
+            out = disabled.in_force(self._state_dir)
+        found = look(resource, now, self._root, out, units)
         if now is not registry:
             for unit in units:
                 if unit.id not in found and _items(unit, now) != _items(unit, registry):

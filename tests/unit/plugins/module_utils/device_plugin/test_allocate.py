@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import read, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 EXPANDED = Delivery(False, False, True)
@@ -146,6 +147,17 @@ class TestLook:
         assert troubles["1"].startswith("node-missing: ")
         assert "/dev/gpu1" in said
         assert not host.ledger.grants()
+
+    def test_what_an_operator_has_just_taken_out_of_service(self, host):
+        """No look has seen it yet."""
+        out = {host.resource.units[1].device.id: Disabled("it smells", "2026-01-01T00:00:00Z")}
+        host.state.mkdir()
+        (host.state / "device-state.json").write_bytes(render(out))
+        assert host.refused("0", "1")[1] == {
+            "1": "reserved: out of service since 2026-01-01T00:00:00Z, until it is enabled: it smells"
+        }
+        (host.state / "device-state.json").write_text("{")
+        host.allocate("0")
 
     def test_what_the_settings_ignore(self, tmp_path):
         """The kubelet is told that the device is Healthy, so it has to be had."""
