@@ -18,7 +18,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import con
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 NIC = "acme.com/nic"
@@ -123,20 +122,6 @@ def test_what_may_hang_with_its_server_is_left_to_looks(viewer, tmp_path, monkey
     monkeypatch.setattr(filesystem, "type_of", lambda path: kind if "/far" in path else "ext4")
     os.utime(tmp_path / "cdi/a.json", (0, 0))
     assert viewer.look().directories == (f"{tmp_path}/near",)
-
-
-def test_what_is_out_of_service_stays_so_where_nobody_can_read_on(viewer, tmp_path):
-    (tmp_path / "sys/class/net/a").mkdir()
-    (tmp_path / "state_dir").mkdir()
-    (resource,) = viewer.look().offer.resources
-    path = tmp_path / "state_dir/device-state.json"
-    path.write_bytes(render({resource.units[1].device.id: Disabled("it smells", "2026-01-01T00:00:00Z")}))
-    assert troubles(viewer) == {"b": "reserved"}
-    path.write_text("{")
-    assert troubles(viewer) == {"b": "reserved"}
-    assert "is damaged" in viewer.look().problems["disabled"]
-    path.unlink()
-    assert troubles(viewer) == {}
 
 
 def test_what_is_out_of_service_stays_so_where_nobody_can_read_on(viewer, tmp_path):
