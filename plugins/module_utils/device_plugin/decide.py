@@ -36,7 +36,7 @@ class Readers:
     async def ask(self) -> Optional[Sequence[delivery.Reader]]:
         """None where that takes too long."""
         loop = asyncio.get_running_loop()
-        if self._asked is None or loop.time() - self._at > FRESH:
+        if self._asked is None or (self._asked.done() and loop.time() - self._at > FRESH):
             self._asked, self._at = loop.run_in_executor(self._pool, self._ask), loop.time()
         try:
             found: Sequence[delivery.Reader] = await asyncio.wait_for(asyncio.shield(self._asked), DECIDE)
@@ -69,12 +69,15 @@ class Decision:
             return
         mode = resource.settings.delivery or self._site.settings.delivery
         work = partial(_ways, mode, resource, registry, readers or ())
-        found, self.warnings = await asyncio.get_running_loop().run_in_executor(None, work)
+        found, warnings = await asyncio.get_running_loop().run_in_executor(None, work)
+        if self.delivery is not None and self._deciding is not asyncio.current_task():
+            return  # what was begun later knows more
         if found != self.delivery:
             fields = {key: value for key, value in found._asdict().items() if value}
             self._site.log.info("delivery", resource=resource.name, **fields)
             self.delivery = found
-        for text in self.warnings:
+        self.warnings = warnings
+        for text in warnings:
             self._site.log.change((resource.name, text), True, "lost-in-delivery", resource=resource.name, reason=text)
 
 

@@ -10,7 +10,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, decide, dial
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import resource as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health, ResourceSettings, Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import FIXED, Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
@@ -267,6 +267,54 @@ def test_allocate_while_the_instance_ends(stage: Stage) -> None:
         code, text = await stage.refused("d0")
         assert code == "UNAVAILABLE"
         assert "ends" in text
+
+    stage.act(scene)
+
+
+def test_runtimes_that_hang_are_not_asked_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each registration asks, for a year perhaps: what nobody answers may not pile up."""
+    monkeypatch.setattr(decide, "FRESH", 0.0)
+    monkeypatch.setattr(decide, "DECIDE", 0.01)
+    end, asked = threading.Event(), []
+
+    def hang() -> Sequence[Reader]:
+        asked.append(1)
+        end.wait(DEADLINE)
+        return ()
+
+    async def scene() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            readers = Readers(hang, pool)
+            assert [await readers.ask() for _time in range(5)] == [None] * 5
+            end.set()
+            while await readers.ask() is None:
+                pass
+            assert await readers.ask() == ()
+        assert 1 < len(asked) <= 3, "once while it hung, and then anew"
+
+    asyncio.run(scene())
+
+
+def test_what_is_decided_later_stays_though_it_is_known_sooner(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
+    ways = decide._ways
+
+    def slow(mode: str, resource: Resource, registry: Any, readers: Any) -> Any:
+        if registry is NOTHING:
+            end.wait(DEADLINE)
+            return FIXED["expanded"], ()
+        return ways(mode, resource, registry, readers)
+
+    monkeypatch.setattr(decide, "_ways", slow)
+
+    async def scene() -> None:
+        decision = stage.served.decision
+        first = decision.begin(stage.resource, NOTHING)
+        await asyncio.sleep(0.1)
+        await decision.begin(stage.resource, stage.registry)
+        end.set()
+        await first
+        assert decision.delivery == Delivery(True, True, False)
 
     stage.act(scene)
 
