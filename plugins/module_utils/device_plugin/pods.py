@@ -13,6 +13,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -26,6 +27,7 @@ class InUse(NamedTuple):
 
     pods: int  # that it names, with and without devices
     devices: frozenset[tuple[str, str]]  # extended resource name, device ID
+    kubelet: tuple[int, ...] = ()  # another one for each start of a kubelet
 
 
 class Unavailable(CdiError):
@@ -38,8 +40,12 @@ class Unavailable(CdiError):
 
 async def in_use(path: str, seconds: float = SECONDS) -> InUse:
     """The devices that containers have. Raises Unavailable."""
+    kubelet: tuple[int, ...] = ()
+    with suppress(OSError):  # which tells in a moment
+        made = os.stat(path)
+        kubelet = (made.st_dev, made.st_ino, made.st_ctime_ns)
     found: InUse = await _ask(path, "List", "ListPodResourcesRequest", seconds, _in_use)
-    return found
+    return found._replace(kubelet=kubelet)
 
 
 async def allocatable(path: str, seconds: float = SECONDS) -> Mapping[str, frozenset[str]]:

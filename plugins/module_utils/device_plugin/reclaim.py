@@ -67,6 +67,7 @@ class Reclaimer:
         self._listed: set[str] = set()  # tokens of holds that this kubelet has listed
         self._clashes: set[Event] = set()
         self._starts = 0  # of the kubelet
+        self._kubelet: tuple[int, ...] = ()  # which one said last what is in use
 
     def forget(self) -> None:
         """The kubelet was started anew: what it left out before counts no more. From any thread."""
@@ -78,6 +79,9 @@ class Reclaimer:
 
         Blocks; with a teardown for as long as that may take. Raises Unusable if the ledger can't be read.
         """
+        if in_use is not None and in_use.kubelet != self._kubelet:
+            self.forget()
+            self._kubelet = in_use.kubelet
         starts = self._starts
         offered = {resource.name: resource for resource in resources}
         used = {(name, unit_id(one)) for name, one in in_use.devices} if in_use else set()

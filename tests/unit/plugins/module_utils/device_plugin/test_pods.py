@@ -57,9 +57,19 @@ def path(tmp_path):
 
 
 def test_what_is_in_use(path):
-    assert served(path, {"List": listing}, lambda: pods.in_use(path)) == pods.InUse(
-        2, frozenset({(GPU, "GPU-1::0"), (GPU, "GPU-2::1"), ("intel.com/qat", "GPU-1")})
-    )
+    found = served(path, {"List": listing}, lambda: pods.in_use(path))
+    assert found[:2] == (2, frozenset({(GPU, "GPU-1::0"), (GPU, "GPU-2::1"), ("intel.com/qat", "GPU-1")}))
+
+
+def test_which_kubelet_says_so(path):
+    """Each one that starts makes the socket anew."""
+
+    async def twice():
+        return await pods.in_use(path), await pods.in_use(path)
+
+    (one, same), (other, _again) = (served(path, {"List": listing}, twice) for _start in range(2))
+    assert one == same
+    assert one.kubelet and other == one._replace(kubelet=other.kubelet) != one
 
 
 def test_what_is_allocatable(path):

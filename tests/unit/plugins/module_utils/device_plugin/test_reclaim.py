@@ -31,10 +31,10 @@ class Scene:
         self.now = 1000.0
         self.reclaimer = Reclaimer(host.ledger, GRACE, {})
 
-    def look(self, *in_use, after=10.0, pods=3, resources=None):
+    def look(self, *in_use, after=10.0, pods=3, resources=None, kubelet=(1,)):
         """A look `after` seconds, when podresources shows the device IDs `in_use` (None: it can't be asked)."""
         self.now += after
-        shown = None if in_use == (None,) else InUse(pods, frozenset((NAME, one) for one in in_use))
+        shown = None if in_use == (None,) else InUse(pods, frozenset((NAME, one) for one in in_use), kubelet)
         offered = [self.host.resource] if resources is None else resources
         return self.reclaimer.step(offered, shown, self.now)
 
@@ -108,6 +108,12 @@ class TestRelease:
         assert scene.look("0") == []
         assert scene.until_released() == (4, released("0"))
 
+    def test_a_new_kubelet_that_only_podresources_tells_of(self, scene):
+        """Where the kubelet finds plugins itself there may be no other socket of its to follow."""
+        scene.run("0")
+        assert [scene.look() for _time in range(3)] == [[], [], []]
+        assert scene.until_released(pods=1, kubelet=(2,)) == (31, released("0"))
+
     def test_a_kubelet_that_comes_in_the_middle_of_a_look_begins_anew(self, scene, monkeypatch):
         """What this look was told, the one before said."""
         scene.run("0")
@@ -141,7 +147,7 @@ class TestRelease:
 
     def test_another_resource_shows_the_same_id(self, scene):
         scene.run("0")
-        shown = InUse(1, frozenset({("other.com/gpu", "0")}))
+        shown = InUse(1, frozenset({("other.com/gpu", "0")}), (1,))
         looks = [scene.reclaimer.step([scene.host.resource], shown, now) for now in (0.0, 40.0)]
         assert looks == [[], released("0")]
 
