@@ -13,8 +13,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -68,7 +70,7 @@ class Instance:
         path = self._path("lock")
         try:
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._lock)
         except BlockingIOError:
             self._drop()
             raise CdiError(
@@ -129,6 +131,9 @@ def look(run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, A
     return sorted(found, key=lambda seen: seen.age_key)
 
 
+Document = tuple[State, Optional[dict[str, Any]]]  # what the file was like, what it says
+
+
 class Peers:
     """The other instances beside the one called `own`, which began `since_boot` seconds after the host did."""
 
@@ -136,7 +141,7 @@ class Peers:
         self._run_dir = run_dir
         self._own = own
         self._age = (since_boot, own)
-        self._documents: dict[str, tuple[State, Optional[dict[str, Any]]]] = {}
+        self._documents: dict[str, Document] = {}  # by path, of those that were there last
 
     def younger(self, resource: str, serves: bool = False) -> str:
         """One that started after this one and has `resource`, or with `serves` is heard by the kubelet; "" for none."""
@@ -152,14 +157,28 @@ class Peers:
         return any(one.document["resources"].get(resource, {}).get("stream", False) for one in self._living())
 
     def _living(self) -> list[Seen]:
-        return [one for one in look(self._run_dir, self._own, self._read) if one.alive]
+        before, self._documents = self._documents, {}
+        return [one for one in look(self._run_dir, self._own, partial(self._read, before)) if one.alive]
 
-    def _read(self, path: str) -> Optional[dict[str, Any]]:
+    def _read(self, before: Mapping[str, Document], path: str) -> Optional[dict[str, Any]]:
         """The document, parsed again if it is another one: it may name ten thousand devices."""
         now = state(path)
-        if self._documents.get(path, ())[:1] != (now,):
-            self._documents[path] = now, _read(path)
+        known = before.get(path)
+        self._documents[path] = known if known and known[0] == now else (now, _read(path))
         return self._documents[path][1]
+
+
+def _lock(handle: int) -> None:
+    """Lock it for this process. Raises OSError: BlockingIOError where another instance has it.
+
+    Who asks whether one lives has the lock for a moment.
+    """
+    for _time in range(10):
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.05)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _alive(path: str) -> bool:

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -115,6 +118,34 @@ def test_what_another_instance_says_is_read_once_and_again_when_it_says_somethin
     other.leave()
     assert peers.younger(NAME) == "", "whether it lives is asked each time"
     assert len(reads) == 2
+
+
+def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> None:
+    """In pods each start has another name, and a document may name ten thousand devices."""
+
+    def kept() -> int:
+        return sum(isinstance(one, dict) and one.get("instance") == "gone" for one in gc.get_objects())
+
+    peers = status.Peers(str(tmp_path), "a", 10.0)
+    other = status.Instance(str(tmp_path), "gone")
+    other.enter()
+    other.write(document("gone", 20.0, status.WAITING))
+    other.leave()
+    assert (peers.younger(NAME), kept()) == ("", 1)
+    (tmp_path / "gone.json").unlink()
+    assert (peers.younger(NAME), kept()) == ("", 0)
+
+
+def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_path: Path) -> None:
+    """They ask by a lock, which they have for a moment: the older instance, for each resource, every second."""
+    own = status.Instance(str(tmp_path), "a")
+    with open(tmp_path / "a.lock", "w", encoding="ascii") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        timer = threading.Timer(0.1, asking.close)
+        timer.start()
+        own.enter()
+        timer.join()
+    own.leave()
 
 
 def test_one_name_runs_once(tmp_path: Path) -> None:
