@@ -92,9 +92,9 @@ class Registrar:
                 delay = FIRST
                 continue
             except (Failed, CdiError) as error:
-                label = error.label if isinstance(error, Failed) else "serve"
-                self._site.metrics.count("registration_failures_total", resource=self._part.name, reason=label)
-                self._enter(error.state if isinstance(error, Failed) else status.RETRYING, str(error))
+                failed = error if isinstance(error, Failed) else Failed("serve", str(error))
+                self._site.metrics.count("registration_failures_total", resource=self._part.name, reason=failed.label)
+                self._enter(failed.state, str(failed), failed.label)
                 delay = FIRST if await self._sleep(delay, self._asked) else min(2 * delay, LAST)
                 continue
             lost = await self._until_lost(stream, since)
@@ -270,15 +270,15 @@ class Registrar:
         did = "took Register" if self.mode == REGISTER else did
         raise Failed("arrival", f"the kubelet {did}, and no ListAndWatch came within {ARRIVAL:g} s")
 
-    def _enter(self, state: str, reason: str) -> None:
-        """Be in a state; one line where it is another one that matters."""
+    def _enter(self, state: str, reason: str, label: str = "") -> None:
+        """Be in a state; one line where it is another one that matters. `label` is one for all words of a reason."""
         if (state, reason) == (self.state, self.reason):
             return
         self.state, self.reason = state, reason
         if state not in (status.REGISTERING, status.REGISTERED):
             level = "info" if state in (status.WAITING, status.STANDBY) else "warning"
             self._site.log.change(
-                self._part.name, (state, reason), state, level, resource=self._part.name, reason=reason
+                self._part.name, (state, label or reason), state, level, resource=self._part.name, reason=reason
             )
         elif state == status.REGISTERED:
             self._site.log.over(self._part.name)

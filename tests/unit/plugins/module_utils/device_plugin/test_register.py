@@ -274,6 +274,23 @@ def test_a_refusal_that_is_final_stops_until_there_is_another_kubelet(places: Pl
     play(places, scene, kubelet)
 
 
+def test_one_failure_in_many_words_is_said_once(places: Places, kubelet: Kubelet) -> None:
+    """gRPC has several texts for one, as a reset connection, in turns; a day has 8,640 tries."""
+
+    async def scene() -> None:
+        kubelet.error = (grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        await kubelet.start()
+        for text in ("Broken pipe", "Socket closed", "Broken pipe"):
+            await until(state_is(places, status.RETRYING))
+            kubelet.error = (grpc.StatusCode.UNAVAILABLE, text)
+            await until(lambda text=text: text in places.registrar.reason)  # type: ignore[misc]
+        assert places.log.getvalue().count("event=retrying") == 1
+        kubelet.error = (grpc.StatusCode.DEADLINE_EXCEEDED, "Broken pipe")
+        await until(lambda: places.log.getvalue().count("event=retrying") == 2)
+
+    play(places, scene, kubelet)
+
+
 def test_a_refusal_that_may_pass_is_tried_again(places: Places, kubelet: Kubelet) -> None:
     kubelet.error = (grpc.StatusCode.UNAVAILABLE, "not ready")
 
