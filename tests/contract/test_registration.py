@@ -215,7 +215,7 @@ def test_another_live_plugin_is_detected_before_register(host: Host, kubelet: Ku
     plugin = start()
     assert "takeover" in plugin.said("conflict", resource=RESOURCE)[0]["reason"]
     assert len(requests(kubelet)) == 1  # that of the other one
-    assert state(host) == "conflict"
+    assert until(lambda: state(host) == "conflict")
     host.configure(takeover=True)
     assert kubelet.wait_for(RESOURCE, 3)
     other.stop()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Awaitable
@@ -323,7 +324,13 @@ def run(path: str, instance: str = "") -> int:
             loop.add_signal_handler(number, daemon.end.set)
         await daemon.run()
 
-    asyncio.run(serve_until_told())
-    if threading.active_count() > 1:  # a backend that hangs in its thread must not keep the process
+    try:
+        asyncio.run(serve_until_told())
+    except Exception:
+        if threading.active_count() > 1:  # a backend that hangs in its thread must not keep the process
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        raise
+    if threading.active_count() > 1:
         os._exit(0)
     return 0

@@ -44,6 +44,16 @@ follow = Watch.follow
 Watch.follow = lambda self, key, *rest: None if key == "config" else follow(self, key, *rest)
 sys.exit(""",
 )
+# One whose looks hang, and that has a defect beside.
+DEFECTIVE = PROGRAM.replace(
+    "sys.exit(",
+    """import time
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon, view
+view.Viewer.look = lambda _self: time.sleep(600)
+daemon.LONG = 0.1  # then the status is to say so
+daemon.report.document = lambda *_given: 1 / 0
+sys.exit(""",
+)
 DEADLINE = 30  # seconds, for what takes one at most
 
 
@@ -421,3 +431,12 @@ def test_check_refuses_what_run_would(host: Host, text: str) -> None:
     assert done.returncode == 2
     assert str(host.config) in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_defect_ends_the_process_whatever_hangs_in_it(host: Host) -> None:
+    """The service manager starts another one only if it ends."""
+    host.configure()
+    host.offer(GPU, "g0")
+    daemon = host.start(program=DEFECTIVE)
+    assert daemon.wait(DEADLINE) == 1
+    assert "ZeroDivisionError" in host.log()
