@@ -33,6 +33,7 @@ ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admi
 ALLOCATIONS = 8  # at a time
 PREFER = 0.5  # seconds, then the first that fit
 HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
+AGAIN = 1.0  # seconds until a registration with a defect begins anew
 MOST_LINES = 16  # for units that changed alike at one time
 
 
@@ -266,8 +267,9 @@ class Served:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A registration never ends by itself: that would be a defect, and must not pass in silence."""
         if not task.cancelled() and task.exception() is not None:
-            self._site.log.warning("defect", resource=self.name, reason=repr(task.exception()))
-            asyncio.get_running_loop().call_later(1.0, self._restart)
+            reason = repr(task.exception())
+            self._site.log.change((self.name, "defect"), reason, "defect", resource=self.name, reason=reason)
+            asyncio.get_running_loop().call_later(AGAIN, self._restart)
 
     def _restart(self) -> None:
         if not self._closing:

@@ -271,6 +271,28 @@ def test_allocate_while_the_instance_ends(stage: Stage) -> None:
     stage.act(scene)
 
 
+def test_a_registration_that_fails_again_and_again_is_begun_anew_and_said_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN", 0.01)
+    tries: list[int] = []
+
+    async def fail() -> None:
+        tries.append(1)
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(stage.served.registrar, "run", fail)
+
+    async def scene() -> None:
+        stage.served.start()
+        while len(tries) < 4:
+            await asyncio.sleep(0.01)
+        await stage.served.stop()
+
+    stage.act(scene)
+    assert stage.log.getvalue().count("event=defect") == 1
+
+
 def test_runtimes_that_hang_are_not_asked_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each registration asks, for a year perhaps: what nobody answers may not pile up."""
     monkeypatch.setattr(decide, "FRESH", 0.0)
