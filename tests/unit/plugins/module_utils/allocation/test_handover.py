@@ -315,6 +315,13 @@ class TestAdopt:
             handover.adopt(ledger, RESOURCE, Want("0", GPUS[0]))
         assert part(ledger, "0") == before
 
+    def test_what_is_yet_to_be_set_up_stays_so_when_more_is_known_of_it(self, ledger, volatile):
+        take(ledger, RESOURCE, [want(0)])
+        after = Ledger(str(volatile / "cdi"), "boot-2")
+        assert not handover.adopt(after, RESOURCE, want(0), set_up=False)
+        assert handover.adopt(after, RESOURCE, Want("GPU-0", GPUS[0]._replace(consists_of=("more",))), set_up=False)
+        assert (part(after, "GPU-0").boot_id, part(after, "GPU-0").holds[0].consists_of) == ("boot-1", ("more",))
+
     def test_a_kind_of_others_is_no_obstacle(self, ledger):
         ledger.set_owners("nvidia.com/gpu", ["claims"])
         assert handover.adopt(ledger, RESOURCE, want(0))
