@@ -280,11 +280,13 @@ def test_a_defect_is_said_once_and_ends_nothing(stage: Stage, monkeypatch: pytes
 def test_nothing_is_begun_when_it_has_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The status was to be written when the loop had no threads any more: a traceback was the last that it said."""
     written: list[bool] = []
-    monkeypatch.setattr(status.Instance, "write", lambda _self, _document: written.append(stage.daemon.end.is_set()))
+    stopped: list[Node] = []
+    monkeypatch.setattr(status.Instance, "write", lambda _self, _document: written.append(bool(stopped)))
     stop = Node.stop
 
     async def stop_and_tell(node: Node) -> None:
         await stop(node)
+        stopped.append(node)
         node.site.changed()
 
     monkeypatch.setattr(Node, "stop", stop_and_tell)
@@ -292,10 +294,10 @@ def test_nothing_is_begun_when_it_has_ended(stage: Stage, monkeypatch: pytest.Mo
     async def whole() -> None:
         stage.daemon = Daemon(str(stage.config), "a", Log(stage.log))
         running = asyncio.ensure_future(stage.daemon.run())
-        await stage.until(lambda: stage.devices)
+        await stage.until(lambda: written)
         stage.daemon.end.set()
         await running
         await asyncio.sleep(0.5)
 
     asyncio.run(whole())
-    assert written and not any(written)
+    assert stopped and not any(written)
