@@ -22,7 +22,7 @@ from contextlib import ExitStack
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, schema, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import gate
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Left, gate, peek
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
@@ -348,6 +348,20 @@ def test_processes_that_are_killed(tmp_path):
     for grant in ledger.grants():
         assert ledger.delete(grant.key) == grant
     assert ledger.grants() == []
+
+
+def test_a_note_that_was_not_written_to_its_end_says_nothing(tmp_path):
+    """Of a number that was cut nobody sees that it is another one."""
+    path = str(tmp_path / "ledger.lock")
+    noted = Left("boot-1", 123, (4, 5))
+    with gate(path, time.monotonic() + 5) as held:
+        held.leave(noted)
+        assert held.left() == noted
+    content = (tmp_path / "ledger.lock").read_bytes().split(b".")[0]
+    assert peek(path) == noted
+    for length in range(len(content) + 1):
+        (tmp_path / "ledger.lock").write_bytes(content[:length])
+        assert peek(path) == Left()
 
 
 def test_threads_that_share_a_ledger(ledger):
