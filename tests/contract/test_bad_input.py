@@ -152,14 +152,20 @@ def test_files_from_the_future_and_from_1970(host: Host, newer: Kubelet, start: 
 def test_a_clock_that_jumps(host: Host, newer: Kubelet, start: Start) -> None:
     """The wall clock, by a day forth and by a week back, between and in the middle of everything that waits."""
     clock = host.base / "clock"
-    clock.write_text("-86400")
+
+    def jump_to(seconds: int) -> None:
+        unfinished = host.base / "clock.unfinished"
+        unfinished.write_text(str(seconds))
+        unfinished.rename(clock)
+
+    jump_to(-86400)
     host.devices(2)
     host.resource(RESOURCE)
     plugin = start(clock=clock)
     assert newer.wait_for(RESOURCE, 2)
     newer.run("bystander")  # where no pod at all is listed the plugin waits ten times as long
     for jump in (0, 86400, -604800):
-        clock.write_text(str(jump))
+        jump_to(jump)
         newer.run("p", **{RESOURCE: 1})
         host.unplug("thing0")
         assert newer.wait_for(RESOURCE, 1)

@@ -226,8 +226,12 @@ def test_the_distributions_python_and_grpc(host: Host, kubelet: Kubelet, start: 
     assert kubelet.wait_for(RESOURCE, 3)
     with pytest.raises(Rejected):
         kubelet.run("q", **{RESOURCE: 2})
-    document = json.loads(command(host, "status", "--json", python=DEBIAN).stdout)
-    assert document["instances"][0]["resources"][RESOURCE]["state"] == "registered"
+
+    def registered() -> bool:
+        document = json.loads(command(host, "status", "--json", python=DEBIAN).stdout)
+        return bool(document["instances"][0]["resources"][RESOURCE]["state"] == "registered")
+
+    assert until(registered)
     assert plugin.stop() == 0
     assert kubelet.wait_for(RESOURCE, 0)
 

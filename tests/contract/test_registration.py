@@ -31,7 +31,7 @@ def requests(kubelet: Kubelet, resource: str = RESOURCE) -> list[Any]:
 
 
 def state(host: Host, resource: str = RESOURCE) -> str:
-    """What `plugin status` says of a resource's registration."""
+    """What `plugin status` says of a resource's registration; a moment later than it is so."""
     document = json.loads(command(host, "status", "--json").stdout)
     return next((str(one["resources"].get(resource, {}).get("state", "")) for one in document["instances"]), "")
 
@@ -118,7 +118,7 @@ def test_a_name_that_the_kubelet_refuses_stops_that_resource_only(
     plugin = start()
     assert kubelet.wait_for(OTHER, 2)
     assert "invalid" in plugin.said("refused", resource=RESOURCE)[0]["reason"]
-    assert state(host) == "refused" and state(host, OTHER) == "registered"
+    assert until(lambda: state(host) == "refused" and state(host, OTHER) == "registered")
 
 
 @pytest.mark.parametrize("pre_start", [False, True])
