@@ -138,8 +138,20 @@ class Host:
 
     def container(self, runtime: str, *devices: str) -> Done:
         """Run LOOK in a container of the runtime; what came of it."""
+        if runtime == "podman":
+            needs_crun()
         words = [word.replace("{}", str(self.shared)) for word in RUNTIMES[runtime](*devices)]
         return self.attempt(*words)
+
+
+def needs_crun() -> None:
+    """Skip the test where crun starts nothing: with hybrid cgroups of which version 2 has a controller.
+
+    It has those that nobody has mounted as version 1 just now, so this may change while a machine runs.
+    """
+    controllers = Path("/sys/fs/cgroup/unified/cgroup.controllers")
+    if controllers.exists() and (found := controllers.read_text().split()):
+        pytest.skip(f"crun takes no hybrid cgroups, and version 2 has {', '.join(found)}")
 
 
 @contextlib.contextmanager
