@@ -1,8 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host whose devices come and go, for the tests of a refresh, and a docker, for those of runtimes; test files with
-another host have their own."""
+"""What several test files share: a host whose devices come and go, for a refresh; a docker, for runtimes; a node, for
+device_plugin_service. Test files with another host have their own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import shutil
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, memory, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plugin_node import Node
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 KIND = "vendor.com/card"
@@ -135,3 +138,12 @@ def id_of(slot):
 
 CARD1 = {"0": "/dev/card1", "0000:00:01.0": "/dev/card1"}
 CARD2 = {"1": "/dev/card2", "0000:00:02.0": "/dev/card2"}
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """A host with nothing of ours; the unit goes below tmp_path."""
+    monkeypatch.setattr(unit_file, "UNIT_DIR", str(tmp_path / "units"))
+    monkeypatch.setattr(unit_file, "RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr(service.shutil, "which", lambda name: f"/usr/bin/{name}")
+    return Node(str(tmp_path / "state"))
