@@ -1,7 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The resource and the kubelet of the tests of registration; where commands of the operator's may lie."""
+"""The resource and the kubelet of the tests of registration; a served resource; where commands of the operator's may
+lie."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import resource as module
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import Kubelet, Places
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import Stage
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import program, trusted_directory
 
 
@@ -22,6 +25,12 @@ def places(tmp_path: Path) -> Places:
 @pytest.fixture
 def kubelet(places: Places) -> Kubelet:
     return Kubelet(places)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(module, "ALLOCATIONS", 2)
+    return Stage(tmp_path)
 
 
 @pytest.fixture
