@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, schema, turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected, Configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_ours
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
@@ -19,13 +18,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call, Host
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import settings
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.valid_requests import ValidRequests, parse, stamp
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import DIRECTORY, find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind
-
-Valid = Optional[Collection[tuple[Optional[Configuration], str]]]
 
 
 class Seen(NamedTuple):
@@ -59,10 +57,18 @@ class Operator:
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
         return Seen(info, grants, tuple(problems), tuple(self.ledger.reports))
 
-    def collect(self, valid: Valid, age: float, force: bool, complete: bool) -> Collected:
-        """Free what is not in `valid`, a list made `age` seconds ago; tear down what is freed. Raises CdiError."""
+    def stamp(self) -> str:
+        """The first line of a list of valid requests that is made from now on."""
+        return stamp(self.boot_id, self.ledger.now())
+
+    def valid(self, text: str) -> ValidRequests:
+        """The list of valid requests in `text`. Raises CdiError for one without a stamp of this boot."""
+        return parse(text, self.boot_id, self.ledger.now())
+
+    def collect(self, valid: ValidRequests, force: bool, complete: bool) -> Collected:
+        """Free what is not in `valid` and older; tear down what is freed. Raises CdiError."""
         return collect.gc(
-            self.ledger, valid, self.ledger.now() - age, force=force, complete=complete, teardown=self._tear_down
+            self.ledger, valid.requests, valid.as_of, force=force, complete=complete, teardown=self._tear_down
         )
 
     def release(self, device: str) -> Optional[Hold]:
@@ -110,30 +116,3 @@ class Operator:
                 call = Call(plugin, version, "del", variables, one.config, wants, self.host, self.boot_id)
                 with turns.turn(self.host.state_dir, [grant.key], wants.time_limit):  # a DEL may be at it, too
                     steps.back(call, [hold.device for hold in grant.holds], [])
-
-
-def listed(text: str) -> list[tuple[Optional[Configuration], str]]:
-    """The valid requests in `text`, one in each line: a request-id, or <resource-type>/<plugin> and a request-id.
-
-    Raises CdiError for a line that is neither.
-    """
-    found: list[tuple[Optional[Configuration], str]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        type_, slash, plugin = words[0].partition("/")
-        if len(words) == 2 and slash and type_ and plugin:
-            found.append(((type_, plugin), words[1]))
-        elif len(words) == 1 and not slash:
-            found.append((None, words[0]))
-        else:
-            raise CdiError(
-                f"line {number}: found {line!r}; expected a request-id, or <resource-type>/<plugin> and a request-id"
-            )
-    return found
-
-
-def age_of(modified: float) -> float:
-    """How many seconds ago a list was made, by the time at which its file was modified."""
-    return max(0.0, time.time() - modified)

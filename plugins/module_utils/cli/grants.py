@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Host
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator, age_of, listed
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
@@ -29,7 +29,10 @@ def run(arguments: Any, paths: Paths) -> int:
         raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
     operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
-        say(json.dumps({"grants": []}) if arguments.json else "Nothing was ever granted on this host.")
+        if arguments.json:
+            say(json.dumps({"grants": [], "stamp": operator.stamp()}))
+        else:
+            say(f"{operator.stamp()}\nNothing was ever granted on this host.")
         return 0
     status = action(operator, arguments)
     for text in operator.ledger.reports:
@@ -38,18 +41,21 @@ def run(arguments: Any, paths: Paths) -> int:
 
 
 def _list(operator: Operator, arguments: Any) -> int:
-    """All grants; 1 if something is wrong with one, or with the store."""
+    """All grants, and the stamp for a list of those that are valid; 1 if something is wrong with one, or the store."""
+    stamp = operator.stamp()  # before anything is read: what is granted from now on is younger than the list
     seen = operator.look()
     bad = bool(seen.problems) or not seen.info.complete
     if arguments.json:
         info = {key: value for key, value in seen.info._asdict().items() if key != "devices"}
         document = {
+            "stamp": stamp,
             "grants": as_document(seen.grants),
             "problems": [{**key._asdict(), **problem._asdict()} for key, problem in seen.problems],
             "store": {**as_document(info), "devices": [[*name, count] for name, count in seen.info.devices.items()]},
         }
         say(json.dumps(document, indent=2, sort_keys=True))
         return int(bad)
+    say(stamp)
     rows = [
         (
             [grant.key.request_id],
@@ -72,14 +78,13 @@ def _list(operator: Operator, arguments: Any) -> int:
 def _gc(operator: Operator, arguments: Any) -> int:
     """Free what no request of the list in the file `what` holds; 1 if something could not be freed."""
     path = _one(arguments, "a file that lists the valid requests, - for standard input")
-    age = age_of(os.stat(path).st_mtime) if path != "-" and os.path.isfile(path) else 0.0
     try:
-        valid = listed(operand.read(path).decode("utf-8"))
+        valid = operator.valid(operand.read(path).decode("utf-8"))
     except UnicodeDecodeError as error:
         raise CdiError(f"{operand.called(path)}: is no UTF-8 (byte {error.start}); nothing was freed") from None
     except CdiError as error:
         raise CdiError(f"{operand.called(path)}: {error}; nothing was freed") from None
-    done = operator.collect(valid, age, arguments.force, arguments.complete)
+    done = operator.collect(valid, arguments.force, arguments.complete)
     if done.refused:
         raise CdiError(f"{operand.called(path)}: {done.refused} (--force)")
     if arguments.json:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import VERSION
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate
@@ -53,8 +55,16 @@ def held(host):
     return [grant["key"]["request_id"] for grant in json.loads(host.fleet_cdi("list", "--json")[1])["grants"]]
 
 
+def listed(host, path, *lines):
+    """A list of valid requests, stamped as people are told to."""
+    stamp = host.fleet_cdi("list")[1].splitlines()[0]
+    path.write_text("\n".join((stamp, *lines, "")))
+    return path
+
+
 def test_nothing_was_ever_granted(host):
-    assert host.fleet_cdi("list") == (0, "Nothing was ever granted on this host.\n", "")
+    status, out, err = host.fleet_cdi("list")
+    assert (status, out.splitlines()[1:], err) == (0, ["Nothing was ever granted on this host."], "")
     assert not host.state.exists()
 
 
@@ -62,7 +72,7 @@ def test_who_holds_what(host):
     host.add(host.conf, "tty:2", "a")
     status, out, _err = host.fleet_cdi("list")
     assert status == 0
-    assert [line.split() for line in out.splitlines()[1:]] == [
+    assert [line.split() for line in out.splitlines()[2:]] == [
         ["a", "tty/generic-tty", "claims", "active", "tty:tty13"],
         ["tty:tty14"],
     ]
@@ -87,14 +97,14 @@ def test_what_the_device_plugin_holds(host):
     foreign = Device("node:/dev/nvidia0", "spec", "nvidia.com/gpu", ("0",), ())
     handover.take(ledger, "nvidia.com/gpu", [handover.Want("GPU-8a3f", foreign)])
     status, out, _err = host.fleet_cdi("list")
-    assert [line.split() for line in out.splitlines()[1:]] == [
+    assert [line.split() for line in out.splitlines()[2:]] == [
         ["GPU-8a3f", "kubernetes/nvidia.com/gpu", "kubernetes", "active", "node:/dev/nvidia0"],
     ]
     assert status == 0
-    (host.directory / "valid").write_text("")
-    assert host.fleet_cdi("gc", host.directory / "valid", "--force")[:2] == (0, "Nothing to free.\n")
-    (host.directory / "valid").write_text("kubernetes/nvidia.com/gpu GPU-8a3f\n")
-    assert host.fleet_cdi("gc", host.directory / "valid")[:2] == (0, "Nothing to free.\n")
+    valid = host.directory / "valid"
+    assert host.fleet_cdi("gc", listed(host, valid), "--force")[:2] == (0, "Nothing to free.\n")
+    listed(host, valid, "kubernetes/nvidia.com/gpu GPU-8a3f")
+    assert host.fleet_cdi("gc", valid)[:2] == (0, "Nothing to free.\n")
     assert (
         "is held by request GPU-8a3f of kubernetes/nvidia.com/gpu" in host.fleet_cdi("release", "node:/dev/nvidia0")[2]
     )
@@ -102,31 +112,70 @@ def test_what_the_device_plugin_holds(host):
 
 
 class TestGc:
-    def test_frees_what_is_not_valid_and_spares_the_young(self, host, tmp_path):
+    def test_frees_what_is_not_valid(self, host, tmp_path):
         for name in ("a", "b"):
             host.add(host.conf, "tty:1", name)
-        path = tmp_path / "valid"
-        path.write_text("# those of today\ntty/generic-tty b\n")
-        os.utime(path, (0, 0))
-        assert "kept: request a is younger than the list" in host.fleet_cdi("gc", path)[1]
-        os.utime(path, (2**32, 2**32))
+        path = listed(host, tmp_path / "valid", "# those of today", "tty/generic-tty b")
         assert host.fleet_cdi("gc", path)[:2] == (0, "freed: request a: tty:tty13\n")
         assert held(host) == ["b"]
+
+    @pytest.mark.parametrize("written", [0, 2**32], ids=["long ago", "before the clock was set back"])
+    def test_what_is_granted_after_the_list_is_spared_whatever_the_file_says(self, host, tmp_path, written):
+        path = listed(host, tmp_path / "valid", "other")
+        host.add(host.conf, "tty:1", "a")
+        os.utime(path, (written, written))
+        assert "kept: request a is younger than the list" in host.fleet_cdi("gc", path)[1]
+        assert held(host) == ["a"]
+
+    def test_nor_does_standard_input_make_a_list_younger(self, host, tmp_path, monkeypatch):
+        text = listed(host, tmp_path / "valid", "other").read_bytes()
+        host.add(host.conf, "tty:1", "a")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        assert "kept: request a is younger than the list" in host.fleet_cdi("gc", "-")[1]
+        assert held(host) == ["a"]
+
+    def test_a_list_of_an_earlier_boot_is_refused(self, host, tmp_path):
+        """What was granted after it in that boot would look older than it."""
+        path = listed(host, tmp_path / "valid", "other")
+        Ledger(str(host.state), inventory.boot_id()).add(
+            Key("tty", "generic-tty", "a"), {"tty": 1}, lambda _held: [Hold("tty:tty13", "fleet.cdi/tty")], "claims"
+        )
+        path.write_text(path.read_text().replace(inventory.boot_id(), "boot-0"))
+        status, _out, err = host.fleet_cdi("gc", path)
+        assert (status, "the list was made in boot boot-0, this is boot" in err) == (2, True)
+        assert held(host) == ["a"]
+
+    def test_the_stamp_is_in_the_document_too(self, host, tmp_path):
+        host.add(host.conf, "tty:1", "a")
+        stamp = json.loads(host.fleet_cdi("list", "--json")[1])["stamp"]
+        (tmp_path / "valid").write_text(f"{stamp}\nother\n")
+        assert "freed: request a: tty:tty13\n" in host.fleet_cdi("gc", tmp_path / "valid")[1]
 
     @pytest.mark.parametrize(
         ("content", "words"),
         [
-            (b"", "an empty list of valid requests"),
+            (b"STAMP", "an empty list of valid requests"),
+            (b"", "`fleet-cdi grants list | head -n 1` prints"),
+            (b"b\n", "line 1: found 'b'; expected as first line the stamp"),
+            (b"b\nSTAMP\n", "line 1: found 'b'"),
+            (b"STAMP\nb\nSTAMP\n", "line 3: found a second stamp"),
+            (b"# grants as of 1e300 in boot BOOT\nb\n", "line 1: found 1e300 seconds after boot"),
+            (b"# grants as of nan in boot BOOT\nb\n", "line 1: found nan"),
+            (b"# grants as of now in boot BOOT\nb\n", "line 1: found now"),
+            (b"# grants as of 1 in boot\nb\n", "line 1: found"),
             (b"\xff", "is no UTF-8"),
-            (b"a b c\n", "line 1: found 'a b c'"),
-            (b"x\ntty/generic-tty\n", "line 2"),
+            (b"STAMP\na b c\n", "line 2: found 'a b c'"),
+            (b"STAMP\nx\ntty/generic-tty\n", "line 3"),
             (None, "can't be read"),
         ],
     )
     def test_a_list_that_is_none_frees_nothing(self, host, tmp_path, content, words):
         host.add(host.conf, "tty:1", "a")
         if content is not None:
-            (tmp_path / "valid").write_bytes(content)
+            stamp = listed(host, tmp_path / "valid").read_bytes().rstrip()
+            (tmp_path / "valid").write_bytes(
+                content.replace(b"STAMP", stamp).replace(b"BOOT", inventory.boot_id().encode())
+            )
         status, out, err = host.fleet_cdi("gc", tmp_path / "valid")
         assert (status, out) == (2, "")
         assert words in err
@@ -134,17 +183,13 @@ class TestGc:
 
     def test_force_means_it(self, host, tmp_path):
         host.add(host.conf, "tty:1", "a")
-        (tmp_path / "valid").write_text("")
-        os.utime(tmp_path / "valid", (2**32, 2**32))
-        assert host.fleet_cdi("gc", tmp_path / "valid", "--force")[0] == 0
+        assert host.fleet_cdi("gc", listed(host, tmp_path / "valid"), "--force")[0] == 0
         assert held(host) == []
 
     def test_a_teardown_that_fails_withholds_the_device_until_it_is_released(self, host, tmp_path):
         conf = host.configure({**host.conf, "args": {"teardown": ["/bin/false"]}})
         host.add(conf, "tty:1", "a")
-        (tmp_path / "valid").write_text("other\n")
-        os.utime(tmp_path / "valid", (2**32, 2**32))
-        status, _out, err = host.fleet_cdi("gc", tmp_path / "valid")
+        status, _out, err = host.fleet_cdi("gc", listed(host, tmp_path / "valid", "other"))
         assert status == 1
         assert "/bin/false: failed" in err
         assert "withheld" in host.fleet_cdi("list")[1]
@@ -209,9 +254,7 @@ def test_a_store_of_this_release_needs_no_migration(host):
 def test_every_action_answers_a_document(host, tmp_path):
     conf = host.configure({**host.conf, "args": {"teardown": ["/bin/false"]}})
     host.add(conf, "tty:1", "a")
-    (tmp_path / "valid").write_text("other\n")
-    os.utime(tmp_path / "valid", (2**32, 2**32))
-    host.fleet_cdi("gc", tmp_path / "valid")
+    host.fleet_cdi("gc", listed(host, tmp_path / "valid", "other"))
 
     def answer(*arguments):
         return json.loads(host.fleet_cdi(*arguments, "--json")[1])

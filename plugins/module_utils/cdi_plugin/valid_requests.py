@@ -1,0 +1,77 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The list of valid requests that a garbage collection takes, and the stamp that says when it was made.
+
+A grant that is not in the list is freed only if it is older than the list. A file's time can't say that: clocks are
+set, files are copied, and standard input has none. So a list begins with a stamp: the boot, and the seconds since that
+boot by the clock that nobody can set (clock_gettime(2), CLOCK_BOOTTIME), with which grants are dated, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+MARK = "# grants as of"
+HOW = (
+    "expected as first line the stamp that `fleet-cdi grants list | head -n 1` prints, taken before the requests are "
+    "listed"
+)
+
+
+class ValidRequests(NamedTuple):
+    """A list: the requests that exist, and when they did."""
+
+    requests: tuple[tuple[Optional[Configuration], str], ...]  # None: a request-id of any configuration
+    as_of: float  # seconds of CLOCK_BOOTTIME in this boot
+
+
+def stamp(boot_id: str, now: float) -> str:
+    """The first line of a list that is made from `now` on (seconds of CLOCK_BOOTTIME, rounded down)."""
+    return f"{MARK} {int(now * 1000) / 1000:.3f} in boot {boot_id}"
+
+
+def parse(text: str, boot_id: str, now: float) -> ValidRequests:
+    """The list in `text`: the stamp, then one request in each line: [<resource-type>/<plugin>] <request-id>.
+
+    Lines that begin with # are comments. `boot_id` and `now` are those of this moment. Raises CdiError for a list
+    without a stamp, with one of another boot or of the future, with two, and for a line that is not a request.
+    """
+    lines = text.splitlines()
+    as_of = _as_of(lines[0] if lines else "", boot_id, now)
+    found: list[tuple[Optional[Configuration], str]] = []
+    for number, line in enumerate(lines[1:], 2):
+        words = line.split()
+        if line.startswith(MARK):
+            raise CdiError(f"line {number}: found a second stamp; expected one list, not several in one file")
+        if not words or words[0].startswith("#"):
+            continue
+        type_, slash, plugin = words[0].partition("/")
+        if len(words) == 2 and slash and type_ and plugin:
+            found.append(((type_, plugin), words[1]))
+        elif len(words) == 1 and not slash:
+            found.append((None, words[0]))
+        else:
+            raise CdiError(
+                f"line {number}: found {line!r}; expected a request-id, or <resource-type>/<plugin> and a request-id"
+            )
+    return ValidRequests(tuple(found), as_of)
+
+
+def _as_of(line: str, boot_id: str, now: float) -> float:
+    """The time in a stamp. Raises CdiError for a line that is not a stamp of this boot's past."""
+    words = line[len(MARK) :].split() if line.startswith(MARK) else []
+    if len(words) != 4 or words[1:3] != ["in", "boot"]:
+        raise CdiError(f"line 1: found {line[:80]!r}; {HOW}")
+    try:
+        as_of = float(words[0])
+    except ValueError:
+        as_of = -1.0
+    if words[3] != boot_id:
+        raise CdiError(f"line 1: the list was made in boot {words[3]}, this is boot {boot_id}; make a new one: {HOW}")
+    if not 0 <= as_of <= now:
+        raise CdiError(f"line 1: found {words[0]} seconds after boot, and it is {now:.3f}; {HOW}")
+    return as_of
