@@ -188,6 +188,9 @@ DOCUMENT: dict[str, Callable[[Random, Any], Any]] = {
     "absolute-path": adding("deviceNodes", [{"path": "dev/null"}]),
     "absolute-source": adding("mounts", [{"hostPath": "a", "containerPath": "/b"}]),
     "node-type": adding("deviceNodes", [{"path": "/a", "type": "x"}], [{"path": "/a", "type": "char"}]),
+    "unbuffered-major": adding(
+        "deviceNodes", [{"path": "/dev/tty", "type": "u"}], [{"path": "/a", "type": "u", "major": 0, "minor": 1}]
+    ),
     "permissions": adding(
         "deviceNodes", [{"path": "/a", "permissions": "none"}], [{"path": "/a", "permissions": "rx"}]
     ),

@@ -76,6 +76,8 @@ def node(rng: Random, at: int) -> dict[str, Any]:
         uid=number,
         gid=number,
     )
+    if fields.get("type") == "u":
+        fields["major"] = 4
     host = optional(rng, hostPath=lambda: path(rng)) if at >= 2 else {}
     return {"path": path(rng), **fields, **host}
 

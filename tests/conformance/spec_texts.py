@@ -297,6 +297,7 @@ YAML_TEXT: dict[str, Callable[[Random, str], str]] = {
     "comment": around("# first\n", "# last\n"),
     "yaml-size": shared_variables,
     "yaml-size again": shared_variables,
+    "yaml-size once more": shared_variables,
     "bomb again": bomb,
     "bomb": bomb,
     "hand-written": hand_written,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Inject against the reference library: the same specs, the same request, the same OCI JSON.
 
-Stricter we are in one way only: what is missing on the host is an error, also where the library takes a spec's word.
+Stricter we are in one way only: a mount, hook or network interface that is missing on the host is an error.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 from random import Random
 
 import judge
+import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, inject, registry
@@ -46,6 +47,8 @@ def device_node(rng):
     maybe(rng, node, "hostPath", lambda: rng.choice(NODES * 8 + NO_NODES), 0.95)
     maybe(rng, node, "type", lambda: rng.choice("cccccccbup"), 0.3)
     maybe(rng, node, "major", lambda: rng.choice((0, 1, 195)), 0.3)
+    if node.get("type") == "u":
+        node["major"] = 5  # without one no device is given, see below
     maybe(rng, node, "minor", lambda: rng.choice((0, 3, 255)), 0.3)
     maybe(rng, node, "fileMode", lambda: rng.choice((0, 0o666, 0o4755)), 0.3)
     maybe(rng, node, "permissions", lambda: rng.choice(("", "r", "rw", "rwm", "mm")), 0.4)
@@ -151,12 +154,12 @@ def request(rng):
 def ours(files, names, oci):
     """What inject answers: a document or an error."""
     directories = list(dict.fromkeys(os.path.dirname(name) for name in files))
-    found = [
-        registry.SpecFile(name, directories.index(os.path.dirname(name)), codec.decode(encoded(spec), name))
-        for name, spec in files.items()
-    ]
     before = copy.deepcopy(oci)
     try:
+        found = [
+            registry.SpecFile(name, directories.index(os.path.dirname(name)), codec.decode(encoded(spec), name))
+            for name, spec in files.items()
+        ]
         return inject.inject(oci, names, registry.resolve(directories, found, {}))
     except CdiError as error:
         return error
@@ -215,6 +218,37 @@ def test_the_same_oci_json_or_the_same_error():
     assert min(counts[sort] for sort in ("UnknownDevice", "UnknownKind", "missing", "stricter")) > REQUESTS // 100, (
         counts
     )
+
+
+@pytest.mark.parametrize("library", judge.PINS)
+@pytest.mark.parametrize(
+    ("node", "gives"),
+    [
+        ({"path": "/dev/fleet-cdi-none", "type": "c", "major": 195, "minor": 7}, True),
+        ({"path": "/dev/fleet-cdi-none", "type": "b", "major": 8}, True),
+        ({"path": "/dev/fleet-cdi-none", "type": "u", "major": 4, "minor": 1}, True),
+        ({"path": "/dev/fleet-cdi-none", "type": "p"}, True),
+        ({"path": "/etc/passwd", "type": "c", "major": 195}, True),
+        ({"path": "/dev/fleet-cdi-none", "type": "c", "minor": 7}, False),
+        ({"path": "/dev/fleet-cdi-none", "major": 195, "minor": 7}, False),
+        ({"path": "/dev/fleet-cdi-none"}, False),
+        ({"path": "/dev/null", "type": "u"}, False),
+        ({"path": "/dev/null", "type": "u", "minor": 3}, False),
+        ({"path": "/dev/fleet-cdi-none", "type": "u", "major": 0}, False),
+    ],
+)
+def test_a_node_that_is_absent_is_given_where_the_spec_says_all_of_it(library, node, gives):
+    device = {"name": "x", "containerEdits": {"deviceNodes": [node]}}
+    files = {"etc/a.json": {"cdiVersion": "0.3.0", "kind": KINDS[0], "devices": [device]}}
+    names = [f"{KINDS[0]}=x"]
+    with judge.Judge(library) as running:
+        (answer,) = running.ask_all([judge.injecting([("etc/a.json", encoded(files["etc/a.json"]))], names, {})])
+        assert answer["accept"] is gives, answer
+        if not gives:
+            assert isinstance(ours(files, names, {}), CdiError)
+            return
+        (canonical,) = running.ask_all([judge.injecting([], [], ours(files, names, {}))])
+    assert answer["oci"] == canonical["oci"]
 
 
 def test_fields_that_only_old_libraries_know():

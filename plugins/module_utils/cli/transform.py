@@ -28,7 +28,7 @@ def run(arguments: Any, _paths: Paths) -> int:
     name = arguments.path if arguments.path != "-" else ".json" if content.startswith(b"{") else ".yaml"
     spec, findings = codec.read(content, name)
     if spec is None:
-        raise CdiError(f"{operand.called(arguments.path)}: is no valid spec: {findings[0]}")
+        raise CdiError(f"{operand.called(arguments.path)}: is not a valid spec: {codec.errors_in(findings)}")
     moved = move(spec, roots["--from"], roots["--to"], whose)
     if whose == CONTAINER and any(hook.get("args") for hook in _hooks(spec)):
         sys.stderr.write("fleet-cdi: warning: the arguments of hooks may name paths in the container; they stay\n")

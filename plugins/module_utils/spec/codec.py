@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -52,10 +53,15 @@ def checked(content: bytes, path: str) -> tuple[dict[str, Any], tuple[Finding, .
     """The spec in the bytes of the file `path`, and the warnings about it. Raises CdiError as `decode` does."""
     spec, findings = read(content, path)
     if spec is None:
-        wrong = [str(finding) for finding in findings if finding.severity == ERROR]
-        more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
-        raise CdiError(f"{path}: " + "; ".join(wrong[:5] + more))
+        raise CdiError(f"{path}: {errors_in(findings)}")
     return spec, tuple(findings)
+
+
+def errors_in(findings: Sequence[Finding]) -> str:
+    """The errors among `findings` in words, on one line; the first five of many."""
+    wrong = [str(finding) for finding in findings if finding.severity == ERROR]
+    more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
+    return "; ".join(wrong[:5] + more)
 
 
 def read(content: bytes, path: str) -> Reading:

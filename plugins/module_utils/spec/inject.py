@@ -5,7 +5,7 @@
 
 What is done, and in which order, is the reference library's (pkg/cdi/cache.go, InjectDevices). Other than there it is
 all or nothing, and what is missing on the host is an error before, instead of a container that does not start
-(SPEC.md, "Error Handling").
+(SPEC.md, "Error Handling"). A node of which the spec says type and numbers need not be there, as in the reference.
 """
 
 from __future__ import annotations
@@ -75,8 +75,18 @@ def _why_not(name: str, kinds: set[str], registry: Registry) -> str:
     return f"{name}: no spec defines this device; of its kind there is {listed or 'none that can be resolved'}"
 
 
+def _looked_for(edits: Edits) -> Edits:
+    """The edits without the nodes that need not be there."""
+    return {**edits, "deviceNodes": [node for node in edits.get("deviceNodes") or () if not oci.is_complete(node)]}
+
+
 def _refuse_missing(edits: Sequence[tuple[str, Edits]], host: Host) -> None:
-    missing = [(path, reason) for path, one in edits for reason in of_edits(one, "", host) if reason.rule in MISSING]
+    missing = [
+        (path, reason)
+        for path, one in edits
+        for reason in of_edits(_looked_for(one), "", host)
+        if reason.rule in MISSING
+    ]
     if missing:
         # A device that has several names needs one path more than once.
         lines = dict.fromkeys(f"{path}: needs {why.expected}, found {why.found} [{why.rule}]" for path, why in missing)

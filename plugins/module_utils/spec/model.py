@@ -105,7 +105,7 @@ CONTAINER_EDITS = Table(
     "containerEdits",
     {
         "env": Field("strings", rules=ENVIRONMENT),
-        "deviceNodes": Field(DEVICE_NODE, many=True),
+        "deviceNodes": Field(DEVICE_NODE, many=True, rules=("unbuffered-major",)),
         "netDevices": Field(NET_DEVICE, many=True, since="1.1.0", rules=("unique-interfaces",)),
         "hooks": Field(HOOK, many=True),
         "mounts": Field(MOUNT, many=True, rules=("absolute-source",)),

@@ -119,21 +119,33 @@ def _device_nodes(oci: Document, items: list[Document], host: Host) -> None:
             _part(oci, "/linux/resources/devices").append(rule)
 
 
+def is_complete(node: Document) -> bool:
+    """Whether the spec says all of a node, which then need not be there (fillMissingInfo, hasMinimalSpecification)."""
+    return bool(node.get("type") and (node.get("major") or node["type"] == "p"))
+
+
 def _device(node: Document, host: Host) -> Document:
     """The node as an OCI device (fillMissingInfo): what a spec trusts is taken as written, the rest from the host."""
     path = node.get("hostPath") or node["path"]
-    status = host.lstat(path)
-    live = NODE_TYPES[stat.S_IFMT(status.st_mode)]
     type_, major, minor = node.get("type") or "", node.get("major") or 0, node.get("minor") or 0
-    if not (type_ and (major or type_ == "p")):
+    mode = node.get("fileMode")
+    try:
+        status = host.lstat(path)
+        live = NODE_TYPES.get(stat.S_IFMT(status.st_mode), "")
+    except (OSError, ValueError):
+        live = ""
+    if not live and not is_complete(node):
+        raise MissingResource(f"{path}: found no device node; expected one, or its type and major in the spec", (path,))
+    if live and mode is None:
+        mode = stat.S_IMODE(status.st_mode)
+    if not is_complete(node):
         if type_ and type_ != live:
             raise MissingResource(f"{path}: found a node of type {live}; expected {type_}, as the spec says", (path,))
         type_ = live
         if not major and live != "p":
             major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
-    mode = node.get("fileMode")
-    mode = stat.S_IMODE(status.st_mode) if mode is None else mode
-    return {"path": node["path"], "type": type_, "major": major, "minor": minor, "fileMode": mode}
+    device = {"path": node["path"], "type": type_, "major": major, "minor": minor}
+    return device if mode is None else {**device, "fileMode": mode}
 
 
 def _replace(devices: list[Document], key: str, device: Document) -> None:

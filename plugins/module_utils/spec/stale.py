@@ -111,8 +111,13 @@ def _mount(mount: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
         yield from _path(rule, mount["hostPath"], f"{pointer}/hostPath", host)
 
 
+def in_container(hook: dict[str, Any]) -> bool:
+    """Whether the program of a hook is one of the container (OCI runtime specification, "POSIX-platform Hooks")."""
+    return bool(hook["hookName"] == "startContainer")
+
+
 def _hook(hook: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
-    if hook["hookName"] != "startContainer":
+    if not in_container(hook):
         missing = list(_path("hook-missing", hook["path"], f"{pointer}/path", host))
         yield from missing
         mode = 0 if missing else host.stat(hook["path"]).st_mode

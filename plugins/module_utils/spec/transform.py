@@ -13,6 +13,7 @@ import os
 from typing import Any, Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import in_container
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.versions import minimum_version
 
 HOST, CONTAINER = "host", "container"  # whose paths are meant
@@ -21,8 +22,9 @@ HOST, CONTAINER = "host", "container"  # whose paths are meant
 def move(spec: dict[str, Any], before: str, after: str, whose: str) -> dict[str, Any]:
     """`spec` with the paths below `before` below `after`; those of the host, or those of the container.
 
-    A hook is a program of the host. Its arguments are its own language and stay as they are. The version is raised
-    where a path of a node in the container becomes another one than on the host.
+    A hook is a program of the host, a startContainer hook one of the container (OCI runtime specification, config.md,
+    "POSIX-platform Hooks"). Arguments of hooks are their own language and stay as they are. The version is raised where
+    a path of a node in the container becomes another one than on the host.
     """
     moved = _mover(before, after)
     document = {
@@ -55,7 +57,10 @@ def _edits(edits: dict[str, Any], moved: Callable[[str], str], whose: str) -> di
         "mounts": [
             {**mount, **{key: moved(mount[key]) for key in (MOUNT[whose],)}} for mount in edits.get("mounts", ())
         ],
-        "hooks": [{**hook, "path": moved(hook["path"])} if whose == HOST else hook for hook in edits.get("hooks", ())],
+        "hooks": [
+            {**hook, "path": moved(hook["path"])} if whose == (CONTAINER if in_container(hook) else HOST) else hook
+            for hook in edits.get("hooks", ())
+        ],
     }
     return {**edits, **{key: value for key, value in changed.items() if key in edits}}
 

@@ -5,7 +5,7 @@
 
 An error is what some runtime rejects or crashes on: the rules of the reference library (pkg/cdi/{spec,device,
 container-edits}.go, pkg/parser, specs-go/version.go), and what its releases don't read alike. A warning is what
-SPEC.md forbids and the library takes. tests/conformance/stricter.yml lists every rule that refuses more than the
+SPEC.md forbids and the library takes. tests/conformance/rules.yml lists every rule that refuses more than the
 library, with its reason.
 """
 
@@ -65,6 +65,10 @@ RULES = {
         WARNING,
     ),
     "node-type": Rule(lambda value: value in ("", "b", "c", "u", "p"), "one of b, c, u, p"),
+    "unbuffered-major": Rule(
+        lambda nodes: all(node.get("major") for node in nodes if node.get("type") == "u"),
+        "a major in every node of type u: without it no runtime can give the device to a container",
+    ),
     "permissions": Rule(lambda value: set(value) <= set("rwm"), "any of the letters r, w, m"),
     "environment": Rule(lambda value: all(item.find("=") > 0 for item in value), "NAME=value in every item"),
     "unique-environment": Rule(

@@ -308,6 +308,13 @@ class TestTransform:
         status, out, err = fleet_cdi("transform", path)
         assert (status, out) == (2, "") and str(path) in err
 
+    def test_what_is_wrong_comes_before_what_only_gets_a_warning(self, fleet_cdi, put):
+        edits = {"deviceNodes": [{"path": "dev/a"}], "hooks": [{"hookName": "never", "path": "/bin/a"}]}
+        devices = [{"name": "a", "containerEdits": edits}, {"name": "b", "containerEdits": {}}]
+        path = put("etc/x.json", json.dumps({"cdiVersion": "0.3.0", "kind": "vendor.com/gpu", "devices": devices}))
+        status, _out, err = fleet_cdi("transform", path)
+        assert status == 2 and "[hook-name]" in err and "[some-edit]" in err and "[absolute-path]" not in err
+
     @pytest.mark.parametrize(("option", "value"), [("--from", "host"), ("--to", "x/"), ("--relative-to", "image")])
     def test_options_are_checked(self, fleet_cdi, put, option, value):
         path = put("etc/a.json", spec("a"))

@@ -125,12 +125,14 @@ class TestErrors:
         ("edits", "missing", "rule"),
         [
             ({"deviceNodes": [{"path": "/dev/fleet-cdi-none"}]}, "/dev/fleet-cdi-none", "node-missing"),
-            # The library takes the spec's word for these two.
+            # Without a type, without a major or with the major 0 the library has to look at the node.
+            ({"deviceNodes": [{"path": "/dev/fleet-cdi-none", "major": 1}]}, "/dev/fleet-cdi-none", "node-missing"),
             (
-                {"deviceNodes": [{"path": "/dev/fleet-cdi-none", "type": "c", "major": 1, "minor": 3}]},
+                {"deviceNodes": [{"path": "/dev/fleet-cdi-none", "type": "b", "minor": 3}]},
                 "/dev/fleet-cdi-none",
                 "node-missing",
             ),
+            # The library does not look for these.
             ({"mounts": [{"hostPath": "/fleet-cdi-none", "containerPath": "/a"}]}, "/fleet-cdi-none", "mount-missing"),
             (
                 {"mounts": [{"hostPath": "/lib/none.so.1", "containerPath": "/a"}]},
@@ -154,9 +156,24 @@ class TestErrors:
         assert caught.value.subjects == (missing,)
         assert f"/etc/cdi/0.json: needs {missing}, found" in str(caught.value) and f"[{rule}]" in str(caught.value)
 
-    def test_a_node_of_another_type(self):
-        with pytest.raises(MissingResource, match="/dev/null: found a node of type c; expected b, as the spec says"):
-            inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/null", "type": "b"}]))
+    @pytest.mark.parametrize("type_", ["b", "u"])
+    def test_a_node_of_another_type(self, type_):
+        """Where the library looks for the numbers it compares the types, and a live node is never of type u."""
+        says = f"/dev/null: found a node of type c; expected {type_}, as the spec says"
+        with pytest.raises(MissingResource, match=says):
+            inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/null", "type": type_}]))
+
+    @pytest.mark.parametrize("type_", ["b", "c", "u"])
+    @pytest.mark.parametrize("path", ["/dev/fleet-cdi-none", "/etc/passwd"])
+    def test_a_node_whose_type_and_numbers_the_spec_says_need_not_be_there(self, path, type_):
+        """fillMissingInfo, hasMinimalSpecification: a vendor may say all of a node. Its mode is then the runtime's."""
+        node = {"path": path, "type": type_, "major": 1, "minor": 3}
+        found = inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[node]))
+        assert found["linux"]["devices"] == [node]
+
+    def test_a_pipe_needs_no_numbers(self):
+        found = inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/fleet-cdi-none", "type": "p"}]))
+        assert found == {"linux": {"devices": [{"path": "/dev/fleet-cdi-none", "type": "p", "major": 0, "minor": 0}]}}
 
     def test_what_is_not_looked_for(self):
         """A startContainer hook lies in the container, and the source of a tmpfs is no path."""
