@@ -5,6 +5,7 @@
 #
 #   make test [INSTALL=1]   every part below, in order, each within its minutes (tests/harness/parts.py)
 #   make PART [INSTALL=1]   one of them; INSTALL=1 lets root install missing real counterparts by apt
+#   make adversary [SEEDS=10000] [FAMILY=images] [SEED=17]   more attacks, one family's, or one again
 #   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ INSTALL ?=
 ROOM ?=
 LEVEL ?=
 E2E ?=
-export FLEET_CDI_DATA
+export FLEET_CDI_DATA SEEDS FAMILY SEED JOBS CONTROL
 
 # The environments are made anew when what they hold, or the Python, changes.
 stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' ' -f1)
@@ -28,7 +29,7 @@ LINK := build/pythonpath/ansible_collections/fleet/cdi
 COPY := build/collections/ansible_collections/fleet/cdi
 
 .DEFAULT_GOAL := help
-.PHONY: help test setup lint sanity unit floor integration contract conformance fault molecule e2e bench nightly format clean copy
+.PHONY: help test setup lint sanity unit floor integration contract conformance fault adversary molecule e2e bench nightly format clean copy
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -85,6 +86,10 @@ conformance: $(VENV) $(LINK)
 fault: $(VENV) $(LINK)
 	$(COUNTERPARTS) fault
 	@$(RUN) python tests/fault/main.py $(LEVEL)
+
+adversary: $(VENV) $(LINK)
+	$(COUNTERPARTS) adversary
+	@$(RUN) python tests/adversary/main.py
 
 molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule

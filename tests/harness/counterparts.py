@@ -42,17 +42,28 @@ TABLE = (
     Counterpart("umockdev", "command -v umockdev-run", ("unit", "integration"), "the real libudev on dumps"),
     Counterpart("hwloc-nox", "command -v lstopo-no-graphics", ("unit", "integration"), "hwloc's view of dumps"),
     Counterpart("podman", "command -v podman", ("integration", "molecule", "e2e"), "containers that see their device"),
-    Counterpart("runc", "command -v runc", ("integration", "molecule", "e2e"), "containers that see their device"),
-    Counterpart("crun", "command -v crun", ("integration", "molecule"), "containers inside of container hosts"),
+    Counterpart(
+        "runc", "command -v runc", ("integration", "adversary", "molecule", "e2e"), "containers that see their device"
+    ),
+    Counterpart(
+        "crun", "command -v crun", ("integration", "adversary", "molecule"), "containers inside of container hosts"
+    ),
     Counterpart(
         "busybox-static",
         'command -v busybox && ! ldd "$(command -v busybox)"',
-        ("integration", "e2e"),
+        ("integration", "e2e", "adversary"),
         "containers without an image",
     ),
-    Counterpart("mmdebstrap", "command -v mmdebstrap", ("integration", "molecule", "e2e"), "images of container hosts"),
+    Counterpart(
+        "mmdebstrap",
+        "command -v mmdebstrap",
+        ("integration", "adversary", "molecule", "e2e"),
+        "images of container hosts",
+    ),
     Counterpart("golang-1.19-go", "test -x /usr/lib/go-1.19/bin/go", ("e2e",), "the oldest kubelet"),
-    Counterpart("strace", "command -v strace", ("fault",), "kills, errors and power cuts at every system call"),
+    Counterpart(
+        "strace", "command -v strace", ("fault", "adversary"), "kills, errors and power cuts at every system call"
+    ),
     Counterpart("openssh-client", "command -v ssh", ("molecule",), "real SSH to container hosts"),
 )
 BY_PACKAGE = {row.package: row for row in TABLE}

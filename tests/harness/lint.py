@@ -25,6 +25,7 @@ def steps(copy: Path) -> list[tuple[Path, list[str]]]:
         (CHECKOUT, ["mypy", "-p", "ansible_collections.fleet.cdi.plugins"]),
         (CHECKOUT, ["mypy", "tests/harness", "tests/bench", "tests/fault"]),
         (CHECKOUT, ["mypy", "tests/contract"]),
+        (CHECKOUT, ["mypy", "tests/adversary"]),
         # What hosts run uses nothing newer than their oldest Python has.
         (CHECKOUT, ["vermin", "--no-tips", "--violations", "-t=3.9-", "plugins/modules", "plugins/module_utils"]),
         (CHECKOUT, ["reuse", "lint", "--lines"]),

@@ -24,11 +24,12 @@ MINUTES = {
     "sanity": 5,
     "unit": 5,
     "floor": 1,
-    "integration": 10,
+    "integration": 8,
     "contract": 3,  # the device plugin against a kubelet of ours
     "conformance": 3,  # of which 2 build the reference library and NVIDIA's generator
-    "fault": 5,
-    "molecule": 8,
+    "fault": 4,
+    "adversary": 5,  # 1,000 seeds
+    "molecule": 6,
 }
 TOTAL = 45
 # Lines of a failed part that are said again.
