@@ -57,6 +57,7 @@ class Seen(NamedTuple):
     found: Inventory = Inventory(())
     warnings: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids of devices that an operator took out of service
+    ambiguous: frozenset[str] = frozenset()  # qualified names that no device has, as several claim them
 
 
 class Known(NamedTuple):
@@ -94,7 +95,7 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
                 "Set its kind, or give it a spec of its own."
             )
     withdrawn = {device.id for device in devices if health_of(device, disabled)} | disabled.keys()
-    return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)))
+    return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous)
 
 
 def known(directory: str, listing: str, boot_id: str, prefix: str = "/opt/cdi") -> Known:
@@ -129,7 +130,7 @@ def plan_kind(
         kept = Kept((), {})
         spec = None if wanted.content is None else complete(wanted.kind, wanted.content)
     else:
-        terms = terms._replace(withdrawn=seen.withdrawn)
+        terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous)
         kept = keep(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
         spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))

@@ -23,6 +23,7 @@ class Terms(NamedTuple):
     grace: float = 0.0  # seconds
     granted: Callable[[str], bool] = lambda _id: False  # whether somebody holds the device of this id
     withdrawn: Collection[str] = ()  # ids of devices that an operator took out of service: nobody waits for those
+    ambiguous: Collection[str] = ()  # qualified names that several devices claim: nobody gets them back
 
 
 class Kept(NamedTuple):
@@ -63,7 +64,7 @@ def keep(found: Sequence[Device], entries: dict[str, Any], before: Optional[Memo
         return Kept(tuple(found), {}, tuple(dropped))
     # Under other settings the old names of what is there mean nothing any more.
     fixed = before.offered if entries == before.wanted["entries"] else {id_: before.offered[id_] for id_ in lost}
-    devices, warnings = _named(found, fixed, lost)
+    devices, warnings = _named(found, fixed, lost, terms.ambiguous)
     return Kept(devices, lost, tuple(dropped), warnings)
 
 
@@ -113,7 +114,10 @@ def _ill(device: Device, gone: Gone) -> Device:
 
 
 def _named(
-    found: Sequence[Device], fixed: Mapping[str, Sequence[str]], lost: Mapping[str, Gone]
+    found: Sequence[Device],
+    fixed: Mapping[str, Sequence[str]],
+    lost: Mapping[str, Gone],
+    ambiguous: Collection[str],
 ) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """(`found` with the names in `fixed` for the ids there, and without them for others, warnings)."""
     owner = {name: id_ for id_, names in fixed.items() for name in names}
@@ -125,7 +129,8 @@ def _named(
         names = tuple(name for name in device.names if name not in owner)
         if device.id in fixed:
             own = {*device.names, *left.pop(device.id, ())}
-            names = tuple(name for name in fixed[device.id] if name in own)
+            names = tuple(name for name in fixed[device.id] if name in own and f"{device.kind}={name}" not in ambiguous)
+            names = names or tuple(name for name in device.names if name not in owner)
         if not names:
             holder = owner[device.names[0]]
             since = f", gone since {lost[holder].since}" if holder in lost else ""

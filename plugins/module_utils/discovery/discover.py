@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import device_names
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import physical_function
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import (
@@ -35,8 +35,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     joined,
 )
 
-# What may not stand in a device's name (CDI SPEC.md, "CDI Devices"): it starts and ends with a letter or digit, too.
-ODD = re.compile(r"[^A-Za-z0-9_.:-]+")
 # Attributes that tell one device from another of its model. amdgpu calls them serial_number and unique_id.
 SERIAL = ("serial", "serial_number")
 UUID = ("uuid", "unique_id")
@@ -63,6 +61,18 @@ class Discovery(NamedTuple):
     warnings: tuple[str, ...]
     kinds: tuple[Kind, ...] = ()  # of the devices, by name
     links: tuple[Link, ...] = ()
+    ambiguous: frozenset[str] = frozenset()  # qualified names that no device has, as several claim them
+
+
+class Candidate(NamedTuple):
+    """A device that was found, and does not have its names and nodes yet."""
+
+    entry: str
+    number: int  # among the devices of the entry, from 0
+    group: Group
+    known: tuple[Udev, ...]  # of each member of the group
+    device: Device
+    names: Mapping[str, str]  # sort -> name that it would have
 
 
 def discover(
@@ -73,16 +83,15 @@ def discover(
 ) -> Discovery:
     """The devices of all `entries` (name of the entry -> its options); those in `disabled` (by id) are unhealthy.
 
-    Raises CdiError for wrong options, for an entry with `required: true` that finds nothing, for a device that would
-    have no name, for two devices that claim the same qualified name, and for a topology file that can't be used.
+    A device whose names are all missing or ambiguous is left out with a warning. Raises CdiError for wrong options, for
+    an entry with `required: true` that finds nothing, for names by the host that clash, and for a topology file that
+    can't be used.
     """
     check(entries)
-    devices: list[Device] = []
     warnings: list[str] = []
-    claims: dict[str, str] = {}
+    candidates: list[Candidate] = []
     kinds: dict[str, Kind] = {}
     drivers: list[Link] = []  # what drivers' libraries say
-    files: dict[str, Topology] = {}  # what operators' files say, by path
     for name, entry in sorted(entries.items()):
         where = f"devices entry {name!r}"
         found = PROFILES[entry["profile"]].find(entry, snapshot)
@@ -91,30 +100,42 @@ def discover(
         if not found.groups and "required" not in entry:
             warnings.append(f"{where}: found no device: {found.why}")
         warnings += [f"{where}: {text}" for text in found.warnings]
-        own: list[Device] = []
-        for index, group in enumerate(found.groups):
-            device = _describe(name, entry, index, group, enricher, warnings)
-            device = device._replace(health=health_of(device, disabled or {}) or device.health)
-            _claim(claims, device.qualified_names, f"{where} ({device.id})")
-            own.append(device)
-        path = entry.get("topology_file")
-        if own and path:
-            files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
-            own, odd = topology_file.apply(own, files[path])
-            warnings += [f"{where}: {text}" for text in odd]
-        devices += own
+        candidates += [_describe(name, entry, index, group, enricher) for index, group in enumerate(found.groups)]
         drivers += found.links
         if found.groups:
             kind = _kind(name, entry, found)
             kinds[kind.name] = _both(kinds[kind.name], kind) if kind.name in kinds else kind
-    for kind in kinds.values():
-        _claim(claims, [f"{kind.name}={name}" for name in kind.aggregates], f"an aggregate name of kind {kind.name}")
-    links, odd_ones = _links(devices, drivers, files, snapshot)
+    aggregates = [f"{kind.name}={name}" for kind in kinds.values() for name in kind.aggregates]
+    names = device_names.share_out(
+        [device_names.Claimant(one.device.id, one.device.kind, one.entry, one.names) for one in candidates], aggregates
+    )
+    devices: dict[str, list[Device]] = {name: [] for name in sorted(entries)}
+    for one, own in zip(candidates, names.of):
+        warnings += _without(one, entries[one.entry], own)
+        if own:
+            device = _with_nodes(one, entries[one.entry], own)
+            devices[one.entry].append(device._replace(health=health_of(device, disabled or {}) or device.health))
+    for name in dict.fromkeys(one.entry for one in candidates):
+        if entries[name].get("required") and not devices[name]:
+            raise CdiError(
+                f"devices entry {name!r}: found no device that has a name, but has required: true; add 'index' to "
+                "name_by, or exclude the devices that claim each other's names"
+            )
+    files: dict[str, Topology] = {}  # what operators' files say, by path
+    for name, some in devices.items():
+        path = entries[name].get("topology_file")
+        if some and path:
+            files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
+            devices[name], odd = topology_file.apply(some, files[path])
+            warnings += [f"devices entry {name!r}: {text}" for text in odd]
+    every = tuple(device for some in devices.values() for device in some)
+    links, odd_ones = _links(every, drivers, files, snapshot)
     return Discovery(
-        tuple(devices),
-        (*warnings, *odd_ones, *snapshot.reports),
+        every,
+        (*warnings, *names.warnings, *odd_ones, *snapshot.reports),
         tuple(kinds[name] for name in sorted(kinds)),
         links,
+        names.ambiguous,
     )
 
 
@@ -154,13 +175,11 @@ def _both(one: Kind, other: Kind) -> Kind:
     )
 
 
-def _describe(
-    name: str, entry: dict[str, Any], index: int, group: Group, enricher: Optional[Enricher], warnings: list[str]
-) -> Device:
-    """The record of one group."""
+def _describe(name: str, entry: dict[str, Any], index: int, group: Group, enricher: Optional[Enricher]) -> Candidate:
+    """The record of one group, as far as it does not depend on the names that others have."""
     head = group.members[0][0]
     physical, function = head.physical, head.pci
-    known = [enricher(member.path) if enricher else UNKNOWN_TO_UDEV for member, _role in group.members]
+    known = tuple(enricher(member.path) if enricher else UNKNOWN_TO_UDEV for member, _role in group.members)
     ids = function.pci_ids if function else ("", "", "")
     if physical and physical.subsystem == "usb":  # not those of the controller that it is plugged into
         vendor, product = (physical.attribute(attribute) for attribute in USB_IDS)
@@ -187,8 +206,7 @@ def _describe(
         properties=known[0].properties,
     )
     device = device._replace(**{key: value for key, value in group.fields.items() if key != "env"})
-    device = device._replace(names=_names(name, entry, index, device, group, warnings))
-    return _with_nodes(device, name, entry, index, group, known)
+    return Candidate(name, index, group, known, device, _names(entry, index, device, group))
 
 
 def _identity(group: Group) -> str:
@@ -201,10 +219,8 @@ def _identity(group: Group) -> str:
     return place if group.parent else f"{place}#{own}"
 
 
-def _names(
-    name: str, entry: dict[str, Any], index: int, device: Device, group: Group, warnings: list[str]
-) -> tuple[str, ...]:
-    """The device's names in the order of `name_by`; what it has not is left out with a warning."""
+def _names(entry: dict[str, Any], index: int, device: Device, group: Group) -> dict[str, str]:
+    """The names that the device would have: each sort in `name_by` -> the name, "" where the device has none."""
     values = {
         "index": str(index),
         "pci": device.pci_address,
@@ -215,22 +231,28 @@ def _names(
         **group.names,
     }
     wanted = entry.get("name_by") or PROFILES[entry["profile"]].name_by
-    names = {by: ODD.sub("-", values[by]).strip("_.:-") for by in wanted}
-    missing = " and no ".join(by for by in wanted if not names[by])
-    if missing == " and no ".join(wanted):
-        raise CdiError(
-            f"devices entry {name!r}, option 'name_by': {device.id} would have no name, since it has no {missing}; "
-            "add 'index' to name_by, or exclude the device"
-        )
+    return {by: device_names.clean(values[by]) for by in wanted}
+
+
+def _without(one: Candidate, entry: dict[str, Any], own: tuple[str, ...]) -> list[str]:
+    """Warnings about a device that does without some of its names, or without any."""
+    missing = " and no ".join(by for by, name in one.names.items() if not name)
+    where = f"devices entry {one.entry!r}"
+    if not own:
+        why = f"it has no {missing}" if missing else "other devices claim the same names"
+        if missing and any(one.names.values()):
+            why += ", and other devices claim its other names"
+        left_out = f"{one.device.id} is left out: it would have no name, since {why}"
+        return [f"{where}, option 'name_by': {left_out}; add 'index' to name_by, or exclude the device"]
     if missing and "name_by" in entry:  # a profile's default is what there may be, not what somebody asked for
-        warnings.append(f"devices entry {name!r}: {device.id} has no {missing}; it is offered without such a name")
-    return tuple(dict.fromkeys(value for value in names.values() if value))
+        return [f"{where}: {one.device.id} has no {missing}; it is offered without such a name"]
+    return []
 
 
-def _with_nodes(
-    device: Device, name: str, entry: dict[str, Any], index: int, group: Group, known: Sequence[Udev]
-) -> Device:
-    """The device with its nodes, their paths in the container, its variables, its groups and its health."""
+def _with_nodes(one: Candidate, entry: dict[str, Any], names: tuple[str, ...]) -> Device:
+    """The device with its names, its nodes, their paths in the container, its variables, groups and health."""
+    name, index, group, known = one.entry, one.number, one.group, one.known
+    device = one.device._replace(names=names)
     head, _role = group.members[0]
     snapshot = head.snapshot
     opens = PROFILES[entry["profile"]].opens
@@ -287,14 +309,3 @@ def _worst(health: list[Health]) -> Health:
         if any(one.state == state for one in health):
             return Health(state, "; ".join(one.reason for one in health if one.reason))
     return Health("healthy")
-
-
-def _claim(claims: dict[str, str], names: Iterable[str], who: str) -> None:
-    """Note the qualified names of a device. Raises CdiError if another one has one of them."""
-    for qualified in names:
-        if qualified in claims:
-            raise CdiError(
-                f"{claims[qualified]} and {who} both claim the name {qualified}; give one of them another 'kind' or "
-                "'name_by', or let only one choose the device"
-            )
-        claims[qualified] = who

@@ -215,3 +215,51 @@ def test_other_settings_name_what_is_there_anew():
     now = memory.Gone("then", "boot", 0)
     kept = shrink.keep([device], {"new": {}}, before, shrink.Terms(now, 0, {"a"}.__contains__))
     assert [one.names for one in kept.devices] == [("front",)]
+
+
+class TestASecondDeviceWithTheSameSerialNumber:
+    """The name goes from both: whoever asks for it gets an error, and never the other device."""
+
+    @pytest.fixture
+    def shelf(self, host):
+        entry = {**ENTRIES["cards"], "name_by": ["index", "pci", "serial"]}
+        host.want(KIND, {"cards": entry})
+        host.insert(1)
+        self.say(host, 1, "S1")
+        host.refresh()
+        return host
+
+    @staticmethod
+    def say(host, slot, serial):
+        (host.tree / f"sys/devices/pci0000:00/0000:00:{slot:02x}.0/serial").write_text(serial)
+
+    def test_its_name_goes_and_the_others_stay(self, shelf):
+        assert shelf.spec() == {**CARD1, "S1": "/dev/card1"}
+        shelf.insert(2)
+        self.say(shelf, 2, "S1")
+        done = shelf.refresh()
+        assert (done.missing, done.failed) == ((), ())
+        assert [text for text in done.warnings if "vendor.com/card=S1 is ambiguous" in text]
+        assert shelf.spec() == {**CARD1, **CARD2}
+        shelf.remove(2)
+        shelf.refresh(grace=0)
+        assert shelf.spec() == {**CARD1, "S1": "/dev/card1"}
+
+    def test_it_does_not_come_back_while_another_device_is_missed(self, shelf):
+        shelf.insert(2, 3)
+        self.say(shelf, 3, "S3")
+        shelf.refresh()
+        self.say(shelf, 2, "S1")
+        shelf.remove(3)
+        shelf.refresh()
+        assert "S1" not in shelf.spec()
+        assert shelf.spec()["S3"] == shelf.spec()["2"] == "/dev/card3"
+
+    def test_a_device_that_takes_the_place_of_one_that_is_missed_waits_for_its_name(self, shelf):
+        shelf.remove(1)
+        shelf.insert(2)
+        self.say(shelf, 2, "S1")
+        shelf.refresh()
+        assert shelf.spec() == {**CARD1, "S1": "/dev/card1", "0000:00:02.0": "/dev/card2"}
+        shelf.refresh(grace=0)
+        assert shelf.spec() == {"0": "/dev/card2", "0000:00:02.0": "/dev/card2", "S1": "/dev/card2"}
