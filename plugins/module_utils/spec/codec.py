@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -133,8 +134,8 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these keys and values. Raises Malformed for a key that comes twice."""
     document = dict(pairs)
     if len(document) < len(pairs):
-        keys = [key for key, _value in pairs]
-        twice = next(key for index, key in enumerate(keys) if key in keys[:index])
+        times = Counter(key for key, _value in pairs)
+        twice = next(key for key in times if times[key] > 1)
         raise Malformed("duplicate-key", f"the key {twice[:60]!r} twice in one object", "each key once")
     return document
 
