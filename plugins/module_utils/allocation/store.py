@@ -131,20 +131,9 @@ class Store:
     def _prepare_directory(self) -> None:
         """Make the directory if there is none; refuse one in which others can replace the store. Raises Unusable."""
         try:
-            found = os.stat(self.directory)
+            check_directory(self.directory)
         except FileNotFoundError:
             self._make_directory()
-            return
-        except OSError as error:
-            raise trouble.of_system(self.directory, "use", error) from None
-        if not stat.S_ISDIR(found.st_mode):
-            raise Unusable(f"{self.directory}: is no directory; expected the state directory", "foreign")
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-            raise Unusable(
-                f"{self.directory}: belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}; expected "
-                "root's or this user's that nobody else can write to, as others could swap the store",
-                "foreign",
-            )
 
     def _keep_directory(self) -> None:
         """Bring the directory's name to disk: whoever made it may not have. Raises Unusable."""
@@ -169,6 +158,24 @@ class Store:
         kind = filesystem.type_of(self.directory)
         if not filesystem.durability(kind):
             raise network(self.path, kind)
+
+
+def check_directory(directory: str) -> None:
+    """Raise Unusable for a state directory in which others can replace the store, FileNotFoundError for none."""
+    try:
+        found = os.stat(directory)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise trouble.of_system(directory, "use", error) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise Unusable(f"{directory}: is no directory; expected the state directory", "foreign")
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        raise Unusable(
+            f"{directory}: belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}; expected "
+            "root's or this user's that nobody else can write to, as others could swap the store",
+            "foreign",
+        )
 
 
 def network(path: str, kind: str) -> Unusable:

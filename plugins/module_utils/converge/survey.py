@@ -37,10 +37,18 @@ def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "",
     unusable or not wanted (""), nothing is said of them. Raises CdiError for a manifest or a record of devices out of
     service that can't be read.
     """
-    registry = load(directories)
-    manifest = read_manifest(state_dir)
+    return compare(load(directories), read_manifest(state_dir), _listed(inventory_path), in_force(state_dir), host)
+
+
+def compare(
+    registry: Registry,
+    manifest: Manifest,
+    listed: inventory.Inventory,
+    disabled: Mapping[str, Disabled],
+    host: Host = LIVE,
+) -> Survey:
+    """The specs of `registry` against the host. Raises nothing."""
     managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
-    listed = _listed(inventory_path)
     wanted = _wanted(listed)
     found = {}
     for file in registry.specs:
@@ -49,7 +57,7 @@ def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "",
         if reasons:
             found[file.path] = tuple(_explained(reason, file.spec["kind"], listed) for reason in reasons)
     ill = tuple(device for device in listed.devices if device.health.state == "unhealthy")
-    return Survey(registry, managed, found, ill, in_force(state_dir))
+    return Survey(registry, managed, found, ill, disabled)
 
 
 def document(found: Survey) -> dict[str, Any]:

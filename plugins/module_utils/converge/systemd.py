@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -55,3 +55,14 @@ def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
     """Those of `units` that run."""
     _status, said = run(["systemctl", "is-active", *units])
     return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
+
+
+def show(run: Run, units: Sequence[str], properties: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    """Unit -> its `properties`, for those of `units` that systemd answers for (systemctl(1), "show")."""
+    _status, said = run(["systemctl", "show", f"--property={','.join(properties)}", "--", *units])
+    found: dict[str, Mapping[str, str]] = {}
+    for block in said.strip().split("\n\n"):
+        pairs = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
+        if pairs.get("Id"):
+            found[pairs["Id"]] = pairs
+    return found

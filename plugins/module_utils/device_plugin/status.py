@@ -131,6 +131,20 @@ def look(run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, A
     return sorted(found, key=lambda seen: seen.age_key)
 
 
+def unusable(run_dir: str) -> dict[str, str]:
+    """Path of each document that a living instance wrote and that can't be used -> why. Raises nothing."""
+    found: dict[str, str] = {}
+    names = []
+    with suppress(OSError):
+        names = sorted(os.listdir(run_dir))
+    for name in names:
+        stem, ending = os.path.splitext(name)
+        path = os.path.join(run_dir, f"{stem}.json")
+        if ending == ".lock" and _alive(os.path.join(run_dir, name)) and _read(path) is None:
+            found[path] = "is damaged" if os.path.lexists(path) else "is gone"
+    return found
+
+
 Document = tuple[State, Optional[dict[str, Any]]]  # what the file was like, what it says
 
 

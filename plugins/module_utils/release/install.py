@@ -32,6 +32,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     explained,
     identity,
     is_command,
+    is_whole,
     launchers_of,
     link,
     link_commands,
@@ -188,7 +189,7 @@ def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str
     found = look(prefix)
     before = describe(prefix, found)
     directory = at(prefix, release)
-    whole = release in found.releases and identity(directory) == release
+    whole = release in found.releases and is_whole(directory, release)
     compiled = byte_code(directory) if whole else []
     ready = whole and launchers_of(directory) == launchers and python.tag in compiled
     previous = found.previous

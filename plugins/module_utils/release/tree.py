@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
 from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import ROOT, collect, identify
 from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE, active
 
@@ -99,7 +100,7 @@ def describe(prefix: str, found: Found) -> dict[str, Any]:
     return {
         "release": found.active,
         "previous": found.previous,
-        "damaged": bool(found.active) and identity(directory) != found.active,
+        "damaged": bool(found.active and (identity(directory) != found.active or sums.differences(directory))),
         "commands": list(found.commands),
         "launchers": {name: text.splitlines() for name, text in launchers.items()},
         "byte_code": byte_code(directory) if found.active else [],
@@ -113,6 +114,12 @@ def identity(directory: str) -> Optional[str]:
         return identify(collect(os.path.join(directory, "ansible_collections"), "ansible_collections"))
     except (OSError, CdiError):
         return None
+
+
+def is_whole(directory: str, release: str) -> bool:
+    """Whether sources and byte code of `release` in `directory` are as installed; launchers are easily written anew."""
+    launchers = os.path.join(directory, "bin", "")
+    return identity(directory) == release and all(path.startswith(launchers) for path in sums.differences(directory))
 
 
 def launchers_of(directory: str) -> dict[str, str]:

@@ -11,7 +11,9 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
 from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import identify
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
 from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import CDI_HOOK, FLEET_CDI
@@ -86,6 +88,7 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
         if name not in launchers:
             discard(os.path.join(binaries, name))
     sync(binaries)
+    files.replace(os.path.join(directory, sums.SUMS), sums.render(directory))
 
 
 def smoke_run(paths: Mapping[str, str], release: str, run: Run) -> None:

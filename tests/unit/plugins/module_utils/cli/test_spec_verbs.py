@@ -269,7 +269,7 @@ class TestDoctor:
         status, out, _err = fleet_cdi("doctor")
         lines = out.splitlines()
         assert status == 1
-        assert lines[0].startswith(f"invalid: {bad}: ") and lines[1].startswith("  next: repair or remove it")
+        assert lines[0].startswith(f"invalid: {bad}: ") and lines[1].startswith("  next: correct or remove it")
         assert lines[2] == (
             f"node-missing: {path}: /devices/0/containerEdits/deviceNodes/0/path: the spec says /dev/fleet-cdi-none, "
             "the host has nothing"
@@ -282,11 +282,19 @@ class TestDoctor:
         assert [(one["rule"], one["subject"]) for one in found] == [("invalid", str(bad)), ("node-missing", str(path))]
         assert all(one["problem"] and one["next"] for one in found)
 
-    def test_it_can_not_be_done_with_a_damaged_manifest(self, fleet_cdi, put):
+    def test_a_damaged_manifest_is_a_finding_and_hides_nothing(self, fleet_cdi, put):
+        path, other = put("state/manifest.json", "{"), put("etc/b.json", "{")
+        status, out, _err = fleet_cdi("doctor", "--json")
+        found = [(one["rule"], one["subject"]) for one in json.loads(out)["findings"]]
+        assert (status, found) == (
+            1,
+            [("manifest-damaged", str(path)), ("invalid", str(other))],
+        )
+
+    def test_the_other_verbs_can_not_do_without_a_manifest(self, fleet_cdi, put):
         put("state/manifest.json", "{")
-        for verb in ("doctor", "specs"):
-            status, out, err = fleet_cdi(verb)
-            assert (status, out) == (2, "") and "manifest.json: is damaged" in err
+        status, out, err = fleet_cdi("specs")
+        assert (status, out) == (2, "") and "manifest.json: is damaged" in err
 
 
 class TestTransform:

@@ -9,15 +9,18 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import doctor, survey
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import survey
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice, rule, view
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import Found, Runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, Running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
 
 KIND = "vendor.com/gpu"
-NONE = Found((), ())
 
 
 class Host:
@@ -52,8 +55,20 @@ class Host:
     def survey(self):
         return survey.survey(self.directories, str(self.root / "state"), str(self.root / "inventory.json"))
 
-    def diagnose(self, engines=NONE):
-        return doctor.diagnose(self.survey(), engines)
+    def view(self, *runtimes, warnings=(), **running):
+        """What the doctor sees here; there are no runtimes and no systemd but those that a test names."""
+        places = view.Places(
+            tuple(self.directories),
+            str(self.root / "state"),
+            str(self.root / "inventory.json"),
+            str(self.root / "cdi"),
+        )
+        seen = view.take(places, booted=False)
+        more = {"runtimes": runtimes, "runtime_warnings": warnings, **running}
+        return seen._replace(running=seen.running._replace(**more))
+
+    def diagnose(self, *runtimes, **running):
+        return rule.apply(RULES, self.view(*runtimes, **running))
 
 
 @pytest.fixture
@@ -152,30 +167,82 @@ class TestSurvey:
         found = host.survey()
         assert found.managed == {} and found.registry.devices == {f"{KIND}=x": path, f"{KIND}=y": good}
 
-    def test_a_damaged_manifest_is_an_error(self, host):
+    def test_module_spec_info_refuses_a_damaged_manifest(self, host):
         host.put("etc/a.json", "x", ours=True)
         (host.root / "state/manifest.json").write_text("{")
         with pytest.raises(CdiError, match=r"manifest.json: is damaged"):
             host.survey()
 
 
-OLD = Runtime("podman", "4.3.1", "/usr/bin/podman", "0.5.0")
-NEW = Runtime("docker", "29.2.0", "/usr/bin/dockerd", "1.1.0")
-ANCIENT = Runtime("podman", "3.4.0", "/opt/bin/podman", "")
+def runtime(name, version, reads, *, enabled=True, running=None, error="", units=()):
+    """A runtime that is installed; `running`: whether its daemon runs with CDI, None without a daemon."""
+    place = Place(name, "system", version, (1, 0, 0), reads, f"/usr/bin/{name}", f"/etc/{name}.json", units)
+    asked = Asked(None) if running is None else Asked(Running(running, ("/etc/cdi",)), "", True)
+    return State(place, None if error else Reading(enabled, "default", ("/etc/cdi",)), error, asked)
 
 
-class TestDoctor:
+OLD = runtime("podman", "4.3.1", "0.5.0")
+NEW = runtime("docker", "29.2.0", "1.1.0")
+ANCIENT = runtime("podman", "3.4.0", "")
+
+
+def told(findings):
+    return [(one.rule, one.subject) for one in findings]
+
+
+class TestSpecs:
     def test_all_is_well(self, host):
         host.put("etc/a.json", "x", deviceNodes=[{"path": "/dev/null"}])
-        assert host.diagnose(Found((OLD, NEW), ())) == ()
+        assert host.diagnose(OLD, NEW) == ()
 
     def test_an_empty_host_is_well_even_with_an_ancient_runtime(self, host):
-        assert host.diagnose(Found((ANCIENT,), ())) == ()
+        assert host.diagnose(ANCIENT) == ()
 
+    def test_every_sort_of_finding_at_once(self, host):
+        host.put("etc/a.json", "x", "y")
+        host.put("etc/b.json", "x")
+        host.put("run/c.json", "y")
+        (host.root / "run/d.json").write_text("{")
+        host.put("run/e.json", "z", hooks=[{"hookName": "prestart", "path": "/etc/passwd"}])
+        found = host.diagnose()
+        assert told(found) == [
+            ("invalid", f"{host.root}/run/d.json"),
+            ("conflict", f"{host.root}/etc/b.json"),
+            ("shadowed", f"{host.root}/run/c.json"),
+            ("hook-not-executable", f"{host.root}/run/e.json"),
+        ]
+        assert found[1].problem == (
+            f"{host.root}/etc/a.json define the same names, so no runtime resolves any of them: {KIND}=x"
+        )
+        assert found[2].problem == f"overrules {host.root}/etc/a.json: {KIND}=y"
+
+    def test_one_file_that_shadows_a_hundred_names_is_one_finding(self, host):
+        names = [f"d{number:02}" for number in range(100)]
+        host.put("etc/a.json", *names)
+        host.put("run/a.json", *names)
+        (finding,) = host.diagnose()
+        assert finding.problem.endswith(f": {KIND}=d00, {KIND}=d01, {KIND}=d02, and 97 more")
+        assert list(finding.details) == [f"{KIND}={name}" for name in names]
+
+    def test_a_spec_that_misses_many_nodes_is_one_finding(self, host):
+        path = host.put("etc/a.json", *"abcdef", deviceNodes=[{"path": "/dev/fleet-cdi-none"}])
+        (finding,) = host.diagnose()
+        assert finding[:2] == ("node-missing", path) and len(finding.details) == 6
+        assert "and 3 more" in finding.problem
+
+    def test_what_to_do_depends_on_whose_file_it_is(self, host):
+        for name, ours in (("a", True), ("b", False)):
+            host.put(f"etc/{name}.json", name, ours=ours, deviceNodes=[{"path": "/dev/null", "major": 510}])
+        ours, theirs = host.diagnose()
+        assert ours.next.startswith(advice.PROVISION)
+        assert theirs.next == advice.VENDOR.replace("{subject}", f"{host.root}/etc/b.json")
+
+
+class TestRuntimes:
     @pytest.mark.parametrize("version", ["0.6.0", "v0.6.0"])
     def test_a_spec_that_a_runtime_does_not_read(self, host, version):
         path = host.put("etc/a.json", "x", version=version)
-        (finding,) = host.diagnose(Found((OLD, NEW), ()))
+        (finding,) = host.diagnose(OLD, NEW)
         assert finding[:3] == (
             "too-new",
             path,
@@ -185,33 +252,96 @@ class TestDoctor:
 
     def test_runtimes_that_read_none_or_do_not_answer(self, host):
         host.put("etc/a.json", "x")
-        found = host.diagnose(Found((ANCIENT,), ("/usr/bin/dockerd: can't tell its version: it hangs",)))
-        assert [(one.rule, one.subject) for one in found] == [
-            ("unknown-runtime", "/usr/bin/dockerd"),
-            ("no-cdi", "/opt/bin/podman"),
-        ]
+        found = host.diagnose(ANCIENT, warnings=("/usr/bin/dockerd: can't tell its version: it hangs",))
+        assert told(found) == [("unknown-runtime", "/usr/bin/dockerd"), ("no-cdi", "/usr/bin/podman")]
 
-    def test_every_sort_of_finding_at_once(self, host):
-        host.put("etc/a.json", "x", "y")
+    @pytest.mark.parametrize(
+        ("state", "expected"),
+        [
+            (runtime("docker", "26.1.5", "0.6.0", enabled=False), ("runtime-off", "/etc/docker.json")),
+            (
+                runtime("docker", "26.1.5", "0.6.0", running=False, units=("docker.service",)),
+                ("restart-pending", "docker.service"),
+            ),
+            (runtime("docker", "26.1.5", "0.6.0", error="line 1: '}'"), ("runtime-config-damaged", "/etc/docker.json")),
+            (NEW._replace(asked=Asked(None, "/run/docker.sock: it hangs", True)), ("runtime-silent", "")),
+        ],
+    )
+    def test_a_runtime_that_does_not_do_what_it_should(self, host, state, expected):
+        host.put("etc/a.json", "x")
+        assert told(host.diagnose(state)) == [expected]
+
+    def test_a_runtime_with_cdi_off_is_well_where_nothing_is_to_be_had(self, host):
+        assert host.diagnose(runtime("docker", "26.1.5", "0.6.0", enabled=False)) == ()
+
+
+UNIT = "fleet-cdi-refresh.timer"
+WELL = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no"}
+
+
+class TestUnits:
+    def test_units_that_are_well(self, host):
+        assert host.diagnose(units={UNIT: WELL}) == ()
+
+    @pytest.mark.parametrize(
+        ("state", "rules"),
+        [
+            ({"LoadState": "masked", "ActiveState": "inactive", "UnitFileState": "masked"}, ["unit-masked"]),
+            ({"LoadState": "not-found", "ActiveState": "inactive"}, ["unit-unknown"]),
+            ({"LoadState": "error"}, ["unit-unknown"]),
+            ({"ActiveState": "failed", "Result": "exit-code"}, ["unit-failed"]),
+            ({"NeedDaemonReload": "yes"}, ["unit-outdated"]),
+            ({"UnitFileState": "disabled"}, ["unit-disabled"]),
+            ({"ActiveState": "inactive"}, ["unit-stopped"]),
+        ],
+    )
+    def test_what_systemd_says(self, host, state, rules):
+        assert told(host.diagnose(units={UNIT: {**WELL, **state}})) == [(name, UNIT) for name in rules]
+
+    @pytest.mark.parametrize("b", [{"ActiveState": "inactive", "UnitFileState": "disabled"}, {}])
+    def test_of_the_device_plugin_one_instance_is_enough(self, host, b):
+        units = {"fleet-cdi-device-plugin@a.service": WELL, "fleet-cdi-device-plugin@b.service": {**WELL, **b}}
+        assert host.diagnose(units=units) == ()
+
+    def test_a_device_plugin_of_which_nothing_runs(self, host):
+        off = {**WELL, "ActiveState": "inactive", "UnitFileState": "disabled"}
+        units = {f"fleet-cdi-device-plugin@{name}.service": off for name in "ab"}
+        assert told(host.diagnose(units=units)) == [("unit-disabled", "fleet-cdi-device-plugin@a.service")]
+
+
+class TestState:
+    @pytest.mark.parametrize(
+        ("path", "rule_name"), [("manifest.json", "manifest-damaged"), ("device-state.json", "device-state-damaged")]
+    )
+    def test_what_is_damaged_hides_nothing_else(self, host, path, rule_name):
+        host.put("etc/a.json", "x", ours=True)
         host.put("etc/b.json", "x")
-        host.put("run/c.json", "y")
-        (host.root / "run/d.json").write_text("{")
-        host.put("run/e.json", "z", hooks=[{"hookName": "prestart", "path": "/etc/passwd"}])
-        found = host.diagnose()
-        assert [(one.rule, one.subject) for one in found] == [
-            ("invalid", f"{host.root}/run/d.json"),
-            ("conflict", f"{KIND}=x"),
-            ("shadowed", f"{KIND}=y"),
-            ("hook-not-executable", f"{host.root}/run/e.json"),
-        ]
-        assert f"{host.root}/run/c.json overrules {host.root}/etc/a.json" in found[2].problem
-        assert all(one.next for one in found)
+        (host.root / "state" / path).write_text("{")
+        found = told(host.diagnose())
+        assert found == [(rule_name, f"{host.root}/state/{path}"), ("conflict", f"{host.root}/etc/b.json")]
 
-    def test_what_to_do_depends_on_whose_file_it_is(self, host):
-        for name, ours in (("a", True), ("b", False)):
-            host.put(f"etc/{name}.json", name, ours=ours, deviceNodes=[{"path": "/dev/null", "major": 510}])
-        ours, _minor, theirs, _minor = host.diagnose()
-        assert ours.next.startswith(doctor.AGAIN) and theirs.next == doctor.VENDOR
+    def test_settings_whose_names_do_not_resolve(self, host):
+        """Two kinds, and "0 names resolve": one offers devices, one only has to find some."""
+        wanted = {"entries": {"one": {"profile": "rule"}}}
+        memory = {"wanted": wanted, "directory": host.directories[0], "inventory": "", "offered": {}, "gone": {}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            optional = {"entries": {"one": {"profile": "rule", "required": False}}}
+            manifest.remember(
+                {
+                    KIND: {**memory, "wanted": optional, "offered": {"id:x": ["x"]}},
+                    "vendor.com/nic": memory,
+                    "vendor.com/none": {**memory, "wanted": optional},
+                }
+            )
+        assert told(host.diagnose()) == [("kind-unresolved", KIND), ("kind-unresolved", "vendor.com/nic")]
 
-    def test_every_rule_has_an_advice_for_anybodys_file(self):
-        assert all(1 <= len(texts) <= 2 and all(texts) for texts in doctor.NEXT.values())
+
+class TestRules:
+    def test_every_rule_has_a_command_that_repairs(self):
+        for one in RULES:
+            assert one.next.count("`") >= 2 and not one.next.endswith("."), one.name
+            assert not one.theirs or one.theirs.count("`") >= 2, one.name
+
+    def test_no_two_rules_say_the_same(self):
+        names = [(one.name, one.next) for one in RULES]
+        assert len(set(names)) == len(names)

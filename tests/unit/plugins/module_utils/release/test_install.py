@@ -133,7 +133,8 @@ def test_other_paths_only_rewrite_the_launchers(target):
     outcome = target.install(release, archive=False, inventory="/srv/inventory.json")
     assert outcome.changed
     assert {path for path, entry in target.tree().items() if before.get(path) != entry} == {
-        f"opt/cdi/lib/{release.id}/bin/{name}" for name in ("fleet-cdi", *PLUGINS)
+        f"opt/cdi/lib/{release.id}/{name}"
+        for name in ("SHA256SUMS", "bin/fleet-cdi", *(f"bin/{one}" for one in PLUGINS))
     }
     assert "/srv/inventory.json" in (target.lib / release.id / "bin/fleet-cdi").read_text()
     differing = {key for key in outcome.before if outcome.before[key] != outcome.after[key]}

@@ -55,11 +55,10 @@ def test_reasons(root, case, whole):
 
 def test_every_rule_has_a_case():
     """But for the two of devices, below."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import NEXT
+    from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.specs import STALE
 
     hit = {reason[0] for case in TABLE["cases"] for reason in case.get("reasons", ())}
-    ours = {"invalid", "conflict", "shadowed", "too-new", "no-cdi", "unknown-runtime", "unhealthy", "disabled"}
-    assert hit | {"device-gone", "device-new"} == NEXT.keys() - ours
+    assert hit | {"device-gone", "device-new"} == STALE.keys()
 
 
 def test_devices_that_are_gone_or_new():

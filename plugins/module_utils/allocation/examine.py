@@ -1,0 +1,88 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the store of grants is like, for people who only look.
+
+`Ledger` puts a damaged store aside and rebuilds it. Who looks must not: nothing here makes, locks or changes a file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Left, peek
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+GONE, DAMAGED, UNUSABLE, CHANGED = "gone", "damaged", "unusable", "changed"
+
+TRIES, PAUSE = 20, 0.05  # while a grant is being written, the store is for milliseconds not as it was left
+
+
+class Examined(NamedTuple):
+    """The store. `state` is "" for one that is in order, or that was never made."""
+
+    path: str = ""
+    state: str = ""
+    problem: str = ""
+    grants: Optional[tuple[Grant, ...]] = ()  # None where they can't be told
+    complete: bool = True  # False: a damage may have lost grants, so none are made
+    withheld: tuple[tuple[str, str], ...] = ()  # (device, why) of those that a failed teardown keeps
+
+
+def examine(state_dir: str, boot_id: str) -> Examined:
+    """Look at the store in `state_dir`; `boot_id` is that of the running kernel. Raises nothing."""
+    path = os.path.join(os.path.abspath(state_dir), "ledger.db")
+    lock = os.path.join(os.path.dirname(path), "ledger.lock")
+    left = peek(lock)
+    if not os.path.lexists(path):
+        if left.boot_id:
+            return Examined(path, GONE, "it was here, and is gone with the grants in it", None)
+        return Examined(path)
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import store, trouble  # here: SQLite is slow
+
+    try:
+        for _try in range(TRIES):
+            found = store.look(path)
+            left = peek(lock)
+            as_left = left.boot_id != boot_id or found == left.stat
+            if as_left:
+                break
+            time.sleep(PAUSE)
+        seen = _read(path, left)
+    except trouble.Damaged as damage:
+        return Examined(path, DAMAGED, str(damage), None)
+    except CdiError as error:
+        return Examined(path, UNUSABLE, str(error), None)
+    if not as_left:
+        return seen._replace(state=CHANGED, problem="it is not as the last grant left it, and its content is in order")
+    return seen
+
+
+def _read(path: str, left: Left) -> Examined:
+    """All that is in the store. Raises Damaged, Unusable."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, store, trouble, verify
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WITHHELD
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
+
+    kind = filesystem.type_of(os.path.dirname(path))
+    if not filesystem.durability(kind):
+        raise store.network(path, kind)
+    store.check_directory(os.path.dirname(path))
+    store.check_header(path)
+    size = os.path.getsize(path)
+    with store.connected(path, time.monotonic() + 1, "ro") as db:
+        db.execute("BEGIN")
+        store.check_version(path, db)
+        tables = Tables(db)
+        if tables.state.generation < left.generation:
+            raise trouble.Damaged("it is older than we left it: an older copy was put in its place")
+        verify.verify(db, tables, size)
+        grants = tuple(tables.grants())
+        complete = tables.state.complete
+    parts = [part for grant in grants for part in grant.parts if part.state == WITHHELD]
+    withheld = tuple((hold.device, part.reasons.get(hold.device, "")) for part in parts for hold in part.holds)
+    problem = "" if complete else "it was rebuilt after a damage that may have lost grants, so none are made"
+    return Examined(path, "", problem, grants, complete, withheld)

@@ -1,0 +1,10 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Next steps that several rules give."""
+
+from __future__ import annotations
+
+PROVISION = "run the provisioning again: `ansible-playbook fleet.cdi.provision`"
+REFRESH = "`fleet-cdi refresh`"
+VENDOR = "let the tool that wrote it write it again; `fleet-cdi validate {subject}` checks the result"

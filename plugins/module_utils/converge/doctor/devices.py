@@ -1,0 +1,35 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about single devices: ill, or out of service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+
+
+def _unhealthy(view: View) -> Iterator[Symptom]:
+    kinds = {file.path: file.spec["kind"] for file in view.written.registry.specs}
+    gone = {f"{kinds[path]}={one.expected}" for path, reasons in view.live.stale.items() for one in reasons}
+    for device in view.live.ill:
+        if gone.isdisjoint(device.qualified_names):  # a stale spec says more
+            yield Symptom(device.qualified_names[0], f"{device.id}: {device.health.reason}")
+
+
+def _disabled(view: View) -> Iterator[Symptom]:
+    for name, one in view.wanted.disabled.items():
+        until = f"until {one.until}" if one.until else "until it is enabled"
+        yield Symptom(name, f"out of service since {one.since}, {until}: {one.reason}")
+
+
+RULES = (
+    Rule(
+        "unhealthy",
+        _unhealthy,
+        "repair what the reason names; or `fleet-cdi device disable {subject} --reason TEXT`, as long as it is ill",
+    ),
+    Rule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
+)

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about the executables of the 2017 proposal: their configurations, their programs, and their pools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+
+
+def _unusable(view: View) -> Iterator[Symptom]:
+    for path, error in view.written.configuration_errors.items():
+        yield Symptom(path, error)
+
+
+def _no_program(view: View) -> Iterator[Symptom]:
+    for path, chain in view.written.configurations.items():
+        for one in chain:
+            program = os.path.join(view.places.prefix, "bin", one.plugin)
+            if not os.access(program, os.X_OK):
+                yield Symptom(program, "can't be run; needed by", path)
+
+
+def _no_pool(view: View) -> Iterator[Symptom]:
+    for path, error in view.live.pools.items():
+        if error:
+            yield Symptom(path, f"every ADD ends with error 101: {error}")
+
+
+RULES = (
+    Rule(
+        "configuration-invalid",
+        _unusable,
+        "correct it, or move it away (`mv {subject} {subject}.old`) and " + advice.PROVISION,
+    ),
+    Rule("program-missing", _no_program, advice.PROVISION, general=True),
+    Rule("pool-unusable", _no_pool, advice.REFRESH),
+)

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about every file that the manifest lists, by what it is: gone, changed, or not readable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Callable, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import CHANGED, GONE, View
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import RULES as UDEV_RULES
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import pool
+
+
+class Sort(NamedTuple):
+    """One sort of file: how to tell it, and what brings it back."""
+
+    name: str
+    has: Callable[[View, str], bool]
+    gone: str  # next step where it is not there
+    changed: str  # and where it is another one
+
+
+def _is_made_spec(view: View, path: str) -> bool:
+    return view.wanted.manifest.files[path]["kind"] in view.wanted.kinds
+
+
+def _is_spec(view: View, path: str) -> bool:
+    return bool(view.wanted.manifest.files[path]["kind"])
+
+
+def _is_inventory(view: View, path: str) -> bool:
+    return path == files.canonical(view.places.inventory)
+
+
+def _is_pool(view: View, path: str) -> bool:
+    folder = os.path.dirname(files.canonical(pool.pool_path(view.places.inventory, "", "", {})))
+    return os.path.dirname(path) == folder
+
+
+def _is_device_state(view: View, path: str) -> bool:
+    return path == os.path.join(files.canonical(view.wanted.manifest.state_dir), "device-state.json")
+
+
+def _is_unit(_view: View, path: str) -> bool:
+    return os.path.dirname(path) == UNIT_DIR or path == UDEV_RULES
+
+
+def _is_any(_view: View, _path: str) -> bool:
+    return True
+
+
+MOVE = "keep what is meant elsewhere (`mv {subject} {subject}.old`); then "
+SAY_AGAIN = "take out of service again what must not be used: `fleet-cdi device disable DEVICE --reason TEXT`"
+
+# The first that has a file is its sort.
+SORTS = (
+    Sort("spec", _is_made_spec, advice.REFRESH, MOVE + advice.REFRESH),
+    Sort("spec", _is_spec, advice.PROVISION, MOVE + advice.PROVISION),
+    Sort("inventory", _is_inventory, advice.REFRESH, advice.REFRESH),
+    Sort("pool", _is_pool, advice.REFRESH, advice.REFRESH),
+    Sort("device-state", _is_device_state, SAY_AGAIN, MOVE + SAY_AGAIN),
+    Sort("unit", _is_unit, advice.PROVISION, advice.PROVISION),
+    Sort("file", _is_any, advice.PROVISION, MOVE + advice.PROVISION),
+)
+
+
+def _of(sort: Sort, is_gone: bool, view: View) -> Iterator[Symptom]:
+    for path, state in view.written.files.items():
+        if state and (state == GONE) == is_gone and next(one for one in SORTS if one.has(view, path)) is sort:
+            if is_gone:
+                yield Symptom(path, "is gone since fleet.cdi wrote it")
+            else:
+                yield Symptom(path, "was changed since fleet.cdi wrote it" if state == CHANGED else state)
+
+
+def _unusable_inventory(view: View) -> Iterator[Symptom]:
+    if view.live.inventory_error:
+        yield Symptom(files.canonical(view.places.inventory), view.live.inventory_error)
+
+
+# Before the rules about what is in the files.
+SPECIFIC = (Rule("inventory-unusable", _unusable_inventory, advice.REFRESH),)
+
+# After them, for what they did not name.
+GENERAL = tuple(
+    Rule(f"{sort.name}-{what}", partial(_of, sort, what == "gone"), text, general=True)
+    for sort in SORTS
+    for what, text in (("gone", sort.gone), ("changed", sort.changed))
+)

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A rule of the doctor, and what it finds."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Callable, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+
+SHOWN = 3  # names, or problems, that a finding's text has; all of them are in its details
+
+FINDINGS, NOT_DONE = 1, 2  # exit statuses of `fleet-cdi doctor`
+
+
+class Symptom(NamedTuple):
+    """One thing that is wrong. Symptoms of one rule with the same subject become one finding."""
+
+    subject: str  # the path, qualified name or unit that is the cause
+    problem: str
+    name: str = ""  # what is affected, where the same problem affects many: a qualified name
+
+
+class Rule(NamedTuple):
+    """What can be wrong, how to see it, and what to do about it.
+
+    `next` is one sentence with the command that repairs it in backticks; `{subject}` in it stands for the symptom's
+    subject, quoted for a shell. `theirs` replaces it where the subject is a spec of another tool.
+    """
+
+    name: str
+    find: Callable[[View], Iterable[Symptom]]
+    next: str
+    theirs: str = ""
+    status: int = FINDINGS  # NOT_DONE: with this symptom the doctor's own answer can't be trusted
+    general: bool = False  # says nothing of a subject that a rule before it in the table names
+
+
+class Finding(NamedTuple):
+    """What is wrong with `subject`, and the next command."""
+
+    rule: str
+    subject: str
+    problem: str
+    next: str
+    details: tuple[str, ...]  # every name that is affected, or every problem
+    status: int = FINDINGS
+
+
+def apply(rules: Iterable[Rule], view: View) -> tuple[Finding, ...]:
+    """The findings of `rules` in `view`, one for each rule and cause, in the order of the rules."""
+    findings: list[Finding] = []
+    named: set[str] = set()
+    for rule in rules:
+        found = [one for one in rule.find(view) if not (rule.general and one.subject in named)]
+        findings += [_finding(rule, same, view) for same in _by_cause(found)]
+        named.update(one.subject for one in found)
+    return tuple(findings)
+
+
+def _by_cause(symptoms: Iterable[Symptom]) -> Iterator[Sequence[Symptom]]:
+    causes: dict[tuple[str, str], list[Symptom]] = {}
+    for one in symptoms:
+        causes.setdefault((one.subject, one.problem if one.name else ""), []).append(one)
+    yield from causes.values()
+
+
+def _finding(rule: Rule, symptoms: Sequence[Symptom], view: View) -> Finding:
+    first = symptoms[0]
+    if first.name:
+        details = tuple(dict.fromkeys(one.name for one in symptoms))
+        problem = f"{first.problem}: {_some(details, ', ')}"
+    else:
+        details = tuple(dict.fromkeys(one.problem for one in symptoms))
+        problem = _some(details, "; ")
+    advice = rule.theirs if rule.theirs and first.subject not in view.written.managed else rule.next
+    return Finding(
+        rule.name,
+        first.subject,
+        problem,
+        advice.replace("{subject}", shlex.quote(first.subject)),
+        details,
+        rule.status,
+    )
+
+
+def _some(texts: Sequence[str], between: str) -> str:
+    more = len(texts) - SHOWN
+    return between.join(texts[:SHOWN]) + (f"{between}and {more} more" if more > 0 else "")

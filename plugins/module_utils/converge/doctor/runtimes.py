@@ -1,0 +1,117 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about the container runtimes: what they read, how they are configured, and what their daemons run with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import owner
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.model import VERSIONS
+
+
+def _unknown(view: View) -> Iterator[Symptom]:
+    for text in view.running.runtime_warnings:
+        path, _colon, problem = text.partition(": ")
+        yield Symptom(path, problem)
+
+
+def _before_cdi(view: View) -> Iterator[Symptom]:
+    for state in _used(view):
+        if not state.place.reads:
+            yield Symptom(state.place.program, f"{state.place.title} reads no CDI specs")
+
+
+def _unreadable(view: View) -> Iterator[Symptom]:
+    for state in view.running.runtimes:
+        if state.error:
+            yield Symptom(state.place.config, state.error)
+
+
+def _our_keys_unreadable(view: View) -> Iterator[Symptom]:
+    for path, error in view.written.key_errors.items():
+        yield Symptom(path, error)
+
+
+def _our_keys_changed(view: View) -> Iterator[Symptom]:
+    for path, names in view.written.keys.items():
+        for name in names:
+            yield Symptom(path, "this was changed or removed since fleet.cdi set it", name)
+
+
+def _pending(view: View) -> Iterator[Symptom]:
+    for state in view.running.runtimes:
+        if state.pending:
+            unit = state.place.units[0] if state.place.units else state.place.name
+            yield Symptom(unit, f"{state.place.title} runs with another configuration than its files say")
+
+
+def _off(view: View) -> Iterator[Symptom]:
+    for state in _used(view):
+        is_off = state.place.reads and state.reading and not state.enabled and not state.pending
+        if is_off and not _turned_off(state.place, view):
+            yield Symptom(state.place.config, f"{state.place.title} has CDI off; no container of it gets a device")
+
+
+def _silent(view: View) -> Iterator[Symptom]:
+    for state in view.running.runtimes:
+        if state.asked.trouble:
+            yield Symptom(state.place.socket, state.asked.trouble)
+
+
+def _too_new(view: View) -> Iterator[Symptom]:
+    for file in view.written.registry.specs:
+        version = file.spec["cdiVersion"].removeprefix("v")
+        behind = [_named(place) for place in _behind(version, view.running.runtimes)]
+        if behind:
+            yield Symptom(file.path, f"it is CDI {version}; none of its devices exists for {', '.join(behind)}")
+
+
+def _used(view: View) -> tuple[State, ...]:
+    """The runtimes, where there is a spec, or one is wanted, that they could read."""
+    return view.running.runtimes if view.written.registry.specs or view.wanted.kinds else ()
+
+
+def _turned_off(place: Place, view: View) -> bool:
+    """Whether the settings turned CDI off (module runtime, state disabled)."""
+    records = [record for record in view.wanted.manifest.edits.values() if record["for"] == owner(place)]
+    return any(key["value"] is False for record in records for key in record["keys"])
+
+
+def _behind(version: str, states: Iterable[State]) -> list[Place]:
+    readers = [state.place for state in states if state.place.reads]
+    return [place for place in readers if VERSIONS.index(place.reads) < VERSIONS.index(version)]
+
+
+def _named(place: Place) -> str:
+    return f"{place.name} {place.version} (reads up to {place.reads})"
+
+
+TURN_ON = "turn it on: variable cdi_host_runtimes and `ansible-playbook fleet.cdi.provision`"
+
+RULES = (
+    Rule("unknown-runtime", _unknown, "repair or remove that program: `{subject} --version` has to answer"),
+    Rule(
+        "no-cdi",
+        _before_cdi,
+        "upgrade it, as this release is from before CDI: `{subject} --version`",
+    ),
+    Rule("runtime-config-damaged", _unreadable, "repair it; then " + advice.PROVISION),
+    Rule("runtime-key-damaged", _our_keys_unreadable, "repair it; then " + advice.PROVISION, general=True),
+    Rule("runtime-key-changed", _our_keys_changed, advice.PROVISION),
+    Rule("runtime-off", _off, TURN_ON, general=True),
+    Rule("restart-pending", _pending, "`systemctl restart {subject}`, when its containers may be restarted"),
+    Rule("runtime-silent", _silent, "look at its daemon: `journalctl -xe`; then `fleet-cdi doctor` as root"),
+    Rule(
+        "too-new",
+        _too_new,
+        f"{advice.PROVISION}, which writes what the runtimes read",
+        f"upgrade the runtime; or {advice.VENDOR}",
+    ),
+)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about the CDI specs: what runtimes can't read or resolve, and what no longer agrees with the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+
+
+def _invalid(view: View) -> Iterator[Symptom]:
+    for path, error in view.written.registry.errors.items():
+        yield Symptom(path, error)
+
+
+def _conflict(view: View) -> Iterator[Symptom]:
+    for name, paths in view.written.registry.conflicts.items():
+        others = " and ".join(path for path in paths if path != paths[-1])
+        yield Symptom(paths[-1], f"{others} define the same names, so no runtime resolves any of them", name)
+
+
+def _shadowed(view: View) -> Iterator[Symptom]:
+    registry = view.written.registry
+    for name, paths in registry.shadowed.items():
+        yield Symptom(registry.devices[name], f"overrules {' and '.join(paths)}", name)
+
+
+def _unresolved(view: View) -> Iterator[Symptom]:
+    there = {name.partition("=")[0] for name in view.written.registry.devices}
+    for kind, memory in view.wanted.kinds.items():
+        entries = (memory.wanted.get("entries") or {}).values()
+        needed = memory.offered or any(entry.get("required", True) for entry in entries)
+        if kind not in there and needed:
+            yield Symptom(kind, "the settings ask for it, and no name of it resolves")
+
+
+def _stale(rule: str, view: View) -> Iterator[Symptom]:
+    for path, reasons in view.live.stale.items():
+        for one in reasons:
+            if one.rule == rule:
+                yield Symptom(path, f"{one.pointer}: the spec says {one.expected}, the host has {one.found}")
+
+
+# Rules of spec/stale.py -> what to do next where the spec is ours, and where it is another tool's.
+STALE = {
+    "node-missing": (f"load its driver; or {advice.PROVISION}", f"load its driver; or {advice.VENDOR}"),
+    "node-type": (advice.PROVISION, advice.VENDOR),
+    "node-number": (f"{advice.PROVISION}, which leaves numbers out: runtimes read them from the host", advice.VENDOR),
+    "mount-missing": (f"bring the file back; or {advice.PROVISION}", f"bring the file back; or {advice.VENDOR}"),
+    "library-missing": (
+        f"install the package that it belongs to; or {advice.PROVISION}",
+        f"install the package that it belongs to; or {advice.VENDOR}",
+    ),
+    "driver-version": (f"the driver was changed: {advice.PROVISION}", f"the driver was changed: {advice.VENDOR}"),
+    "hook-missing": (f"install the program that the hook runs; or {advice.PROVISION}", ""),
+    "hook-not-executable": (
+        "make the hook's program executable (`chmod +x`); `fleet-cdi validate {subject}` names it",
+        "",
+    ),
+    "interface-missing": (
+        f"bring the interface up; or {advice.PROVISION}",
+        f"bring the interface up; or {advice.VENDOR}",
+    ),
+    "device-gone": ("look at the device; `fleet-cdi refresh --drop` gives it up", ""),
+    "device-new": ("`fleet-cdi refresh` offers it, or says why it can't", ""),
+}
+
+RULES = (
+    Rule("invalid", _invalid, "correct or remove it; `fleet-cdi validate {subject}` names every fault"),
+    Rule("conflict", _conflict, "remove or rename these in all files but one; `fleet-cdi specs` shows who wrote which"),
+    Rule("shadowed", _shadowed, "remove the file that is not meant; `fleet-cdi specs` shows who wrote which"),
+    *(Rule(name, partial(_stale, name), ours, theirs) for name, (ours, theirs) in STALE.items()),
+    Rule("kind-unresolved", _unresolved, "`fleet-cdi refresh` says why; see the findings above", general=True),
+)

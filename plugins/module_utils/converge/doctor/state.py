@@ -1,0 +1,43 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules about the state directory: the manifest, and the devices that are out of service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import path_of
+
+
+def _manifest_unusable(view: View) -> Iterator[Symptom]:
+    if view.wanted.manifest_error:
+        yield Symptom(view.wanted.manifest.path, view.wanted.manifest_error)
+
+
+def _manifest_gone(view: View) -> Iterator[Symptom]:
+    if view.wanted.traces:
+        names = ", ".join(view.wanted.traces)
+        yield Symptom(view.wanted.manifest.path, f"is gone, but fleet.cdi wrote {names}")
+
+
+def _disabled_unusable(view: View) -> Iterator[Symptom]:
+    if view.wanted.disabled_error:
+        yield Symptom(path_of(os.path.dirname(view.wanted.manifest.path)), view.wanted.disabled_error)
+
+
+RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
+
+RULES = (
+    Rule("manifest-damaged", _manifest_unusable, RESTORE + advice.PROVISION),
+    Rule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
+    Rule(
+        "device-state-damaged",
+        _disabled_unusable,
+        RESTORE + "take out of service again what must not be used: `fleet-cdi device disable DEVICE --reason TEXT`",
+    ),
+)

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor looks at, in four views: what is wanted, what is written, what is there, and what runs.
+
+`take` looks at everything once and changes nothing. A file that can't be read is an error in its view, so one damaged
+file hides nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Callable, NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.examine import Examined, examine
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+    device_plugin_config,
+    keys,
+    refresher,
+    systemd,
+    units,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as plugin_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import compare
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate, status
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, digest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import configurations, pool
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import survey as survey_runtimes
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Reason
+
+
+class Places(NamedTuple):
+    """Where things are on the host."""
+
+    spec_dirs: tuple[str, ...]  # lowest priority first
+    state_dir: str = "/var/lib/cdi"
+    inventory: str = "/run/cdi-inventory.json"  # beside it are the pools
+    prefix: str = "/opt/cdi"  # of the release
+    path: str = ""  # the variable PATH: where runtimes are looked for
+
+
+class Wanted(NamedTuple):
+    """What this host was told, as the state directory remembers it."""
+
+    manifest: Manifest
+    manifest_error: str = ""  # why it can't be read; `manifest` is empty then
+    kinds: Mapping[str, Memory] = {}
+    disabled: Mapping[str, Disabled] = {}  # by id: devices out of service
+    disabled_error: str = ""
+    traces: tuple[str, ...] = ()  # paths that show that there was a manifest, where there is none
+
+
+class Written(NamedTuple):
+    """The files: ours, and all specs."""
+
+    registry: Registry
+    managed: Mapping[str, str] = {}  # path of each spec that is as we wrote it -> who asked for it
+    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" as we wrote it, GONE, CHANGED or an error
+    keys: Mapping[str, tuple[str, ...]] = {}  # path of a file of others -> keys of ours that are changed or gone
+    key_errors: Mapping[str, str] = {}  # path of a file of others with keys of ours -> why it can't be read
+    configurations: Mapping[str, tuple[Config, ...]] = {}  # path of each .conf -> what it and its delegates say
+    configuration_errors: Mapping[str, str] = {}
+    plugin_config: str = ""  # the device plugin's; "" where this host has none of ours
+    plugin_config_error: str = ""
+    release: tuple[integrity.Fault, ...] = ()
+
+
+GONE, CHANGED = "gone", "changed"
+
+
+class Live(NamedTuple):
+    """The devices, and what says which there are."""
+
+    boot_id: str
+    listed: Inventory
+    inventory_error: str = ""  # of an inventory that there should be
+    pools: Mapping[str, str] = {}  # path of each pool that a configuration needs -> "", or why it can't be used
+    stale: Mapping[str, tuple[Reason, ...]] = {}  # path of a spec -> where it does not agree with the host
+    ill: tuple[Device, ...] = ()
+
+
+class Running(NamedTuple):
+    """Daemons, units, and grants."""
+
+    runtimes: tuple[State, ...] = ()
+    runtime_warnings: tuple[str, ...] = ()
+    units: Mapping[str, Mapping[str, str]] = {}  # unit of ours -> its properties (systemctl show)
+    ledger: Examined = Examined()
+    plugin: tuple[str, ...] = ()  # what the device plugin's instances say is wrong
+    status_errors: Mapping[str, str] = {}  # path of a status file of a living instance -> why it can't be used
+
+
+class View(NamedTuple):
+    """The host, seen once."""
+
+    places: Places
+    wanted: Wanted
+    written: Written
+    live: Live
+    running: Running = Running()
+
+
+# What is asked of systemd about each unit.
+PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "Result")
+
+
+def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
+    """Look at the host. Raises nothing."""
+    wanted = _wanted(places)
+    written = _written(places, wanted)
+    live = _live(places, written)
+    managed, live = _compared(wanted, written, live)
+    found = installations.find(places.path)
+    ours = _units(wanted.manifest)
+    plugin, status_errors = _plugin(written, wanted.manifest)
+    running = Running(
+        survey_runtimes(found.places),
+        found.warnings,
+        systemd.show(run, ours, PROPERTIES) if ours and (systemd.booted() if booted is None else booted) else {},
+        examine(places.state_dir, live.boot_id),
+        plugin,
+        status_errors,
+    )
+    return View(places, wanted, written._replace(managed=managed), live, running)
+
+
+def _wanted(places: Places) -> Wanted:
+    manifest, error = _or(lambda: read_manifest(places.state_dir), Manifest(os.path.abspath(places.state_dir), {}))
+    out, out_error = _or(lambda: disabled.in_force(places.state_dir), {})
+    kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
+    traces = () if error or os.path.lexists(manifest.path) else tuple(filter(os.path.lexists, _traces(manifest)))
+    return Wanted(manifest, error, kinds, out, out_error, traces)
+
+
+def _traces(manifest: Manifest) -> tuple[str, ...]:
+    """What is only there together with a manifest."""
+    beside = (os.path.join(manifest.state_dir, ".lock"), disabled.path_of(manifest.state_dir))
+    return (*beside, *units.texts(units.Settings()), plugin_unit.path())
+
+
+def _written(places: Places, wanted: Wanted) -> Written:
+    manifest = wanted.manifest
+    changed, key_errors = {}, {}
+    for path, record in manifest.edits.items():
+        try:
+            live = files.read(path)
+            changed[path] = keys.without_ours(path, live.content if live else None, record).theirs
+        except CdiError as error:
+            key_errors[path] = str(error)
+    plugins, errors = _configurations(places, manifest)
+    plugin_config = next((path for path, one in manifest.files.items() if one["by"] == device_plugin_config.BY), "")
+    return Written(
+        load(places.spec_dirs),
+        {},
+        {path: _state(path, record) for path, record in sorted(manifest.files.items()) if record["applied"][0]},
+        changed,
+        key_errors,
+        plugins,
+        errors,
+        plugin_config,
+        _or(lambda: operate.settings_at(plugin_config), None)[1] if plugin_config else "",
+        integrity.faults(places.prefix),
+    )
+
+
+def _configurations(places: Places, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:
+    """(path of each configuration of an executable -> what it and its delegates say, path -> why it is none)."""
+    ours = (os.path.dirname(os.path.dirname(path)) for path in manifest.files if path.endswith(".conf"))
+    plugins, errors = {}, {}
+    for directory in dict.fromkeys((*places.spec_dirs[:1], *ours)):
+        found = configurations.find(directory)
+        errors.update({path: str(error) for path, error in found.errors.items()})
+        for path, _content, first in found.configurations:
+            try:
+                plugins[path] = pool.chain(first)
+            except ProtocolError as error:
+                errors[path] = str(error)
+    return plugins, errors
+
+
+def _state(path: str, record: Mapping[str, Any]) -> str:
+    try:
+        live = files.read(path)
+    except CdiError as error:
+        return str(error)
+    if live is None:
+        return GONE
+    return "" if digest(live.content) in record["applied"] else CHANGED
+
+
+def _live(places: Places, written: Written) -> Live:
+    boot_id = inventory.boot_id()
+    listed, error = _or(lambda: inventory.read(places.inventory, boot_id), Inventory(()))
+    expected = files.canonical(places.inventory) in written.files or os.path.lexists(places.inventory)
+    needed = {
+        files.canonical(pool.pool_path(places.inventory, one.type, one.plugin, one.args))
+        for chain in written.configurations.values()
+        for one in chain
+        if pool.entry_of(one) is not None
+    }
+    pools = {path: _or(partial(inventory.read, path, boot_id), None)[1] for path in sorted(needed)}
+    return Live(boot_id, listed, error if expected else "", pools)
+
+
+def _compared(wanted: Wanted, written: Written, live: Live) -> tuple[Mapping[str, str], Live]:
+    found = compare(written.registry, wanted.manifest, live.listed, wanted.disabled)
+    return found.managed, live._replace(stale=found.stale, ill=found.ill)
+
+
+def _units(manifest: Manifest) -> tuple[str, ...]:
+    """The units whose files the manifest lists; of the device plugin's template both instances."""
+    refreshing = refresher.UNITS if refresher.installed(manifest) else ()
+    plugin = plugin_unit.path() in manifest.files
+    return (*refreshing, *(map(plugin_unit.instance, plugin_unit.INSTANCES) if plugin else ()))
+
+
+def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """(what the living instances say is wrong, the status files that can't be used)."""
+    if not written.plugin_config and plugin_unit.path() not in manifest.files:
+        return (), {}
+    run_dir = operate.run_dir_of(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
+    serves = plugin_unit.path() in manifest.files or status.look(run_dir)
+    return tuple(operate.living(run_dir)[1]) if serves else (), status.unusable(run_dir)
+
+
+def _or(read: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:
+    """(what `read` returns, ""), or (`otherwise`, why it can't be read)."""
+    try:
+        return read(), ""
+    except CdiError as error:
+        return otherwise, str(error)

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the release that is active on a host is whole: its files, the links to it, and the record beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
+from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
+from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
+    COMMANDS,
+    RECORD,
+    at,
+    identity,
+    is_command,
+    target_of,
+)
+
+
+class Fault(NamedTuple):
+    """One path of the release that is not as it was installed."""
+
+    path: str
+    problem: str
+
+
+def faults(prefix: str) -> tuple[Fault, ...]:
+    """What is wrong with the release that is active under `prefix`; () also where none is installed. Raises nothing."""
+    current = at(prefix, "current")
+    releases = [name for name in _names(at(prefix)) if RELEASE.fullmatch(name)]
+    if not os.path.lexists(current):
+        return (Fault(current, "is gone, so no command of the release runs"),) if releases else ()
+    active = target_of(prefix, "current")
+    if active is None:
+        return (Fault(current, "is not a link to a release of fleet.cdi"),)
+    directory = at(prefix, active)
+    if not os.path.isdir(directory):
+        return (Fault(current, f"names {active}, which is not installed"),)
+    return (*_of_files(directory), *_of_commands(prefix, directory), *_of_record(prefix))
+
+
+def _of_files(directory: str) -> Iterator[Fault]:
+    different = sums.differences(directory)
+    for path, problem in different.items():
+        yield Fault(path, problem)
+    if not different and identity(directory) != os.path.basename(directory):
+        yield Fault(directory, f"holds the sources of {identity(directory) or 'no release'}")
+
+
+def _of_commands(prefix: str, directory: str) -> Iterator[Fault]:
+    for name in _names(os.path.join(directory, "bin")):
+        if not is_command(prefix, name):
+            yield Fault(os.path.join(prefix, "bin", name), f"is not a link to {COMMANDS}{name}")
+        elif not os.access(os.path.join(directory, "bin", name), os.X_OK):
+            yield Fault(os.path.join(directory, "bin", name), "can't be executed")
+
+
+def _of_record(prefix: str) -> Iterator[Fault]:
+    path = at(prefix, RECORD)
+    try:
+        live = files.read(path)
+        if live is None:
+            yield Fault(path, "is gone: a removal of the release would leave the directories that were made for it")
+            return
+        document = json.loads(live.content)
+        made = (f"{prefix}/bin/", f"{prefix}/lib/")
+        if not all(any(one.startswith(f"{directory}/") for one in made) for directory in document["directories"]):
+            raise ValueError(f"directories: found {document['directories']}; expected bin, lib and what is above them")
+        if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):
+            raise ValueError(f"rolled_back: found {document['rolled_back']!r}, expected a release or null")
+    except (AttributeError, CdiError, KeyError, TypeError, ValueError) as error:
+        yield Fault(path, f"is damaged ({' '.join(str(error).split())})")
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
