@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make what is generated: the README of each role from its argument_specs, and the JSON Schema of the settings.
+"""Make what is generated: READMEs of roles from argument_specs, the settings' JSON Schema, the page of stricter rules.
 
 python3 docs/generate.py            write them (needs PyYAML, as in build/venv)
 python3 docs/generate.py --check    exit code 1, with their names, if some are not current
@@ -21,14 +21,15 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
-from ansible_collections.fleet.cdi.plugins.plugin_utils import settings  # through the line above
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES  # through the line above
+from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 LICENCE = """\
 <!--
 Copyright (c) 2026, fleet.cdi contributors
 GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 SPDX-License-Identifier: GPL-3.0-or-later
-Made by docs/generate.py from meta/argument_specs.yml: change that.
+Made by docs/generate.py from {}: change that.
 -->
 """
 
@@ -50,6 +51,8 @@ MORE = {
 def generated() -> dict[Path, str]:
     """Every generated file with what it should hold."""
     found = {CHECKOUT / "docs/settings.schema.json": json.dumps(settings.schema(), indent=2) + "\n"}
+    rules = yaml.safe_load((CHECKOUT / "tests/conformance/rules.yml").read_text(encoding="utf-8"))
+    found[CHECKOUT / "docs/stricter-rules.md"] = "\n".join(stricter_rules(rules)) + "\n"
     for role in sorted((CHECKOUT / "roles").iterdir()):
         specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
         found[role / "README.md"] = "\n".join(readme(f"fleet.cdi.{role.name}", specs))
@@ -58,7 +61,7 @@ def generated() -> dict[Path, str]:
 
 def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
     """The lines of a role's README: its entry points, the main one first, and their variables."""
-    yield LICENCE
+    yield LICENCE.format("meta/argument_specs.yml")
     yield f"# Role {role}\n"
     for name, entry in sorted(specs.items(), key=lambda item: (item[0] != "main", item[0])):
         yield f"## {entry['short_description']} (entry point `{name}`)\n"
@@ -74,6 +77,58 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
     yield f"- name: Provision\n  hosts: all\n  become: true\n  gather_facts: false\n  roles:\n    - role: {role}"
     yield "```\n"
     yield from MORE.get(role, ("Entry point `remove` takes it back: `import_role` with `tasks_from: remove`.\n",))
+
+
+# Of the page of stricter rules: what comes before the rules of each section of rules.yml.
+ABOUT_RULES = """\
+# Rules of specs that are stricter than the reference library
+
+`fleet-cdi validate`, `specs` and `doctor`, and the modules `fleet.cdi.spec` and `fleet.cdi.spec_info`, name a rule in
+brackets behind what is wrong with a spec. Most rules are those of the
+[reference library](https://github.com/cncf-tags/container-device-interface): {same}.
+A file that breaks one of these is refused by the runtimes, too.
+
+This page lists the other rules. They are tested against two releases of the library: 0.8.1, for specs that declare a
+version below 1.1.0, and 1.1.1 for those that declare 1.1.0. Every example below is a test.
+"""
+SECTIONS = {
+    "stricter": """\
+## Errors where a runtime may accept
+
+The release that is asked accepts the file, or it crashes. fleet.cdi never writes such a file. One that another tool
+wrote may work with the runtimes of a host.
+""",
+    "warnings": """\
+## Warnings
+
+The specification or a runtime forbids it, and at least one of the two releases accepts it. A warning refuses nothing.
+""",
+}
+
+
+def stricter_rules(rules: dict[str, Any]) -> Iterator[str]:
+    """The lines of the page of the rules that refuse, or warn of, more than the reference library does."""
+    yield LICENCE.format("tests/conformance/rules.yml")
+    yield ABOUT_RULES.format(same=", ".join(f"`{rule}`" for rule in rules["same"]))
+    for section, text in SECTIONS.items():
+        yield text
+        for rule, row in rules[section].items():
+            yield f"### {rule}\n"
+            if rule in RULES:
+                yield f"Expected: {RULES[rule].expected}.\n"
+            yield f"Why: {row['reason']}.\n"
+            yield from ("```yaml", example(row["examples"][0]), "```\n")
+    yield "Made from `tests/conformance/rules.yml`; `tests/conformance/test_differential.py` checks each rule."
+
+
+def example(row: dict[str, Any]) -> str:
+    """An example of a rule as text that can be shown; what can't be printed as it is written in a YAML string."""
+    if "spec" in row:
+        return yaml.safe_dump(row["spec"], sort_keys=False, allow_unicode=False, width=1000).strip()
+    text = next(row[key] for key in ("json", "yaml", "utf-16") if key in row)
+    if "repeated" in row:
+        text += f"{row['repeated'].format(0)}# and so on, {row['times']} times"
+    return "".join(one if one.isprintable() or one == "\n" else f"\\x{ord(one):02x}" for one in str(text).strip(" \n"))
 
 
 def plain(text: str) -> str:
