@@ -110,5 +110,7 @@ def request_id(call: Call, code: int) -> str:
 
 def complain(text: str) -> None:
     """Tell people on stderr, where somebody keeps it; sys.stderr is None if the caller closed it."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line  # most calls say nothing
+
     with suppress(OSError):
-        os.write(2, (" ".join(text.split()) + "\n").encode("utf-8", "backslashreplace"))
+        os.write(2, (one_line(" ".join(text.split())) + "\n").encode())

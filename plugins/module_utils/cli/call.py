@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 
 # Call -> the file of a room whose `answer(options, check)` does it: (result, warnings). Imported when it is asked for.
 CALLS = {
@@ -39,5 +40,9 @@ def main(call: str) -> int:
         answer["result"], answer["warnings"] = room.answer(request["options"], request["check"])
     except CdiError as error:
         answer["error"] = str(error)
-    json.dump(answer, sys.stdout)
+    # Ansible shows these two as they are; the result is data, which it shows as JSON.
+    shown: dict[str, Any] = {"warnings": [one_line(text) for text in answer["warnings"]]}
+    if "error" in answer:
+        shown["error"] = one_line(answer["error"])
+    json.dump({**answer, **shown}, sys.stdout)
     return 0

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 import time
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_state import (
     Outcome,
     Wanted,
@@ -40,10 +38,10 @@ def run(arguments: Any, paths: Paths) -> int:
             raise CdiError(f"--until: found {arguments.until!r}, which is over; expected a time to come")
     outcome = converge(wanted, Places(paths.state_dir, paths.inventory), arguments.check)
     for text in (*outcome.report.warnings, *outcome.report.failed):
-        sys.stderr.write(f"fleet-cdi: warning: {text}\n")
+        complain(f"warning: {text}")
     if arguments.json:
         after = outcome.after._asdict() if outcome.after else None
-        say(json.dumps({"id": outcome.id, "disabled": after, "changed": outcome.changed}, indent=2, sort_keys=True))
+        say_document({"id": outcome.id, "disabled": after, "changed": outcome.changed})
     else:
         _tell(outcome, arguments.check)
     return 0

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document, table
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
 
@@ -27,15 +25,15 @@ def run(arguments: Any, paths: Paths) -> int:
     devices = _scan(paths.state_dir) if arguments.scan else inventory.read(paths.inventory, inventory.boot_id()).devices
     if arguments.json:
         documents = [{**as_document(device), "qualified_names": device.qualified_names} for device in devices]
-        say(json.dumps({"devices": documents}, indent=2, sort_keys=True))
+        say_document({"devices": documents})
         return 0
     if not devices:
         say("No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now.")
         return 0
-    say(table(HEADER, map(_row, devices)))
+    say(*table(HEADER, map(_row, devices)))
     device = _usable(devices)
     if device is not None:
-        say(f"\nTo give one to a container: {command(device, paths.spec_dirs)}")
+        say("", f"To give one to a container: {command(device, paths.spec_dirs)}")
     return 0
 
 
@@ -55,7 +53,7 @@ def _scan(state_dir: str) -> tuple[Device, ...]:
     enricher, warnings = udev.enricher("/")
     found = discover.discover(options.everything(), snapshot.take("/"), enricher, disabled.in_force(state_dir))
     for warning in (*warnings, *found.warnings):
-        sys.stderr.write(f"fleet-cdi: warning: {warning}\n")
+        complain(f"warning: {warning}")
     return found.devices
 
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import Places, take
@@ -31,11 +30,11 @@ def run(arguments: Any, paths: Paths) -> int:
                 {"name": one.name, "version": one.version, "path": one.program, "reads": one.reads} for one in engines
             ],
         }
-        say(json.dumps(document, indent=2))
+        say_document(document, sort_keys=False)
         return status
     for one in findings:
         text = one.problem if one.problem.startswith(one.subject) else f"{one.subject}: {one.problem}"
-        say(f"{one.rule}: {text}\n  next: {one.next}")
+        say(f"{one.rule}: {text}", f"  next: {one.next}")
     count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "No findings"
     runtimes = (
         ", ".join(f"{one.name} {one.version} ({f'CDI {one.reads}' if one.reads else 'no CDI'})" for one in engines)

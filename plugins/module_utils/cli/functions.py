@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import make, parse
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -25,12 +23,12 @@ def run(arguments: Any, _paths: Paths) -> int:
         except CdiError as error:
             failed.append(str(error))
     if arguments.json:
-        say(json.dumps({"changed": changed, "failed": failed}, indent=2))
+        say_document({"changed": changed, "failed": failed}, sort_keys=False)
     else:
         for device in changed:
             say(f"{'would be made' if arguments.check else 'made'}: virtual functions of {device}")
         if not changed and not failed:
             say("Nothing to make.")
         for text in failed:
-            sys.stderr.write(f"fleet-cdi: {text}\n")
+            complain(text)
     return 1 if failed else 0

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import Any, Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Host
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document, table
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
 HEADER = ("REQUEST", "BY", "OWNER", "STATE", "DEVICES")
@@ -30,13 +28,13 @@ def run(arguments: Any, paths: Paths) -> int:
     operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
         if arguments.json:
-            say(json.dumps({"grants": [], "stamp": operator.stamp()}))
+            say_document({"grants": [], "stamp": operator.stamp()}, sort_keys=False)
         else:
-            say(f"{operator.stamp()}\nNothing was ever granted on this host.")
+            say(operator.stamp(), "Nothing was ever granted on this host.")
         return 0
     status = action(operator, arguments)
     for text in operator.ledger.reports:
-        sys.stderr.write(f"fleet-cdi: warning: {text}\n")
+        complain(f"warning: {text}")
     return status
 
 
@@ -53,7 +51,7 @@ def _list(operator: Operator, arguments: Any) -> int:
             "problems": [{**key._asdict(), **problem._asdict()} for key, problem in seen.problems],
             "store": {**as_document(info), "devices": [[*name, count] for name, count in seen.info.devices.items()]},
         }
-        say(json.dumps(document, indent=2, sort_keys=True))
+        say_document(document)
         return int(bad)
     say(stamp)
     rows = [
@@ -67,7 +65,7 @@ def _list(operator: Operator, arguments: Any) -> int:
         for grant in seen.grants
         for part in grant.parts
     ]
-    say(table(HEADER, rows) if rows else "Nothing is granted.")
+    say(*(table(HEADER, rows) if rows else ["Nothing is granted."]))
     for _key, problem in seen.problems:
         say(f"{problem.code}: {problem.text}")
     if not seen.info.complete:
@@ -88,7 +86,7 @@ def _gc(operator: Operator, arguments: Any) -> int:
     if done.refused:
         raise CdiError(f"{operand.called(path)}: {done.refused} (--force)")
     if arguments.json:
-        say(json.dumps(as_document(done), indent=2, sort_keys=True))
+        say_document(as_document(done))
     else:
         for grant in done.freed:
             say(f"freed: request {grant.key.request_id}: {', '.join(hold.device for hold in grant.holds)}")
@@ -99,7 +97,7 @@ def _gc(operator: Operator, arguments: Any) -> int:
         if not done.freed:
             say("Nothing to free.")
     for text in done.errors:
-        sys.stderr.write(f"fleet-cdi: {text}\n")
+        complain(text)
     return 1 if done.errors else 0
 
 
@@ -141,7 +139,10 @@ def _give(operator: Operator, arguments: Any) -> int:
 
 def _tell(arguments: Any, document: dict[str, Any], text: str) -> None:
     """What was done, as it is asked for."""
-    say(json.dumps(document, indent=2, sort_keys=True) if arguments.json else text)
+    if arguments.json:
+        say_document(document)
+    else:
+        say(text)
 
 
 def _one(arguments: Any, what: str) -> str:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
@@ -30,9 +31,9 @@ def run(arguments: Any, paths: Paths) -> int:
     except InjectError as error:
         if arguments.json:
             failed = {"condition": error.condition, "subjects": error.subjects, "message": str(error)}
-            say(json.dumps({"error": failed}, indent=2))
+            say_document({"error": failed}, sort_keys=False)
         raise
-    say(text)
+    sys.stdout.write(text + "\n")  # JSON in ASCII
     return 0
 
 

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     except BrokenPipeError:  # whoever read has seen enough (| head)
         status = 0
     except (CdiError, OSError) as error:
-        sys.stderr.write(f"fleet-cdi: {' '.join(str(error).split())}\n")
+        complain(" ".join(str(error).split()))
         status = 2
     except KeyboardInterrupt:
         status = 130  # as a shell reports SIGINT

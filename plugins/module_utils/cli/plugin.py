@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document, table
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
@@ -38,11 +37,11 @@ def _status(arguments: Any, path: str, _paths: Paths) -> int:
     """What the instances that live say; 1 if something is wrong."""
     found, findings = operate.living(operate.run_dir_of(path))
     if arguments.json:
-        say(json.dumps({"instances": found, "findings": findings}, indent=2, sort_keys=True))
+        say_document({"instances": found, "findings": findings})
         return int(bool(findings))
     rows = [_row(name, document["instance"], one) for document in found for name, one in document["resources"].items()]
     if rows:
-        say(table(STATUS, rows))
+        say(*table(STATUS, rows))
     elif found:
         say("There are no devices to offer.")
     for text in findings:
@@ -62,9 +61,7 @@ def _check(arguments: Any, path: str, _paths: Paths) -> int:
         document = {name: [as_document(one) for one in listed] for name, listed in offered.resources.items()}
         ways = {name: as_document(way) for name, way in offered.delivery.items()}
         everything = {"resources": document, "names": offered.names, "delivery": ways}
-        say(
-            json.dumps({**everything, "findings": offered.findings, "absent": offered.absent}, indent=2, sort_keys=True)
-        )
+        say_document({**everything, "findings": offered.findings, "absent": offered.absent})
         return int(bool(offered.findings))
     rows = [
         [
@@ -78,7 +75,7 @@ def _check(arguments: Any, path: str, _paths: Paths) -> int:
         for name, listed in offered.resources.items()
         for one in listed
     ]
-    say(table(CHECK, rows) if rows else "There are no devices to offer.")
+    say(*(table(CHECK, rows) if rows else ["There are no devices to offer."]))
     for text in (*offered.findings, *offered.absent):
         say(text)
     return int(bool(offered.findings))
@@ -91,7 +88,7 @@ def _forget(arguments: Any, path: str, paths: Paths) -> int:
         settings = settings._replace(state_dir=paths.state_dir)
     number = operate.forget(settings)
     if arguments.json:
-        say(json.dumps({"freed": number}))
+        say_document({"freed": number}, sort_keys=False)
     else:
         say(f"{number} devices may be granted again." if number else "Pods hold nothing here.")
     return 0

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Missing, Places, Report, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
@@ -30,7 +28,7 @@ def run(arguments: Any, paths: Paths) -> int:
     places = Places(paths.state_dir, paths.inventory, prefix=paths.prefix)
     done = refresh(places, timeout, grace, arguments.check)
     if arguments.json:
-        say(json.dumps({**as_document(done), "check": arguments.check}, indent=2, sort_keys=True))
+        say_document({**as_document(done), "check": arguments.check})
     else:
         _tell(done, arguments.check)
     return 1 if done.failed or any(one.kept for one in done.missing) else 0
@@ -39,11 +37,11 @@ def run(arguments: Any, paths: Paths) -> int:
 def _tell(done: Report, check: bool) -> None:
     """What happened on stdout, and what is wrong on stderr: a journal keeps both."""
     for text in done.warnings:
-        sys.stderr.write(f"fleet-cdi: warning: {text}\n")
+        complain(f"warning: {text}")
     for one in done.missing:
-        sys.stderr.write(f"fleet-cdi: {_missing(one)}\n")
+        complain(_missing(one))
     for text in done.failed:
-        sys.stderr.write(f"fleet-cdi: failed: {text}\n")
+        complain(f"failed: {text}")
     for path in done.changed:
         say(f"{'would be changed' if check else 'changed'}: {path}")
     if not done.changed:

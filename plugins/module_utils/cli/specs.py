@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, table
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document, table
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import Survey, document, survey
 
 HEADER = ("SPEC", "KIND", "VERSION", "OURS", "DEVICES")
@@ -25,9 +24,9 @@ def run(arguments: Any, paths: Paths) -> int:
     registry = found.registry
     shown = document(found)
     if arguments.json:
-        say(json.dumps(shown, indent=2, sort_keys=True))
+        say_document(shown)
     elif shown["specs"]:
-        say(table(HEADER, map(_row, shown["specs"])))
+        say(*table(HEADER, map(_row, shown["specs"])))
     else:
         say(f"No specs in {' '.join(paths.spec_dirs)}.")
     if not arguments.json:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import ascii_json, complain
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.transform import CONTAINER, HOST, move
@@ -31,8 +32,8 @@ def run(arguments: Any, _paths: Paths) -> int:
         raise CdiError(f"{operand.called(arguments.path)}: is not a valid spec: {codec.errors_in(findings)}")
     moved = move(spec, roots["--from"], roots["--to"], whose)
     if whose == CONTAINER and any(hook.get("args") for hook in _hooks(spec)):
-        sys.stderr.write("fleet-cdi: warning: the arguments of hooks may name paths in the container; they stay\n")
-    sys.stdout.write(codec.encode(moved).decode())
+        complain("warning: the arguments of hooks may name paths in the container; they stay")
+    sys.stdout.write(ascii_json(codec.encode(moved).decode()))
     return 0
 
 

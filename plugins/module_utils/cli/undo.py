@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 
@@ -21,7 +20,7 @@ def run(arguments: Any, paths: Paths) -> int:
     done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
     kept = [{"path": path, "reason": reason} for path, reason in done.kept]
     if arguments.json:
-        say(json.dumps({"removed": done.removed, "restored": done.restored, "kept": kept}, indent=2, sort_keys=True))
+        say_document({"removed": done.removed, "restored": done.restored, "kept": kept})
         return 1 if kept else 0
     would = "would be " if arguments.check else ""
     for path in done.removed:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, versions
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, Finding
@@ -21,7 +20,7 @@ def run(arguments: Any, paths: Paths) -> int:
     """Check each file that is named, or all of the spec directories; 1 if there is an error in one."""
     files = list(map(_checked, arguments.path)) if arguments.path else list(_everything(paths.spec_dirs))
     if arguments.json:
-        say(json.dumps({"files": files}, indent=2))
+        say_document({"files": files}, sort_keys=False)
     else:
         for file in files:
             _show(file)

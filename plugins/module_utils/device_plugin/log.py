@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Callable, Optional, TextIO
 
 # What needs no quotes: https://brandur.org/logfmt has no grammar; parsers agree that blanks, quotes and "=" need them.
+# What can't be seen (safe_text.py) needs them, too: JSON has escapes for it.
 _PLAIN = re.compile(r"[^\s\"=\\\x00-\x1f\x7f]+")
 MOST = 4096  # known states of subjects that may be remembered; see Log.change
 
@@ -75,4 +76,6 @@ def quoted(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+    if _PLAIN.fullmatch(text) and text.isprintable():
+        return text
+    return json.dumps(text)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
@@ -117,7 +118,8 @@ def _line(metric: str, labels: Mapping[str, str], value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    lines = (one_line(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
+    return "\\n".join(lines)  # the format's own escape
 
 
 def address(text: str) -> tuple[str, int]:
@@ -167,7 +169,7 @@ def _response(head: bytes, text: Callable[[], str], lacking: Callable[[], str]) 
     elif path == b"/healthz" or (path == b"/readyz" and not lacking()):
         status, body = "200 OK", "ok\n"
     elif path == b"/readyz":
-        status, body = "503 Service Unavailable", f"{lacking()}\n"
+        status, body = "503 Service Unavailable", f"{one_line(lacking())}\n"
     else:
         status, body = "404 Not Found", "GET /metrics\n"
     content = body.encode()

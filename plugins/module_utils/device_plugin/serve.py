@@ -18,6 +18,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 
 OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -195,4 +196,4 @@ class Server:
 async def _abort(context: Any, refusal: Refusal) -> None:
     import grpc
 
-    await context.abort(grpc.StatusCode[refusal.code], " ".join(str(refusal).split()))
+    await context.abort(grpc.StatusCode[refusal.code], one_line(" ".join(str(refusal).split())))

@@ -130,5 +130,7 @@ def _limit(seconds: int, name: str) -> None:
 def _end(status: int, *lines: str) -> NoReturn:
     """Say `lines` to whoever shows what a hook says, and end the process without taking the interpreter apart."""
     for line in lines:
-        os.write(2, f"cdi-hook: {' '.join(line.split())}\n".encode("utf-8", "surrogateescape"))
+        from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line  # most hooks say nothing
+
+        os.write(2, f"cdi-hook: {one_line(' '.join(line.split()))}\n".encode())
     os._exit(status)

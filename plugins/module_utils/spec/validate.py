@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, names, versions
 
 ERROR, WARNING = "error", "warning"
@@ -31,7 +32,7 @@ class Finding(NamedTuple):
     severity: str = ERROR
 
     def __str__(self) -> str:
-        return f"{self.pointer or '/'}: found {self.found}, expected {self.expected} [{self.rule}]"
+        return one_line(f"{self.pointer or '/'}: found {self.found}, expected {self.expected} [{self.rule}]")
 
 
 class Rule(NamedTuple):
