@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -40,7 +41,7 @@ from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, 
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-CALLERS = 16
+CROWDS = (16, 64)  # callers at once
 STORED = 3000
 
 # The fastest is what is left where the machine has other things to do as well.
@@ -137,25 +138,50 @@ def one_after_the_other(empty: Machine, full: Machine, commit: str, count: int) 
     )
 
 
-def in_parallel(machine: Machine, count: int) -> None:
-    """CALLERS processes that ADD and DEL without a pause: ADDs per second, and the longest one."""
+def in_parallel(machine: Machine, callers: int, count: int, alone: float = 0.0) -> float:
+    """Callers that ADD and DEL `count` times without a pause: what a call costs and takes. Returns its seconds of CPU.
+
+    `alone`: what it costs where there is one caller.
+    """
     taken: list[float] = []
-    granted: list[str] = []
+    errors: list[int] = []
+    held: set[str] = set()
+    twice: list[str] = []
+
+    def call(command: str, name: str) -> list[str]:
+        start = time.perf_counter()
+        try:
+            done = machine.call(command, name)
+            return list(json.loads(done.stdout or b"{}").get("devices", ()))
+        except subprocess.CalledProcessError as error:
+            errors.append(json.loads(error.stdout)["code"])
+            return []
+        finally:
+            taken.append(time.perf_counter() - start)
 
     def caller(number: int) -> None:
         for turn in range(count):
-            name = f"c{number}-{turn}"
-            start = time.perf_counter()
-            done = machine.call("ADD", name)
-            taken.append(time.perf_counter() - start)
-            granted.extend(json.loads(done.stdout)["devices"])
+            name = f"c{callers}-{number}-{turn}"
+            devices = call("ADD", name)
+            twice.extend(held.intersection(devices))
+            held.update(devices)
+            held.difference_update(devices)
+            if devices:
+                call("DEL", name)
 
-    threads = [threading.Thread(target=caller, args=(number,)) for number in range(CALLERS)]
+    threads = [threading.Thread(target=caller, args=(number,)) for number in range(callers)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     whole = seconds(lambda: [*map(threading.Thread.start, threads), *map(threading.Thread.join, threads)])
-    case = f"{CALLERS} callers x {count} ADD"
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cost = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / len(taken)
+    case = f"{callers} callers x {count} ADD and DEL"
+    line(f"{case}: CPU of a call", "ms", cost * 1000, alone * 1000)
     line(f"{case}: rate", "1/s", len(taken) / whole)
     line(f"{case}: longest", "ms", max(taken) * 1000)
-    line(f"{case}: granted twice", "devices", len(granted) - len(set(granted)))
+    line(f"{case}: error 108", "calls", errors.count(108))
+    line(f"{case}: other errors", "calls", len(errors) - errors.count(108))
+    line(f"{case}: granted twice", "devices", len(twice))
+    return cost
 
 
 def store(machine: Machine, count: int) -> None:
@@ -185,8 +211,10 @@ def main() -> None:
     args = {"match": {"subsystem": "tty"}, "kind": "bench.x/tty"}
     consoles = {**config, "type": "tty", "plugin": "rule", "args": args}
     with tempfile.TemporaryDirectory() as directory:
-        turns = max(1, count // CALLERS)
-        in_parallel(Machine(Path(directory), ttys(CALLERS * turns), consoles), turns)
+        machine = Machine(Path(directory), ttys(max(CROWDS)), consoles)
+        alone = in_parallel(machine, 1, count)
+        for callers in CROWDS:
+            in_parallel(machine, callers, count // callers or 1, alone)
 
 
 if __name__ == "__main__":

@@ -3,25 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lock file beside the store: who is next, and what the store looked like when we last left it.
 
-SQLite's own locks keep the store whole. This one makes waiting fair (with SQLite's who has waited long asks less often,
-here more often), and lets nobody write into a store that is being replaced. If somebody removes the file, only that is
-lost. Private API of fleet.cdi.
+SQLite's own locks keep the store whole. This one makes waiting fair and cheap (with SQLite's, processes ask again and
+again, and one that has waited long asks less often), and lets nobody write into a store that is being replaced. If the
+file is removed, only that is lost.
+
+Waiting is the kernel's: flock(2) keeps those who wait in a queue and wakes the first. It has no time limit, and a timer
+(SIGALRM) reaches the main thread alone, so a thread of its own stands in the queue for each caller (`Place`), while the
+caller waits for it as long as it may. Nothing is imported for it: `_thread` is a part of the interpreter.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import trouble
-
-# Seconds between two tries: who came last leaves the others 16 tries for one of its own.
-LONGEST, SHORTEST = 0.004, 0.00025
-AGING = 0.03  # seconds of waiting that double, triple, ... the tries in a second
 
 
 class Left(NamedTuple):
@@ -89,20 +91,15 @@ def gate(path: str, deadline: float) -> Iterator[Gate]:
 
 
 def _enter(path: str, deadline: float) -> int:
-    came = time.monotonic()
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        place = _resumed(path)
+        handle = place.handle if place else _open(path)
+        if place is None and not _free(handle):
+            place = Place(path, handle)  # the handle is the place's until it is given back
+        if place is not None:
+            handle = place.wait(deadline)
         try:
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    now = time.monotonic()
-                    if now >= deadline:
-                        raise trouble.Unusable(f"{path}: another process holds it for too long", "busy") from None
-                    time.sleep(max(SHORTEST, LONGEST / (1 + (now - came) / AGING)))
-            # Somebody may have replaced the file since it was opened.
+            # Another process may have replaced the file since it was opened.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(path)):
                     return handle
@@ -110,3 +107,93 @@ def _enter(path: str, deadline: float) -> int:
             os.close(handle)
             raise
         os.close(handle)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+
+
+def _free(handle: int) -> bool:
+    """Whether the lock could be had at once. Closes the handle if it raises."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+class Place:
+    """A place in the kernel's queue for the lock on `handle`, held by a thread.
+
+    A thread in flock(2) can't be called back. When the caller's time is up, the thread stays in the queue, and the next
+    caller of this process takes its place over: so there are never more such threads than callers at once, however
+    long a stopped process keeps the lock. If the lock comes and nobody wants it, it is given back.
+    """
+
+    def __init__(self, path: str, handle: int) -> None:
+        self.handle = handle
+        self._path = path
+        self._process = os.getpid()
+        self._error: Optional[OSError] = None
+        self._arrived = allocate_lock()
+        self._arrived.acquire()
+        try:
+            start_new_thread(self._stand, ())
+        except RuntimeError as error:  # no more threads may be made
+            os.close(handle)
+            raise OSError(errno.EAGAIN, f"wait for ({error})") from None
+
+    def _stand(self) -> None:
+        try:
+            fcntl.flock(self.handle, fcntl.LOCK_EX)
+        except OSError as error:
+            self._error = error
+        with _left_guard:
+            if self in _left_places:
+                _left_places.remove(self)
+                os.close(self.handle)
+            else:
+                self._arrived.release()
+
+    def wait(self, deadline: float) -> int:
+        """The handle, with the lock. Raises Unusable when the time is up, OSError."""
+        try:
+            there = self._arrived.acquire(timeout=max(deadline - time.monotonic(), 0))
+        except BaseException:  # a signal's, in the main thread
+            if self._leave():
+                os.close(self.handle)
+            raise
+        if not there and not self._leave():
+            raise trouble.Unusable(f"{self._path}: another process holds it for too long", "busy")
+        if self._error:
+            os.close(self.handle)
+            raise self._error
+        return self.handle
+
+    def _leave(self) -> bool:
+        """Let the thread stand there for others; whether the lock has come after all, and is the caller's."""
+        with _left_guard:
+            if self._arrived.acquire(False):
+                return True
+            _left_places.append(self)
+            return False
+
+    def is_for(self, path: str) -> bool:
+        """Whether it is for the lock file at `path`, and of this process: a thread is not copied by fork(2)."""
+        return self._path == path and self._process == os.getpid()
+
+
+_left_guard = allocate_lock()
+_left_places: list[Place] = []  # whose callers have gone, while the lock has not come
+
+
+def _resumed(path: str) -> Optional[Place]:
+    """A place in the queue that a caller before has left; None if there is none."""
+    with _left_guard:
+        place = next((place for place in _left_places if place.is_for(path)), None)
+        if place:
+            _left_places.remove(place)
+        return place

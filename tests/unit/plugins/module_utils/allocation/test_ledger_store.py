@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import random
 import resource
@@ -18,6 +19,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,21 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.st
     key,
     statement,
 )
+
+
+def until(condition):
+    """Wait for what another thread does, a minute at most."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def queued(path):
+    """How many wait for a lock on the file, by proc_locks(5)."""
+    inode = str(os.stat(path).st_ino)
+    lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sum("->" in words and words[6].rpartition(":")[2] == inode for words in lines)
 
 
 class TestPlace:
@@ -281,6 +298,54 @@ class TestFailures:
                 os.unlink(path)
                 newer.enter_context(gate(path, deadline))
             assert not entered.wait(0.1)  # the file that it waited for is no longer the one that counts
+        assert entered.wait(60)
+        waiting.join()
+
+    def test_who_waits_is_served_in_the_order_of_coming(self, volatile):
+        path, deadline = str(volatile / "lock"), time.monotonic() + 60
+        came = []
+
+        def wait(number):
+            with gate(path, deadline):
+                came.append(number)
+
+        waiting = [threading.Thread(target=wait, args=(number,)) for number in range(8)]
+        with gate(path, deadline):
+            for number, thread in enumerate(waiting, 1):
+                thread.start()
+                until(lambda number=number: queued(path) == number)
+        for thread in waiting:
+            thread.join()
+        assert came == [*range(8)]
+
+    def test_those_who_gave_up_leave_one_thread_behind_and_no_lock(self, volatile):
+        """A process may be stopped for hours with the lock, and the device plugin asks again every few seconds."""
+        path = str(volatile / "lock")
+        before, handles = _thread._count(), len(os.listdir("/proc/self/fd"))
+        with gate(path, time.monotonic() + 60):
+            for _call in range(20):
+                with pytest.raises(trouble.Unusable, match="for too long"), gate(path, time.monotonic() + 0.002):
+                    pass
+            assert _thread._count() == before + 1
+        until(lambda: _thread._count() == before)
+        with gate(path, time.monotonic() + 60):
+            assert queued(path) == 0
+        assert len(os.listdir("/proc/self/fd")) == handles
+
+    def test_a_place_in_the_queue_that_was_left_serves_the_next(self, volatile):
+        path, deadline = str(volatile / "lock"), time.monotonic() + 60
+        entered = threading.Event()
+
+        def wait():
+            with gate(path, deadline):
+                entered.set()
+
+        with gate(path, deadline):
+            with pytest.raises(trouble.Unusable), gate(path, time.monotonic()):
+                pass
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            assert not entered.wait(0.05) and queued(path) == 1
         assert entered.wait(60)
         waiting.join()
 
