@@ -202,6 +202,12 @@ DOCUMENT: dict[str, Callable[[Random, Any], Any]] = {
         [{"hookName": "poststop", "path": "/a", "timeout": 0}],
         [{"hookName": "poststop", "path": "/a", "timeout": -1}],
     ),
+    "hook-environment": adding(
+        "hooks",
+        [{"hookName": "createContainer", "path": "/a"}],
+        [{"hookName": "poststop", "path": "/a", "env": []}],
+        [{"hookName": "prestart", "path": "/a", "env": None}],
+    ),
     "clos-id": declaring(
         "0.7.0", adding("intelRdt", {"closID": "."}, {"closID": "a/b"}, {"closID": "a\n"}, {"closID": "c" * 4096})
     ),

@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
     plan_file,
     plan_spec,
     spec_of,
+    with_hook_env,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Kept, Terms, keep, listed, with_lost
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -193,7 +194,7 @@ def _spec(
     if content is spec or content is None:
         return spec
     # The lowest version that fits may be another one than before.
-    return complete(kind, {key: value for key, value in content.items() if key != "cdiVersion"})
+    return complete(kind, with_hook_env({key: value for key, value in content.items() if key != "cdiVersion"}))
 
 
 def _fitted(spec: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:

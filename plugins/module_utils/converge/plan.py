@@ -29,9 +29,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Reg
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, validate
 
 UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
+TOLD = ("not-every-runtime", "hook-environment")  # what content may have; plan_spec warns of it
 OR_FORCE = "or set force to replace it (undo then puts it back)."  # what else to do about a file of somebody else's
 MODE = 0o644  # a rootless runtime has to read it
 HOOK = "/opt/cdi/bin/cdi-hook"  # where a release is installed by default
+# The environment of a hook that has none of its own. Without env, runc before 1.3.0 gives a hook the container's, and
+# with it the image's LD_PRELOAD: code of the image would run on the host as root (runtimes/oci_runtimes.py).
+HOOK_ENV = ("PATH=/usr/sbin:/usr/bin:/sbin:/bin",)
 
 
 class Change(NamedTuple):
@@ -75,6 +79,18 @@ def spec_of(kind: Kind, devices: Sequence[Device], program: str = HOOK) -> Optio
     return complete(kind.name, {**content, **({"containerEdits": shared} if shared else {})})
 
 
+def with_hook_env(content: Mapping[str, Any]) -> dict[str, Any]:
+    """`content`, every hook of it with an environment: entries that are kept may be of a release that wrote none."""
+
+    def edits(found: Mapping[str, Any]) -> dict[str, Any]:
+        hooks = [{**hook, "env": hook.get("env") or list(HOOK_ENV)} for hook in found.get("hooks") or ()]
+        return {**found, **({"hooks": hooks} if hooks else {})}
+
+    devices = [{**device, "containerEdits": edits(device["containerEdits"])} for device in content["devices"]]
+    shared = content.get("containerEdits")
+    return {**content, "devices": devices, **({"containerEdits": edits(shared)} if shared else {})}
+
+
 def _with_one_hook(kind: Kind, devices: Sequence[Device], program: str) -> tuple[Kind, list[Device]]:
     """Both with all hooks of ours as one of the kind: a container waits for every process that a hook starts."""
     edits = (kind.edits, *(device.edits for device in devices))
@@ -94,7 +110,7 @@ def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     """`content` (devices, containerEdits, annotations; cdiVersion if it must be that one) as a whole spec of `kind`.
 
     Without cdiVersion it is the lowest that the content fits. Raises CdiError with everything that is wrong, warnings
-    too: whoever writes can write better. What only some runtimes read is not wrong; `plan_spec` warns of it.
+    too: whoever writes can write better. The rules of TOLD are not wrong; `plan_spec` warns of them.
     """
     names.split_kind(kind)
     spec = {"cdiVersion": model.VERSIONS[-1], **content, "kind": kind}
@@ -104,7 +120,7 @@ def complete(kind: str, content: dict[str, Any]) -> dict[str, Any]:
     ):
         spec["cdiVersion"] = versions.minimum_version(spec)
         findings = validate(spec)
-    wrong = [str(finding) for finding in findings if finding.rule != "not-every-runtime"]
+    wrong = [str(finding) for finding in findings if finding.rule not in TOLD]
     if wrong:
         raise CdiError(f"the spec of {kind}: " + "; ".join(wrong))
     return spec
@@ -143,7 +159,7 @@ def plan_spec(
             warnings.append(f"{other}: was changed by somebody else since fleet.cdi wrote it; it is left there")
     if spec is not None:
         warnings += _clashes(SpecFile(path, 0, spec), registry, gone={path, *(change.path for change in changes)})
-        warnings += [f"{path}: {finding}" for finding in validate(spec)]  # what not every runtime reads
+        warnings += [f"{path}: {finding}" for finding in validate(spec)]  # those of TOLD
     return Plan(path, tuple(changes), tuple(warnings))
 
 
@@ -240,7 +256,7 @@ def _edits(edits: ContainerEdits, kind: Kind) -> dict[str, Any]:
                 "hookName": hook.name,
                 "path": hook.path,
                 **({"args": list(hook.args)} if hook.args else {}),
-                **({"env": list(hook.env)} if hook.env else {}),
+                "env": list(hook.env or HOOK_ENV),
             }
             for hook in edits.hooks
         ],

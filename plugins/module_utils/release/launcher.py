@@ -51,12 +51,16 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.main import m
 main("{name}", {defaults})
 """
 
-# Every container with a hook of ours waits for it: -S, as above.
+# Every container with a hook of ours waits for it: -S, as above. A runtime may have given it the environment of the
+# image. Then the dynamic linker has obeyed that already, and would again at the next library (_ctypes loads libffi), so
+# it starts once more without. The names that are left out of that are a spec's own, and what sh and Python set.
 _HOOK = """\
 # Written by fleet.cdi.release; run it with other options instead of changing this file.
 import os
 import sys
 
+if not os.environ.keys() <= {"PATH", "LC_CTYPE", "PWD", "OLDPWD", "SHLVL", "_"}:
+    os.execve(sys.executable, [sys.executable, "-IS", os.path.abspath(__file__), *sys.argv[1:]], {})
 sys.dont_write_bytecode = True
 RELEASE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, RELEASE)

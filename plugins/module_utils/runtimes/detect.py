@@ -98,7 +98,7 @@ def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
     """
     runtimes, warnings = [], []
     for name, engine in table.ENGINES.items():
-        for program in _programs(engine.program, (*path.split(os.pathsep), *DIRECTORIES)):
+        for program in programs(engine.program, (*path.split(os.pathsep), *DIRECTORIES)):
             try:
                 version = _version(engine, ask(program))
             except (OSError, ValueError) as error:
@@ -140,7 +140,7 @@ def newer(found: Runtime) -> str:
     )
 
 
-def _programs(name: str, directories: Iterable[str]) -> Iterator[str]:
+def programs(name: str, directories: Iterable[str]) -> Iterator[str]:
     """The paths of the program in `directories`, each file once: /bin is a link to /usr/bin."""
     seen = set()
     for directory in directories:

@@ -12,6 +12,7 @@ library, with its reason.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
@@ -19,6 +20,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, names
 
 ERROR, WARNING = "error", "warning"
 ENOUGH = 100  # findings; of a file of garbage nobody reads more
+# Stages of hooks that run outside of the container, with the host's programs and root's rights (OCI runtime
+# specification, "POSIX-platform Hooks").
+OUTSIDE = ("prestart", "createRuntime", "createContainer", "poststart", "poststop")
 HOOK_NAMES = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 
 
@@ -125,8 +129,25 @@ RULES = {
     ),
 }
 
+HOOK_ENVIRONMENT = (
+    'env with at least one variable, as in ["PATH=/usr/bin:/bin"]: some runtimes (runc before 1.3.0, at '
+    "createContainer) give a hook without it the environment of the image, whose LD_PRELOAD then runs on the host"
+)
 INTEGERS = {"int64": (-(2**63), 2**63 - 1), "uint32": (0, 2**32 - 1)}
 LISTS = {"strings": "string", "uint32s": "uint32"}
+
+
+def hooks_without_environment(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(JSON pointer, hook) of each hook of a well-formed spec that runs outside of the container and has no `env`.
+
+    A runtime may give it the environment of the container, which the author of the image chooses. An empty `env` is
+    none: it is not passed on (OCI runtime specification, config.go: omitempty).
+    """
+    holders = [("", spec), *((f"/devices/{index}", device) for index, device in enumerate(spec["devices"]))]
+    for pointer, holder in holders:
+        for index, hook in enumerate((holder.get("containerEdits") or {}).get("hooks") or ()):
+            if hook["hookName"] in OUTSIDE and not hook.get("env"):
+                yield f"{pointer}/containerEdits/hooks/{index}", hook
 
 
 class _EnoughFoundError(Exception):
@@ -140,6 +161,7 @@ def validate(spec: Any) -> list[Finding]:
         check.object(spec, model.SPEC, "")
         if not check.errors:
             check.versions(spec)
+            check.hooks(spec)
     except _EnoughFoundError:
         pass
     return check.findings
@@ -244,6 +266,11 @@ class _Check:
 
     def wrong(self, value: Any, pointer: str, expected: str) -> None:
         self.add("type" if value is not None else "null-item", pointer, _show(value), expected)
+
+    def hooks(self, spec: dict[str, Any]) -> None:
+        for pointer, hook in hooks_without_environment(spec):
+            found = f"a {hook['hookName']} hook without env ({_show(hook['path'])})"
+            self.add("hook-environment", pointer, found, HOOK_ENVIRONMENT, WARNING)
 
     def versions(self, spec: dict[str, Any]) -> None:
         declared = spec["cdiVersion"].removeprefix("v")

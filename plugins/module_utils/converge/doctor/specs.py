@@ -11,6 +11,8 @@ from functools import partial
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import passes_environment
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import hooks_without_environment
 
 
 def _invalid(view: View) -> Iterator[Symptom]:
@@ -46,6 +48,17 @@ def _stale(rule: str, view: View) -> Iterator[Symptom]:
                 yield Symptom(path, f"{one.pointer}: the spec says {one.expected}, the host has {one.found}")
 
 
+def _hook_environment(view: View) -> Iterator[Symptom]:
+    for file in view.written.registry.specs:
+        for pointer, hook in hooks_without_environment(file.spec):
+            passing = [one.label for one in view.running.oci_runtimes if passes_environment(one, hook["hookName"])]
+            if passing:
+                problem = (
+                    f"{pointer}: the hook {hook['path']!r} has no env, and {', '.join(passing)} gives it that of the "
+                )
+                yield Symptom(file.path, f"{problem}image, whose LD_PRELOAD runs code on this host as root")
+
+
 # Rules of spec/stale.py -> what to do next where the spec is ours, and where it is another tool's.
 STALE = {
     "node-missing": (f"load its driver; or {advice.PROVISION}", f"load its driver; or {advice.VENDOR}"),
@@ -75,5 +88,11 @@ RULES = (
     Rule("conflict", _conflict, "remove or rename these in all files but one; `fleet-cdi specs` shows who wrote which"),
     Rule("shadowed", _shadowed, "remove the file that is not meant; `fleet-cdi specs` shows who wrote which"),
     *(Rule(name, partial(_stale, name), ours, theirs) for name, (ours, theirs) in STALE.items()),
+    Rule(
+        "hook-environment",
+        _hook_environment,
+        advice.PROVISION + ", which writes env for hooks of ours; or upgrade runc to 1.3.0 or newer",
+        'add `"env": ["PATH=/usr/bin:/bin"]` to the hook and tell its author; or upgrade runc to 1.3.0 or newer',
+    ),
     Rule("kind-unresolved", _unresolved, "`fleet-cdi refresh` says why; see the findings above", general=True),
 )

@@ -37,6 +37,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import OciRuntime, detect_oci
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import survey as survey_runtimes
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
@@ -101,6 +102,7 @@ class Running(NamedTuple):
     units: Mapping[str, Mapping[str, str]] = {}  # unit of ours -> its properties (systemctl show)
     ledger: Examined = Examined()
     plugin: tuple[str, ...] = ()  # what the device plugin's instances say is wrong
+    oci_runtimes: tuple[OciRuntime, ...] = ()
     status_errors: Mapping[str, str] = {}  # path of a status file of a living instance -> why it can't be used
 
 
@@ -133,6 +135,7 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
         systemd.show(run, ours, PROPERTIES) if ours and (systemd.booted() if booted is None else booted) else {},
         examine(places.state_dir, live.boot_id),
         plugin,
+        detect_oci(places.path),
         status_errors,
     )
     return View(places, wanted, written._replace(managed=managed), live, running)
