@@ -31,6 +31,8 @@ FLEET_CDI = DEMO / "opt/cdi/bin/fleet-cdi"
 ROOTFS = DEMO / "rootfs"
 PACKAGES = ("ansible-core>=2.17", "jsonschema", "pyudev")
 SHOWN = 4  # rows of the table for each kind
+SECONDS = 120  # for a command whose output counts; a container takes less than one
+SAID = 10  # lines of what a command said before it failed
 
 # How to start a container: plainly, or as machines need it that are containers themselves.
 # (options of podman, of podman run)
@@ -41,6 +43,14 @@ WAYS: list[tuple[list[str], list[str]]] = [
     (["--runtime=crun"], [*LIMITS, "--cgroups=disabled"]),
 ]
 LIST = "find /dev ! -type d | sort; echo; env"  # in the container
+
+
+class Tried(NamedTuple):
+    """What came of a command."""
+
+    status: int  # 0: it did its work
+    text: str  # what it printed
+    problem: str  # what is wrong, where it did not
 
 
 class Seen(NamedTuple):
@@ -159,7 +169,7 @@ def left_out(root: bool) -> Optional[str]:
     if not static_busybox():
         return "the container's only program is a static busybox, which is not installed (apt install busybox-static)."
     if not root and "--cdi-spec-dir" not in output(["podman", "--help"]):
-        version = output(["podman", "--version"]).split()[-1]
+        version = output(["podman", "--version"]).strip()
         return f"an ordinary user needs podman >= 5.5, for --cdi-spec-dir; this is {version}. Root needs 4.1."
     return None
 
@@ -169,8 +179,11 @@ def static_busybox() -> Optional[str]:
     path = shutil.which("busybox")
     if not path:
         return None
-    with open(path, "rb") as file:
-        return None if b"/ld-" in file.read(4096) else path
+    try:
+        with open(path, "rb") as file:
+            return None if b"/ld-" in file.read(4096) else path
+    except OSError:
+        return None
 
 
 def container(name: str, device: dict[str, Any], own: list[str]) -> int:
@@ -194,21 +207,17 @@ def compare(name: str, device: dict[str, Any], own: list[str], storage: list[str
     problems = []
     for options, of_run in WAYS:
         start = [*own, *options, "run", "--rm", *of_run]
-        bare = subprocess.run(
-            ["podman", *storage, *start, "--rootfs", str(ROOTFS), "sh", "-c", LIST],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if bare.returncode == 0:
+        bare = attempt(["podman", *storage, *start, "--rootfs", str(ROOTFS), "sh", "-c", LIST])
+        if bare.status == 0:
             break
-        problems.append(bare.stderr.strip() or f"exit code {bare.returncode}")
+        problems.append(bare.problem)
     else:
-        say("podman can't start any container here:\n  " + "\n  ".join(problems))
+        say(f"{shutil.which('podman')} can't start any container here:\n  " + "\n  ".join(dict.fromkeys(problems)))
+        say("Repair podman and run `make demo` again. The specs are written; `make demo-undo` takes them back.")
         return 1
     command = [*start, "--device", name, "--rootfs", str(ROOTFS), "sh", "-c", LIST]
     say("Run here, with a root directory that holds nothing but busybox:\n" + wrapped(["podman", *command]))
-    without, having = seen(bare.stdout), seen(output(["podman", *storage, *command]))
+    without, having = seen(bare.text), seen(output(["podman", *storage, *command]))
     nodes, variables = sorted(having.nodes - without.nodes), sorted(having.variables - without.variables)
     say("More than a container without it, it sees:\n  " + "\n  ".join(nodes + variables))
     expected = {node["container_path"] or node["path"] for node in device["nodes"]}
@@ -233,10 +242,31 @@ def wrapped(command: list[str]) -> str:
 
 def output(command: list[str]) -> str:
     """What `command` prints; ends the demo if it fails."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        fail(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    done = attempt(command)
+    if done.status:
+        fail(f"{shlex.join(command)}: {done.problem}")
+    return done.text
+
+
+def attempt(command: list[str]) -> Tried:
+    """Run `command` and see what comes of it. Raises nothing."""
+    program = shutil.which(command[0]) or command[0]  # else one that can't be run makes room for the next of the PATH
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+        )
+    except OSError as error:
+        return Tried(126, "", f"can't be run: {error.strerror}")
+    except subprocess.TimeoutExpired:
+        return Tried(124, "", f"did not end within {SECONDS} seconds")
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return Tried(done.returncode, done.stdout, "\n  ".join([f"exit code {done.returncode}", *said[-SAID:]]))
 
 
 def quiet(command: list[str]) -> None:

@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apart
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 NO_TESTS_COLLECTED = 5  # pytest's exit status
 
@@ -35,10 +37,11 @@ def targets(copy: Path) -> list[str]:
 
 def main(copy: Path) -> int:
     """Run both kinds; 1 if either failed."""
+    apart.enter()
     statuses = []
     names = targets(copy)
     if names:
-        # Destructive targets are written to touch temporary directories and /run only; ansible-test wants to be told.
+        # Destructive targets touch temporary directories, /run and what apart.py gives; ansible-test wants to be told.
         command = ["ansible-test", "integration", "--local", "--allow-root", "--allow-destructive", "--color", "no"]
         command += ["--continue-on-error", *names]
         print(f"--- {' '.join(command)}", flush=True)

@@ -12,9 +12,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apart  # tests/harness
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_directories():
+    """/etc/cdi, /var/run/cdi and others are empty and nobody else's: nothing of the host is seen or changed."""
+    apart.enter()
 
 
 @pytest.fixture(scope="session")

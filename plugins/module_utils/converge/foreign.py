@@ -18,10 +18,15 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Cha
 from ansible_collections.fleet.cdi.plugins.module_utils.files import read
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import encode
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import file_name
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
+
+# The tool of a spec that has our name and our bytes, and no record in the manifest.
+OURSELVES = "fleet.cdi, by another manifest"
+UNDO_IT = "`make demo-undo` in the checkout whose `make demo` wrote it, or `fleet-cdi --state-dir <its own> undo`"
 
 
 class Foreign(NamedTuple):
@@ -66,7 +71,7 @@ TOOLS: tuple[tuple[str, str, str, str], ...] = (
 def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
     """Others' specs of `kind`, lowest priority first. One that came back after we removed it is theirs again."""
     return tuple(
-        Foreign(file.path, *_tool(kind, file.path), tuple(file.qualified_names))
+        Foreign(file.path, *_tool(file), tuple(file.qualified_names))
         for file in registry.specs
         if file.spec["kind"] == kind and not _is_ours(file.path, manifest)
     )
@@ -84,8 +89,15 @@ def plan(
 ) -> Plan:
     """What `choice` means for a kind that `found` provide: the plan for our own `spec` of it, or for having none.
 
-    Raises CdiError where the choice is to fail.
+    Raises CdiError where the choice is to fail. A spec that fleet.cdi wrote by another manifest is nobody to give way
+    to: the demo's goes with the demo, and then nobody would provide the kind.
     """
+    strays = [one.path for one in found if one.tool == OURSELVES]
+    if strays and choice != REPLACE:
+        raise CdiError(
+            f"the spec of {kind}: {', '.join(strays)}: fleet.cdi wrote this, but {manifest.path} does not know it. "
+            f"Take it back first ({UNDO_IT}), or let on_foreign_kind be 'replace' to put ours in its place."
+        )
     if choice == FAIL:
         raise CdiError(
             f"the spec of {kind}: it is already provided by "
@@ -113,8 +125,13 @@ def _is_ours(path: str, manifest: Manifest) -> bool:
     return record is not None and record["applied"][0] is not None
 
 
-def _tool(kind: str, path: str) -> tuple[str, str]:
-    name = os.path.basename(path)
+def _tool(file: SpecFile) -> tuple[str, str]:
+    """Who wrote it, and how one keeps them from writing it again."""
+    kind, name = file.spec["kind"], os.path.basename(file.path)
+    if name == file_name(kind):
+        live = read(file.path)
+        if live is not None and live.content == encode(file.spec):
+            return OURSELVES, UNDO_IT
     for kinds, pattern, tool, disable in TOOLS:
         if fnmatchcase(kind, kinds) and fnmatchcase(name, pattern):
             return tool, disable

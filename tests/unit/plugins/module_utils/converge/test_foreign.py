@@ -17,7 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import pla
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
 
 KIND = "nvidia.com/gpu"
 
@@ -73,6 +73,22 @@ def test_use_leaves_theirs_and_writes_none(host, directory, name):
     assert len(plan.warnings) == 1
     assert path in plan.warnings[0]
     assert set(host.offered().values()) == {path}
+
+
+@pytest.mark.parametrize("directory", ["run", "etc"])
+@pytest.mark.parametrize("choice", [foreign.USE, foreign.FAIL])
+def test_what_the_demo_wrote_is_no_strangers(host, tmp_path, directory, choice):
+    """Who would give way to it has no devices after `make demo-undo`."""
+    path = tmp_path / directory / "nvidia.com-gpu.json"
+    path.write_bytes(codec.encode(spec("0", "GPU-1234")))
+    with pytest.raises(CdiError, match=rf"{path}: fleet.cdi wrote this, but {host.state_dir}/manifest.json does not"):
+        host.converge(choice)
+    with pytest.raises(CdiError, match="`make demo-undo` in the checkout"):
+        host.converge(choice)
+    plan = host.converge(foreign.REPLACE)
+    assert "make demo-undo" in plan.warnings[0]
+    assert set(host.offered()) == {f"{KIND}={name}" for name in ("0", "all")}
+    path.unlink(missing_ok=True)
 
 
 def test_ours_makes_room_when_another_tool_comes(host):
