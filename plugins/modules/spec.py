@@ -41,7 +41,8 @@ options:
   state:
     description:
       - V(present) makes the file what O(devices) or O(content) say. Where no device is found there is no file.
-      - V(absent) removes the file of O(kind) that this collection wrote.
+      - V(absent) removes the file of O(kind) that this collection wrote; O(on_held) says what becomes of devices that
+        somebody holds.
     type: str
     choices: [present, absent]
     default: present
@@ -85,6 +86,21 @@ options:
     type: str
     choices: [use, fail, replace]
     default: use
+  on_held:
+    description:
+      - What to do with a device that is no longer asked for while somebody holds it. That is, while a request was
+        granted it, or a container of C(podman) or C(docker), running or stopped, was made with it. An engine resolves
+        the name again at every start, so that without the spec such a container can't be restarted.
+      - V(keep) leaves it in the spec until it is free, with a warning that names who holds it. What requests hold goes
+        with the next refresh after they gave it back, what containers have with the next run of this module after they
+        were removed.
+      - V(fail) refuses, with nothing changed.
+      - V(drop) takes it all the same.
+      - Containers of containerd and CRI-O are the kubelet's, whose devices count as granted. Those of an ordinary
+        user's podman are not seen. An engine that does not answer is a warning.
+    type: str
+    choices: [keep, fail, drop]
+    default: keep
   runtimes:
     description:
       - The runtimes that are to read the spec, by name (V(docker), V(podman), V(containerd), V(cri-o)), with their
@@ -221,6 +237,22 @@ foreign:
       type: list
       elements: str
       sample: ["nvidia.com/gpu=0"]
+held:
+  description: Devices that stay in the spec though nothing asks for them any more, because somebody holds them.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    names:
+      description: The qualified names of the device.
+      type: list
+      elements: str
+      sample: ["fleet.cdi/tty=tty13"]
+    by:
+      description: Requests, with the configuration that granted the device, and containers.
+      type: list
+      elements: str
+      sample: ["request job-42 (tty/generic-tty)", "container web (podman, running)"]
 runtimes:
   description:
     - The container runtimes that the spec was fitted to, those of O(runtimes) or those found. Empty where there is no
@@ -261,6 +293,7 @@ def main() -> None:
             "content": {"type": "dict"},
             "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
             "on_foreign_kind": {"type": "str", "choices": ["use", "fail", "replace"], "default": "use"},
+            "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
             "runtimes": {"type": "dict", "default": {}},
             "directory": {"type": "path", "default": "/etc/cdi"},
             "root": {"type": "path", "default": "/"},

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional
+import os
+from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import image, own_hook, show
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import image, leaving, own_hook, show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.foreign import Foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
@@ -20,7 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import (
     plan_kind,
     plan_listing,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import mark
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import mark, memory_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import Terms
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
@@ -28,7 +29,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled impor
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers, detect
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 
 
 class Paths(NamedTuple):
@@ -49,6 +51,7 @@ class Outcome(NamedTuple):
     runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there is none to fit
     warnings: tuple[str, ...]
     foreign: tuple[Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
+    held: tuple[leaving.Held, ...] = ()  # devices that stay because somebody holds them
 
 
 def converge(
@@ -57,12 +60,13 @@ def converge(
     force: bool = False,
     check: bool = False,
     live: bool = True,
-    granted: Optional[Callable[[str], bool]] = None,
+    on_held: str = leaving.KEEP,
+    find: leaving.Find = containers.find,
 ) -> Outcome:
     """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
 
-    Devices that are gone are dropped at once: whoever runs the module looked at its preview. Not so those that
-    somebody holds (`granted`, by id; None: by the ledger).
+    Devices that are gone are dropped at once: whoever runs the module looked at its preview. With those that somebody
+    holds it does as `on_held` says; `find` tells which containers hold one.
     """
     seen = Seen()
     warnings: list[str] = []
@@ -71,22 +75,31 @@ def converge(
         seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
     around = known(paths.directory, paths.inventory, inventory.boot_id("/"), paths.prefix)
     ledger = Granted(paths.state_dir, around.boot_id)
-    terms = Terms(mark(around.boot_id), 0, granted or ledger)
+    terms = Terms(mark(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
     parts: list[Part] = []
+    kept: list[leaving.Kept] = []
     lacking: list[str] = []
 
     def make_plan(manifest: Manifest) -> Plan:
-        part = plan_kind(wanted, seen, around, manifest, terms, force)
+        before = memory_of(manifest.kinds.get(wanted.kind))
+        path = os.path.join(around.directory, names.file_name(wanted.kind))
+        ours = next((one.spec for one in around.registry.specs if one.path == path and manifest.owns(path)), None)
+        asked = leaving.keep(wanted, seen, before, ours, on_held, ledger, find)
+        if asked.held and not wanted.by:  # who asks for its removal does not own it
+            asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
+        kept.append(asked)
+        part = plan_kind(asked.wanted, seen, around, manifest, terms, force)
         parts.append(part)
         lacking[:] = own_hook.require(part.spec, paths.prefix, paths.release, check)
-        listing = plan_listing(around, {wanted.kind: part.found}, manifest, wanted.by)
+        listing = plan_listing(around, {wanted.kind: part.found}, manifest, asked.wanted.by)
         return part.plan._replace(changes=part.plan.changes + listing)
 
     plan = apply(make_plan, paths.state_dir, check)
     part = parts[-1]
     if ledger.trouble:
         warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
-    return Outcome(plan, part.spec, part.runtimes, (*warnings, *lacking, *part.warnings), part.foreign)
+    said = (*warnings, *kept[-1].warnings, *lacking, *part.warnings)
+    return Outcome(plan, part.spec, part.runtimes, said, part.foreign, kept[-1].held)
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -108,7 +121,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["on_foreign_kind"],
     )
     paths = Paths(options["directory"], listing, options["state_dir"], options["prefix"], options["release"] or "")
-    outcome = converge(wanted, paths, options["force"], check, live)
+    find = containers.find if live else _nobody
+    outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find)
     spec = outcome.spec
     result = {
         "changed": bool(outcome.plan.changes or outcome.plan.kinds),
@@ -117,6 +131,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "cdi_version": spec["cdiVersion"] if spec else "",
         "names": [f"{wanted.kind}={device['name']}" for device in spec["devices"]] if spec else [],
         "foreign": as_document(outcome.foreign),
+        "held": as_document(outcome.held),
         "runtimes": as_document(outcome.runtimes),
         "diff": [
             show.diff(change.path, *(_shown(content, change, wanted.kind) for content in (change.before, change.after)))
@@ -124,6 +139,11 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         ],
     }
     return result, [*warnings, *outcome.warnings]
+
+
+def _nobody(_names: Any) -> containers.Found:
+    """Who has devices of an image that is not booted."""
+    return containers.Found(())
 
 
 def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:

@@ -50,6 +50,7 @@ class Wanted(NamedTuple):
     on_unsupported: str = cap.DROP
     runtimes: Mapping[str, Any] = {}
     on_foreign_kind: str = foreign.USE  # what to do where another tool provides what `entries` would
+    leaving: Mapping[str, Sequence[str]] = {}  # devices that stay because they are held (converge/leaving.py)
 
 
 class Seen(NamedTuple):
@@ -131,7 +132,7 @@ def plan_kind(
         kept = Kept((), {})
         spec = None if wanted.content is None else complete(wanted.kind, wanted.content)
     else:
-        terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous)
+        terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
         kept = keep(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
         spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
@@ -215,8 +216,12 @@ def _remembered(
         for device in kept.devices:
             if device.health.is_usable:
                 offered[device.id] = tuple(dict.fromkeys((*offered.get(device.id, ()), *device.names)))
-        options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content")}
-        document = Memory(options, around.directory, around.inventory, offered, kept.lost).document()
+        options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content", "leaving")}
+        leaving = {id_: list(by) for id_, by in wanted.leaving.items() if id_ in kept.lost}
+        if leaving:
+            options["leaving"] = leaving
+        if wanted.entries or offered:  # else it is absent, and the last device that was held has gone
+            document = Memory(options, around.directory, around.inventory, offered, kept.lost).document()
     return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}
 
 

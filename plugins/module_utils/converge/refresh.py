@@ -146,7 +146,7 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
                 broken[kind] = f"{kind}: {error}"
                 continue
             parts[kind] = part = _untouched(part, manifest)
-            if final or not part.kept.lost:
+            if final or not part.kept.lost.keys() - _leaving(memory):
                 plan = plan._replace(changes=plan.changes + part.plan.changes, kinds={**plan.kinds, **part.plan.kinds})
         changes = plan.changes + _listings(around, memories, parts, manifest) + _pools(places, pools, manifest, broken)
         return plan._replace(changes=changes)
@@ -207,5 +207,13 @@ def _pools(places: Places, pools: Pools, manifest: Manifest, broken: dict[str, s
 def _missing(kind: str, memory: Memory, part: Part) -> list[Missing]:
     """The devices of `kind` that were offered and are gone."""
     names: dict[str, Any] = {**memory.offered}
-    lost = [Missing(kind, id_, names[id_], gone.since, True) for id_, gone in part.kept.lost.items()]
-    return [*lost, *(Missing(kind, id_, names[id_], "", False) for id_ in part.kept.dropped)]
+    leaving = _leaving(memory)  # those are dropped, and not missed
+    lost = [
+        Missing(kind, id_, names[id_], gone.since, True) for id_, gone in part.kept.lost.items() if id_ not in leaving
+    ]
+    return [*lost, *(Missing(kind, id_, names[id_], "", False) for id_ in part.kept.dropped if id_ not in leaving)]
+
+
+def _leaving(memory: Memory) -> frozenset[str]:
+    """Ids of the devices that stay only because they are held (converge/leaving.py)."""
+    return frozenset(memory.wanted.get("leaving", ()))

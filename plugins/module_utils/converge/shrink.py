@@ -24,6 +24,8 @@ class Terms(NamedTuple):
     granted: Callable[[str], bool] = lambda _id: False  # whether somebody holds the device of this id
     withdrawn: Collection[str] = ()  # ids of devices that an operator took out of service: nobody waits for those
     ambiguous: Collection[str] = ()  # qualified names that several devices claim: nobody gets them back
+    # Id of each device that the settings dropped while it was held -> containers that have it (converge/leaving.py).
+    leaving: Mapping[str, Sequence[str]] = {}
 
 
 class Kept(NamedTuple):
@@ -56,7 +58,11 @@ def keep(found: Sequence[Device], entries: dict[str, Any], before: Optional[Memo
         gone = before.gone.get(id_, terms.now)
         if gone.boot_id != terms.now.boot_id:
             gone = terms.now._replace(since=gone.since)
-        if terms.now.seconds - gone.seconds < terms.grace or terms.granted(id_):
+        if id_ in terms.leaving:
+            stays = bool(terms.leaving[id_]) or terms.granted(id_)  # nobody waits for its return
+        else:
+            stays = terms.now.seconds - gone.seconds < terms.grace or terms.granted(id_)
+        if stays:
             lost[id_] = gone
         else:
             dropped.append(id_)

@@ -9,12 +9,20 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service, keys, refresher
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+    device_plugin_service,
+    holders,
+    keys,
+    refresher,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import KUBELET, RUN_DIR
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+
+UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
 
 
 class Undone(NamedTuple):
@@ -29,16 +37,24 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     """Remove what we wrote and put back what was there before, per file, and forget what was wanted. Of files of others
     that is the keys that we set, while they have our values.
 
-    A file that somebody changed since is kept, with its record, and reported; so is the store of grants while anybody
-    holds a device. `force` takes both. Raises CdiError for a manifest that can't be read.
+    While anybody holds a device nothing is touched: giving it back needs the configuration, and a container that is
+    restarted needs the spec. A file that somebody changed since is kept, with its record. Both are reported in `kept`,
+    and `force` takes them all. Raises CdiError for a manifest that can't be read.
     """
+    state_dir = os.path.abspath(state_dir)
     manifest = read_manifest(state_dir)
+    held = () if force else _held(manifest, state_dir)
+    if held:
+        return Undone((), (), held)
     if check or not (manifest.files or manifest.kinds or manifest.edits):
         plugin = device_plugin_service.installed(manifest)
         left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
         done = _take_back(manifest, check, force)
         return _with_ledger(done, state_dir, check, force, left, freed=plugin and not left)
     with locked_manifest(state_dir) as manifest:
+        held = () if force else _held(manifest, state_dir)  # again: this may have waited for a module
+        if held:
+            return Undone((), (), held)
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
         left = []
@@ -54,6 +70,43 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
         if plugin:
             device_plugin_service.forget()
         return done
+
+
+def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
+    """(path, who holds what) of what can't go now; empty where nobody holds anything.
+
+    What the device plugin holds is free once it is stopped, unless pods may still use it.
+    """
+    found = []
+    ledger = os.path.join(state_dir, "ledger.db")
+    try:
+        grants = holders.grants(state_dir)
+    except CdiError as error:
+        return ((ledger, f"{error}. {UNTOUCHED}"),)
+    if grants:
+        # Here, as few hosts have a store, and SQLite takes long to be imported.
+        from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+
+        plugin = device_plugin_service.installed(manifest)
+        left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
+        if plugin and not left:
+            grants = [grant for grant in grants if not handover.is_ours(grant.key)]
+        if grants:
+            some = "; ".join(map(holders.named, grants[: holders.SOME]))
+            more = f"; and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
+            why = (
+                f"devices are granted to {len(grants)} request(s): {some}{more}. Give them back (DEL, or "
+                "`fleet-cdi grants gc`)"
+            )
+            found.append((ledger, ". ".join((f"{ledger}: {why}", *left, UNTOUCHED))))
+    specs = holders.written(manifest)
+    names = {name: nodes for one in specs.values() for name, nodes in one.items()}
+    for container in containers.find(names).containers:
+        if container.runs:
+            path = next(path for path, one in specs.items() if container.devices[0] in one)
+            has = holders.some(container.devices)
+            found.append((path, f"{path}: {container} has {has}. Stop it first. {UNTOUCHED}"))
+    return tuple(found)
 
 
 def _with_ledger(

@@ -65,7 +65,7 @@ def is_pending(asked: Asked, reading: Reading) -> bool:
 
 def _docker(path: str) -> Running:
     """GET /info of the Engine API: CDISpecDirs is empty where CDI is off."""
-    info = json.loads(_get(path, "/info"))
+    info = json.loads(fetch(path, "/info"))
     dirs = tuple(info.get("CDISpecDirs") or ())
     return Running(bool(dirs), dirs, 0 if info.get("LiveRestoreEnabled") else int(info["ContainersRunning"]))
 
@@ -80,21 +80,30 @@ def _containerd(path: str) -> Running:
 
 def _crio(path: str) -> Running:
     """GET /config of CRI-O's own interface (crio-status(8))."""
-    document = toml_text.parse(_get(path, "/config"), path).value
+    document = toml_text.parse(fetch(path, "/config"), path).value
     return Running(True, tuple(get(document, ("crio", "runtime", "cdi_spec_dirs")) or ()))
 
 
 _ASK: dict[str, Any] = {"docker": _docker, "containerd": _containerd, "cri-o": _crio}
 
 
-def _get(path: str, what: str) -> bytes:
+class Refused(ValueError):
+    """The daemon answers, and not with what was asked for; `status` is that of HTTP."""
+
+    def __init__(self, what: str, status: int) -> None:
+        super().__init__(f"GET {what} is answered with status {status}")
+        self.status = status
+
+
+def fetch(path: str, what: str) -> bytes:
+    """What the daemon behind the socket at `path` answers to GET `what`. Raises OSError, HTTPException and Refused."""
     connection = _Connection(path)
     try:
         connection.request("GET", what, headers={"Host": "localhost"})
         answer = connection.getresponse()
         content = answer.read()
         if answer.status != 200:
-            raise ValueError(f"GET {what} is answered with status {answer.status}")
+            raise Refused(what, answer.status)
         return content
     finally:
         connection.close()

@@ -20,7 +20,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
@@ -224,6 +226,51 @@ class TestUndo:
         assert undo(str(host.state), check=True, force=True).removed == (path,)
         assert undo(str(host.state), force=True).removed == (path,)
         assert not host.state.exists()
+
+    def test_nothing_is_touched_while_anybody_holds_a_device(self, host, tmp_path):
+        """DEL, which gives it back, needs the configuration."""
+        conf, spec = tmp_path / "etc/tty.d/mine.conf", tmp_path / "etc/fleet.cdi-tty.json"
+        with locked_manifest(str(host.state)) as manifest:
+            manifest.write(str(conf), b"{}")
+            manifest.write(str(spec), b"{}", "fleet.cdi/tty")
+        before = (host.state / "manifest.json").read_bytes()
+        host.add(host.conf, "tty:1", "a")
+        for options in ({"check": True}, {}):
+            done = undo(str(host.state), **options)
+            assert (done.removed, done.restored) == ((), ())
+            ((_path, why),) = done.kept
+            assert "request a (tty/generic-tty) has tty:tty13" in why and "Nothing was touched" in why
+            assert conf.exists() and spec.exists() and (host.state / "manifest.json").read_bytes() == before
+        host.ask("DEL", host.conf, request_id="a")
+        assert set(undo(str(host.state)).removed) == {str(conf), str(spec), str(host.state / "ledger.db")}
+
+    def test_force_takes_all_of_it(self, host, tmp_path):
+        conf = tmp_path / "etc/tty.d/mine.conf"
+        with locked_manifest(str(host.state)) as manifest:
+            manifest.write(str(conf), b"{}")
+        host.add(host.conf, "tty:1", "a")
+        assert undo(str(host.state), force=True).kept == ()
+        assert not conf.exists() and not host.state.exists()
+
+    @pytest.mark.parametrize(("state", "stays"), [("running", True), ("paused", True), ("exited", False)])
+    def test_nothing_is_touched_while_a_container_runs_with_a_device(self, host, tmp_path, monkeypatch, state, stays):
+        spec = tmp_path / "etc/fleet.cdi-tty.json"
+        device = {"name": "tty13", "containerEdits": {"deviceNodes": [{"path": "/dev/tty13"}]}}
+        document = {"cdiVersion": "0.3.0", "kind": "fleet.cdi/tty", "devices": [device]}
+        with locked_manifest(str(host.state)) as manifest:
+            manifest.write(str(spec), json.dumps(document).encode(), "fleet.cdi/tty")
+        one = {
+            "Name": "web",
+            "State": {"Status": state},
+            "Config": {"CreateCommand": ["podman", "run", "--device", "fleet.cdi/tty=tty13", "image"]},
+        }
+        monkeypatch.setattr(containers, "ENGINES", {"podman": lambda: [one]})
+        done = undo(str(host.state))
+        assert spec.exists() == stays
+        if stays:
+            ((path, why),) = done.kept
+            assert path == str(spec) and "container web (podman, " + state + ") has fleet.cdi/tty=tty13" in why
+            assert undo(str(host.state), force=True) == ((str(spec),), (), ())
 
     def test_it_goes_when_nobody_does(self, host):
         conf = host.configure({**host.conf, "args": {"teardown": ["/bin/true"]}})

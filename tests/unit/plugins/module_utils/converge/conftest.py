@@ -108,6 +108,18 @@ class Host:
     def memory(self):
         return memory.memory_of(read_manifest(self.places.state_dir).kinds[KIND])
 
+    def want_less(self, leaving):
+        """As module spec notes that no device is asked for any more while those in `leaving` are held."""
+        with locked_manifest(self.places.state_dir) as manifest:
+            record = json.loads(json.dumps(manifest.kinds[KIND]))
+            record["wanted"].update(entries={}, leaving=leaving)
+            record["offered"] = {id_: record["offered"][id_] for id_ in leaving}
+            manifest.remember({KIND: record})
+
+    def forgotten(self):
+        """Whether the manifest knows nothing of the kind."""
+        return KIND not in read_manifest(self.places.state_dir).kinds
+
     def everything(self):
         return {
             str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in self.root.rglob("*") if path.is_file()

@@ -33,6 +33,7 @@ OPTIONS = {
     "content": None,
     "on_unsupported": "drop",
     "on_foreign_kind": "use",
+    "on_held": "keep",
     "runtimes": {"podman": "4.9.3"},
     "directory": "/etc/cdi",
     "inventory": "/run/cdi-inventory.json",

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which containers of this host were made with which CDI devices, by what podman and docker say of them.
+
+An engine resolves the names again at every start: a container whose device has left its spec can't be started or
+restarted. Where an engine notes the names (measured):
+
+docker 26.1   HostConfig.DeviceRequests[].DeviceIDs, with Driver "cdi"
+podman 4.3    Config.CreateCommand alone, as a word of `--device`; for a container made by its API, which has none, the
+              nodes in HostConfig.Devices once it was started
+
+Containers of containerd and CRI-O are the kubelet's, whose holds are in the ledger. Those of podman for an ordinary
+user are that user's, and not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
+
+SECONDS = 30.0  # for all questions to one engine
+AT_ONCE = 100  # containers in one question to podman
+DOCKER = "/var/run/docker.sock"
+PODMAN = ("/usr/bin/podman", "/usr/local/bin/podman")
+STOPPED = ("exited", "stopped", "dead", "removing", "configured", "created")
+
+
+class Container(NamedTuple):
+    """One container that has some of the devices that were asked for."""
+
+    engine: str
+    name: str
+    state: str  # as the engine calls it: "running", "exited" ...
+    devices: tuple[str, ...]  # qualified names
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has processes."""
+        return self.state not in STOPPED
+
+    def __str__(self) -> str:
+        return f"container {self.name} ({self.engine}, {self.state})"
+
+
+class Found(NamedTuple):
+    """The containers, and why an engine could not be asked."""
+
+    containers: tuple[Container, ...]
+    trouble: tuple[str, ...] = ()
+
+
+# What an engine knows of all its containers, as `inspect` prints them. Raises OSError or ValueError.
+Inspect = Callable[[], list[dict[str, Any]]]
+
+
+def find(names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, Inspect]] = None) -> Found:
+    """The containers with devices among `names` (qualified name -> the nodes that it brings). Raises nothing.
+
+    `engines`: name -> how its containers are inspected; None stands for those of this host.
+    """
+    found: list[Container] = []
+    trouble: list[str] = []
+    for engine, inspect in (ENGINES if engines is None else engines).items() if names else ():
+        try:
+            for document in inspect():
+                devices = tuple(name for name in names if _has(document, name, names[name]))
+                if devices:
+                    state = (document.get("State") or {}).get("Status") or "unknown"
+                    name = str(document.get("Name") or document.get("Id")).lstrip("/")
+                    found.append(Container(engine, name, state, devices))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            trouble.append(f"{engine}: its containers can't be told: {error}")
+    return Found(tuple(found), tuple(trouble))
+
+
+def _has(document: Mapping[str, Any], name: str, nodes: Collection[str]) -> bool:
+    """Whether the container was made with the device `name`."""
+    host = document.get("HostConfig") or {}
+    for request in host.get("DeviceRequests") or ():
+        if request.get("Driver") == "cdi" and name in (request.get("DeviceIDs") or ()):
+            return True
+    words = (document.get("Config") or {}).get("CreateCommand")
+    if words:
+        return any(word in (name, f"--device={name}") for word in words)
+    if "CreateCommand" not in (document.get("Config") or {}) and "DeviceRequests" in host:
+        return False  # docker, which lists devices given by their path here
+    return any(device.get("PathOnHost") in nodes for device in host.get("Devices") or ())
+
+
+def _podman() -> list[dict[str, Any]]:
+    program = next((path for path in PODMAN if os.access(path, os.X_OK)), None)
+    if program is None:
+        return []
+    deadline = time.monotonic() + SECONDS
+    ids = _run([program, "ps", "--all", "--quiet", "--no-trunc"], deadline).split()
+    return list(_inspected(program, ids, deadline))
+
+
+def _inspected(program: str, ids: Sequence[str], deadline: float) -> Iterator[dict[str, Any]]:
+    for first in range(0, len(ids), AT_ONCE):
+        some = ids[first : first + AT_ONCE]
+        try:
+            yield from json.loads(_run([program, "container", "inspect", *some], deadline))
+        except ValueError:
+            for one in some:  # one of them was removed meanwhile
+                try:
+                    yield from json.loads(_run([program, "container", "inspect", one], deadline))
+                except ValueError:
+                    if one in _run([program, "ps", "--all", "--quiet", "--no-trunc"], deadline).split():
+                        raise
+
+
+def _run(command: list[str], deadline: float) -> str:
+    """What `command` prints. Raises OSError, and ValueError where it fails or does not end in time."""
+    import subprocess  # here, as most runs ask for no container
+
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": os.path.expanduser("~")},
+            cwd="/",
+            timeout=max(1.0, deadline - time.monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"{' '.join(command[:3])}: did not end within {SECONDS:g} seconds") from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise ValueError(f"{' '.join(command[:3])}: exit code {done.returncode}: {said}")
+    return done.stdout
+
+
+def _docker() -> list[dict[str, Any]]:
+    if not os.path.exists(DOCKER):
+        return []
+    # Here, as few runs ask for containers, and HTTP takes long to be imported.
+    from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
+
+    deadline = time.monotonic() + SECONDS
+    documents = []
+    try:
+        listed = json.loads(running.fetch(DOCKER, "/containers/json?all=1"))
+    except ConnectionRefusedError:  # the daemon does not run, and none of its containers does
+        return []
+    for one in listed:
+        if time.monotonic() > deadline:
+            raise ValueError(f"no answer for all {len(listed)} containers within {SECONDS:g} seconds")
+        try:
+            documents.append(json.loads(running.fetch(DOCKER, f"/containers/{one['Id']}/json")))
+        except running.Refused as error:
+            if error.status != 404:  # it was removed meanwhile
+                raise
+    return documents
+
+
+ENGINES: dict[str, Inspect] = {"podman": _podman, "docker": _docker}
