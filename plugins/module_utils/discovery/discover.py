@@ -261,7 +261,7 @@ def _with_nodes(one: Candidate, entry: dict[str, Any], names: tuple[str, ...]) -
     nodes: dict[str, Node] = {}  # by the path in the container
     health = [_answers(head)]
     for node, sysname, links in _all_nodes(group, known):
-        own = {**values, "sysname": sysname, "path": node.path}
+        own = {**values, "sysname": sysname, "path": node.container_path or node.path}
         first = first or own
         where = expand(entry.get("container_path", "{path}"), own)
         if where in nodes or os.path.normpath(where) != where:

@@ -7,7 +7,7 @@
 //
 // Request on stdin, answer on stdout, both JSON:
 //
-//	{"root": DIR, "driverroot": "/", "driver": "550.54.15", "hook": "/usr/bin/nvidia-cdi-hook", "modes": ["nvml", ...], "names": ["index", ...],
+//	{"root": DIR, "driverroot": "/", "devroot": "/", "devices": ["all"], "driver": "550.54.15", "hook": "/usr/bin/nvidia-cdi-hook", "modes": ["nvml", ...], "names": ["index", ...],
 //	 "gpus": [{"uuid", "pci", "minor", "migmode", "mig": [{"gi", "ci", "uuid", "profile"}]}]}
 //	{"nvml": {"spec": SPEC, "text": the file that it writes} or {"error": TEXT}, ...}
 package main
@@ -41,8 +41,8 @@ type gpu struct {
 }
 
 type request struct {
-	Root, DriverRoot, Driver, Hook string
-	Modes, Names                   []string
+	Root, DriverRoot, DevRoot, Driver, Hook string
+	Modes, Names, Devices                   []string
 	Gpus                           []gpu
 }
 
@@ -103,7 +103,7 @@ func generate(asked request, mode string) (answer, error) {
 	library, err := nvcdi.New(
 		nvcdi.WithLogger(quiet{}),
 		nvcdi.WithDriverRoot(asked.DriverRoot),
-		nvcdi.WithDevRoot("/"),
+		nvcdi.WithDevRoot(asked.DevRoot),
 		nvcdi.WithNVIDIACDIHookPath(asked.Hook),
 		nvcdi.WithDeviceNamers(namers...),
 		nvcdi.WithMode(mode),
@@ -115,8 +115,11 @@ func generate(asked request, mode string) (answer, error) {
 		return answer{}, err
 	}
 	ids := []string{}
-	if mode == "mig-caps" {
+	switch mode {
+	case "mig-caps":
 		ids = []string{"config", "monitor"}
+	case "nvml":
+		ids = asked.Devices
 	}
 	spec, err := library.GetSpec(ids...)
 	if err != nil {

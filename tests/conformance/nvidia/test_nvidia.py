@@ -66,6 +66,8 @@ def theirs(generator: Path, case: dict[str, Any], root: str, gpus: tuple[nvidia.
     request = {
         "root": root,
         "driverroot": case.get("driver_root", "/"),
+        "devroot": case.get("dev_root", "/"),
+        "devices": case.get("devices", ["all"]),
         "driver": nvidia.VERSION,
         "hook": case.get("hook", nvidia.HOOK),
         "modes": list(MODES),
@@ -96,8 +98,14 @@ def ours(case: dict[str, Any], root: str, mode: str, *names: str) -> Any:
     entry: dict[str, Any] = {"profile": MODES[mode], "device_numbers": True, "required": False}
     if "driver_root" in case and mode in ("nvml", "gds", "management"):
         entry["driver_root"] = case["driver_root"]
+    if "dev_root" in case:
+        entry["dev_root"] = case["dev_root"]
     if mode == "nvml":
         entry["name_by"] = list(names)
+        if "devices" in case:
+            entry["devices"] = case["devices"]
+    if "hook_path" in case and mode in ("nvml", "management"):
+        entry["hook_path"] = case["hook_path"]
     found = discover({"gpus": entry}, snapshot.take(root))
     return spec_of(found.kinds[0], found.devices) if found.devices else None
 
@@ -192,14 +200,17 @@ def test_what_it_leaves_on_a_host(generator, tmp_path):
     assert FIXTURE.read_text(encoding="utf-8") == text, f"the generator writes another file; put it into {FIXTURE}"
 
 
-@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
+@pytest.mark.parametrize(
+    "case", [case for case in TABLE["cases"] if "devices" not in case], ids=lambda case: case["name"]
+)
 def test_what_the_kubelet_is_offered_of_the_vendors_spec(generator, case, tmp_path):
     """One device for each GPU or MIG device, although each has three names; the same hardware as in our inventory."""
     root, gpus = nvidia.of_case(case, tmp_path)
     spec = theirs(generator, case, root, gpus, "index", "uuid", "type-index")["nvml"]["spec"]
     path = "/etc/cdi/nvidia.yaml"
     registry = resolve(("/etc/cdi",), [SpecFile(path, 0, spec)], {})
-    known = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(root))
+    options = {"dev_root": case["dev_root"]} if "dev_root" in case else {}
+    known = discover({"gpus": {"profile": "nvidia", **options}}, snapshot.take(root))
     parts = [max(1, len(case.get("mig", {}).get(gpu.address, ()))) for gpu in gpus]
     for inventory in (None, Inventory(known.devices, known.kinds, known.links)):
         (resource,) = offer(Settings(), registry, inventory).resources

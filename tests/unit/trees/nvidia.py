@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+import subprocess
 import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ MAJORS = {"nvidia": 195, "nvidia-uvm": 508, "nvidia-nvswitch": 236, "nvidia-caps
 MAJORS.update({"nvidia-caps-imex-channels": 235, "nvidia-fs": 234, "gdrdrv": 233})
 LIB = "/usr/lib/x86_64-linux-gnu"
 HOOK = "/usr/bin/nvidia-cdi-hook"
+LDCONFIG = shutil.which("ldconfig", path="/sbin:/usr/sbin") or ""
 HOOKS = (
     *("create-symlinks", "enable-cuda-compat", "update-ldcache", "disable-device-node-modification"),
     *("update-application-profile", "apply-cuda-memory-limits", "chmod"),
@@ -154,7 +156,8 @@ def of_case(case: dict[str, Any], base: Path) -> tuple[str, tuple[Gpu, ...]]:
     `gpus` (A100, H100 or P100), `mig` (PCI address -> lists that begin with GPU and compute instance), `switches`,
     `channels`; then changes in this order: `remove` (patterns of paths), `move` (path -> path), `files` and `programs`
     (path -> content), `links` (path -> target), `nodes` (path -> "c 195:0"), `group` (of every /dev/nvidia*, which
-    others may then not use).
+    others may then not use), `library_folders` (which the real ldconfig puts into the cache of the linker, below the
+    directory `driver_root`).
     """
     mig = {address: tuple((part[0], part[1]) for part in parts) for address, parts in case.get("mig", {}).items()}
     gpus = tuple(gpu._replace(mig=mig.get(gpu.address, ())) for gpu in GPUS[case["gpus"]])
@@ -177,6 +180,10 @@ def of_case(case: dict[str, Any], base: Path) -> tuple[str, tuple[Gpu, ...]]:
         if node.is_char_device():
             node.chmod(0o660)
             os.chown(node, 0, case["group"])
+    if "library_folders" in case:
+        below = base / case.get("driver_root", "/")[1:]
+        (below / "etc/ld.so.conf").write_text("".join(f"{folder}\n" for folder in case["library_folders"]))
+        subprocess.run([LDCONFIG, "-r", below], check=True)
     return root, gpus
 
 

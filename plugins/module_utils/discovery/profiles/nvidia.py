@@ -9,6 +9,7 @@ in its mode nvml), read from sysfs, /proc/driver/nvidia and the files of the dri
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
@@ -34,13 +35,32 @@ BOUND = ("nvidia",)
 FREE = ("nouveau", "nova_core")  # drivers that may have taken the GPU by accident; vfio-pci has it on purpose
 
 
+# As nvidia-ctk cdi generate --device-id, and PCI addresses.
+DEVICES = {
+    "type": "array",
+    "items": {
+        "type": "string",
+        "pattern": (
+            r"^([0-9]+(:[0-9]+)?|(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+            r"|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$(?!\n)"
+        ),
+        "description": 'an index, a UUID or a PCI address, in quotes: "0", "0:1", "GPU-...", "MIG-...", "0000:07:00.0"',
+    },
+    "minItems": 1,
+    "uniqueItems": True,
+}
+
+
+Members = tuple[tuple[SysDevice, str], ...]  # of a group, each with the role of its node
+
+
 class Card(NamedTuple):
     """One GPU, with what is known of it."""
 
     function: SysDevice
     proc: nvidia_proc.Gpu
     nvml: nvidia_nvml.Gpu
-    drm: tuple[tuple[SysDevice, str], ...]
+    drm: Members
 
     @property
     def uuid(self) -> str:
@@ -60,12 +80,13 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     known, warnings = nvidia_nvml.gpus(nvml)
     links, more = topology.links(nvml) if nvml else ((), ())
     host, told = nvidia_host.survey(options, snapshot, known)
-    groups, reports = _groups(host, bound)
-    ids = {f"pci:{card.name}" for card in bound}
+    offers, reports = _offers(host, bound)
+    groups, missing = _chosen([*offers, *(Offer(group) for group in last)], options.get("devices", ()))
+    ids = {f"pci:{group.parent.name}" for group in groups if group.parent}
     return Found(
-        (*groups, *last),
-        "",
-        (*warnings, *more, *_taken(cards), *told, *reports),
+        groups,
+        f"none of the GPUs is among devices: {', '.join(options.get('devices', ()))}",
+        (*missing, *warnings, *more, *_taken(cards), *told, *reports),
         nvidia_host.for_devices(host, options),
         tuple(link for link in links if {link.a, link.b} <= ids),
     )
@@ -84,9 +105,36 @@ def _taken(cards: list[SysDevice]) -> tuple[str, ...]:
     )
 
 
-def _groups(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Group], list[str]]:
-    """(the groups, warnings). GPUs are numbered in the order of PCI addresses, as by the vendor; those that its driver
-    does not know come last, so that they change no number."""
+class Offer(NamedTuple):
+    """A group, and the UUID of its GPU."""
+
+    group: Group
+    uuid: str = ""
+
+    @property
+    def ids(self) -> set[str]:
+        """What the option `devices` may call it: itself, or its GPU. Never empty."""
+        index = self.group.names["index"]
+        of_gpu = {index.partition(":")[0], self.uuid, self.group.parent.name if self.group.parent else ""}
+        return {index, self.group.fields.get("uuid", ""), *of_gpu} - {""}
+
+
+def _chosen(offers: list[Offer], wanted: Sequence[str]) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+    """(the groups of the option `devices`, all where it is not set; a warning about what is not there)."""
+    if not wanted:
+        return tuple(offer.group for offer in offers), ()
+    there = {name for offer in offers for name in offer.ids}
+    missing = [name for name in wanted if name not in there]
+    told = (f"option 'devices': {', '.join(missing)}: this host has no such GPU",) if missing else ()
+    return tuple(offer.group for offer in offers if not offer.ids.isdisjoint(wanted)), told
+
+
+def _offers(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Offer], list[str]]:
+    """(what there is to offer, warnings).
+
+    GPUs are numbered in the order of PCI addresses, as by the vendor; those that its driver does not know come last, so
+    that they change no number.
+    """
     roles = tuple((pattern, role) for role, pattern in ROLES.items() if role != "control")
     rule = Rule(subsystem=("drm",), pci_vendor=(VENDOR,), roles=roles, group_by_parent=True)
     drm = {group.parent: group.members for group in select(rule, host.snapshot).groups}
@@ -101,7 +149,7 @@ def _groups(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Group]
     ]
     cards.sort(key=lambda card: bool(card.proc.trouble))
     minors = [card.proc.minor for card in cards]
-    groups: list[Group] = []
+    offers: list[Offer] = []
     warnings: list[str] = []
     for index, card in enumerate(cards):
         if card.proc.minor is not None and minors.count(card.proc.minor) > 1:
@@ -112,10 +160,10 @@ def _groups(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Group]
             warnings.append(f"{card.function.name}: its MIG mode is on, but no instance is created; nothing is offered")
         elif instances:
             mig = [_partition(host, card, index, number, one) for number, one in enumerate(instances)]
-            groups += mig
+            offers += [Offer(group, card.uuid) for group in mig]
         else:
-            groups.append(_whole(host, card, index))
-    return groups, warnings
+            offers.append(Offer(_whole(host, card, index), card.uuid))
+    return offers, warnings
 
 
 def _instances(host: nvidia_host.Host, card: Card) -> tuple[nvidia_proc.Instance, ...]:
@@ -137,22 +185,22 @@ def _health(host: nvidia_host.Host, card: Card) -> dict[str, Any]:
 
 def _whole(host: nvidia_host.Host, card: Card, index: int) -> Group:
     """The group of one GPU."""
-    nodes = _node(host, card)
     hooks = _by_path(host, card, card.drm)
     if host.program:
         hooks += nvidia_hooks.memory_limits(host.program, host.files, card.uuid)
     fields = {"uuid": card.uuid, "hooks": hooks, **_health(host, card)}
     if card.nvml.memory:
         fields["capacity"] = {"memory": card.nvml.memory}
-    return _numbered(Group(card.function, ((card.function, ""), *card.drm), nodes, {}, fields), index)
+    members, nodes = _with_nodes(host, card, _node(host, card), card.drm)
+    return _numbered(Group(card.function, members, nodes, {}, fields), index)
 
 
 def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one: nvidia_proc.Instance) -> Group:
     """The group of one MIG device. Without NVML they are numbered by GPU instance, then by compute instance."""
     known = card.nvml.mig.get((one.gi, one.ci))
     caps = (
-        nvidia_proc.cap_node(host.snapshot, host.majors, one.gi_cap, "gpu-instance"),
-        nvidia_proc.cap_node(host.snapshot, host.majors, one.ci_cap, "compute-instance"),
+        nvidia_proc.cap_node(host.snapshot, host.majors, one.gi_cap, "gpu-instance", host.base),
+        nvidia_proc.cap_node(host.snapshot, host.majors, one.ci_cap, "compute-instance", host.base),
     )
     drm = card.drm if known and known.graphics else ()
     place = f"pci:{card.function.name}"
@@ -169,24 +217,40 @@ def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one:
     part = f"{index}:{known.number if known else number}"
     own = f"{card.function.name}:gi{one.gi}:ci{one.ci}"
     names = {"index": part, "type-index": f"mig{part}", "pci": own, "sysname": own}
-    return Group(card.function, ((card.function, ""), *drm), (*_node(host, card), *caps), names, fields)
+    members, nodes = _with_nodes(host, card, (*_node(host, card), *caps), drm)
+    return Group(card.function, members, nodes, names, fields)
 
 
-def _by_path(host: nvidia_host.Host, card: Card, drm: tuple[tuple[SysDevice, str], ...]) -> tuple[Hook, ...]:
+def _with_nodes(
+    host: nvidia_host.Host, card: Card, nodes: tuple[Node, ...], drm: Members
+) -> tuple[Members, tuple[Node, ...]]:
+    """(the members of a group, its further nodes). Where nodes have a root of their own, DRM's are there, too."""
+    head = ((card.function, ""),)
+    if not host.base:
+        return (*head, *drm), nodes
+    kernels = [device.node._replace(role=role) for device, role in drm if device.node]
+    return head, (*nodes, *(nvidia_proc.below(host.base, node) for node in kernels))
+
+
+def _by_path(host: nvidia_host.Host, card: Card, drm: Members) -> tuple[Hook, ...]:
     """The hook for links to the nodes of these DRM devices."""
     paths = [device.node.path for device, _role in drm if device.node]
-    return nvidia_hooks.by_path(host.program, host.files, card.function.name, paths) if host.program and paths else ()
+    if not host.program or not paths:
+        return ()
+    return nvidia_hooks.by_path(host.program, host.files, card.function.name, paths, host.base)
 
 
 def _node(host: nvidia_host.Host, card: Card) -> tuple[Node, ...]:
     minor = card.proc.minor
-    return () if minor is None else (Node(f"/dev/nvidia{minor}", "c", host.majors["nvidia"], minor, "gpu"),)
+    if minor is None:
+        return ()
+    return (nvidia_proc.below(host.base, Node(f"/dev/nvidia{minor}", "c", host.majors["nvidia"], minor, "gpu")),)
 
 
 PROFILE = Profile(
     kind="nvidia.com/gpu",
     name_by=("index", "uuid"),
-    options=nvidia_host.OPTIONS,
+    options={**nvidia_host.OPTIONS, "devices": DEVICES},
     find=find,
     defaults={"all": True, "additional_gids": True},
     none=nvidia_host.VOID,

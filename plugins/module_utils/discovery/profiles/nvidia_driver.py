@@ -15,10 +15,11 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import ldcache
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import LINKS, Root
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Mount
 
 ARCHITECTURES = ("x86_64", "aarch64")
@@ -135,23 +136,58 @@ class Files:
         return Mount(path, "" if at == path else at, options)
 
 
+class Libraries:
+    """Where the driver's libraries are looked for: in these directories, or, without any, in those that distributions
+    use and then in the cache of the dynamic linker (pkg/lookup/library.go)."""
+
+    def __init__(self, files: Files, directories: tuple[str, ...] = ()) -> None:
+        # As the vendor's: such directories are not below the driver's root.
+        self.files = Files(files.root, "") if directories else files
+        self.directories = directories or LIBRARIES
+        self._cached: Optional[list[str]] = [] if directories else None
+
+    def find(self, pattern: str) -> list[str]:
+        """Paths of the host, with links as they are. None of the cache where a directory has one."""
+        found = self.files.find(self.directories, pattern)
+        if found:
+            return found
+        if self._cached is None:
+            self._cached = list(self._of_cache())
+        return [path for path in fnmatch.filter(self._cached, f"*/{pattern}") if stat.S_ISREG(self.files.mode(path))]
+
+    def _of_cache(self) -> Iterator[str]:
+        """What the cache names, libcuda.so.1, and what that leads to, libcuda.so.550.54.15."""
+        try:
+            content = self.files.root.read(self.files.root.resolve(self.files.base + ldcache.PATH), ldcache.LIMIT)
+            libraries = ldcache.libraries(content)
+        except (OSError, ValueError):
+            return  # without one, or with a damaged one, the linker finds nothing either
+        for library in libraries:
+            path = os.path.normpath(f"{self.files.base}{library}")
+            for _link in range(LINKS):
+                yield path
+                target = self.files.root.readlink(path)
+                if not target.isprintable() or not target:
+                    break
+                path = os.path.normpath(os.path.join(os.path.dirname(path), target))
+
+
 def installed(files: Files, version: str, release: str, library_paths: tuple[str, ...] = ()) -> Driver:
     """The driver of this version ("" takes the one that is there) for the kernel `release`.
 
     `library_paths`: where its libraries are, if they are in no place that the distributions use.
     """
-    plain = Files(files.root, "") if library_paths else files  # as the vendor's: such paths are not below its root
-    places = library_paths or LIBRARIES
+    known = Libraries(files, library_paths)
     numbers = [
         found[1]
         for pattern in ("libcuda.so.*.*", "libnvidia-ml.so.*.*")
-        for found in map(NUMBERED.search, plain.find(places, pattern))
+        for found in map(NUMBERED.search, known.find(pattern))
         if found
     ]
     wanted = version or next(iter(numbers), "")
     if wanted not in numbers:
         return Driver(wanted, other=next(iter(numbers), ""), programs=_programs(files, wanted, release))
-    own = plain.real(plain.find(places, f"lib*.so.{wanted}"))
+    own = files.real(known.find(f"lib*.so.{wanted}"))
     homes = tuple(dict.fromkeys(os.path.dirname(path) for path in own))
     beside = (*homes, *(f"{home}/vdpau" for home in homes))
     whole = Files(files.root, "")  # homes are paths of the host already
@@ -163,7 +199,7 @@ def installed(files: Files, version: str, release: str, library_paths: tuple[str
             f"{home}/nvidia/xorg",
             *(f"{place}/{part}" for place in (f"{home}/xorg", *XORG) for part in MODULES),
         ]
-    graphics = plain.real(path for name in GRAPHICS for path in plain.find(places, name.format(wanted)))
+    graphics = files.real(path for name in GRAPHICS for path in known.find(name.format(wanted)))
     graphics += [path for name in X_SERVER for path in files.find(modules, name.format(wanted), 1)]
     return Driver(
         wanted,

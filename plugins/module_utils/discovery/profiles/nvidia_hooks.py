@@ -80,13 +80,19 @@ class Program(NamedTuple):
         return (Hook(STAGES[name], "", (*self.arguments, *(words or [OUR_SWITCH]))),)
 
 
-def program(files: Files, wanted: Collection[str] = tuple(STAGES)) -> Optional[Program]:
+def program(files: Files, wanted: Collection[str] = tuple(STAGES), named: str = "") -> Optional[Program]:
     """The program on this host that knows any of the wanted hooks, or ours; None if that does none of them.
 
-    The vendor's installer image puts a script in its place, beside the program itself, "nvidia-cdi-hook.real".
+    It is at the path `named`, or, without one, where programs usually are. The vendor's installer image puts a script
+    in its place, beside the program itself, "nvidia-cdi-hook.real".
     """
     for name, arguments in EXECUTABLES.items():
-        for path in files.find(PROGRAMS, name):
+        if named:
+            at = [named] if (os.path.basename(named) == "nvidia-ctk") == (name == "nvidia-ctk") else []
+            arguments = (os.path.basename(named), *arguments[1:])
+        else:
+            at = files.find(PROGRAMS, name)
+        for path in at:
             if files.mode(path) & 0o111:
                 known = [hook for place in (path, f"{path}.real") for hook in _named_in(files, place, wanted)]
                 if known:
@@ -113,8 +119,8 @@ def of_kind(program: Program) -> tuple[Hook, ...]:
     return (*program.hook("disable-device-node-modification"), *program.hook("update-application-profile"))
 
 
-def by_path(program: Program, files: Files, address: str, nodes: Collection[str]) -> tuple[Hook, ...]:
-    """The links in /dev/dri/by-path to those of `nodes` that a GPU has.
+def by_path(program: Program, files: Files, address: str, nodes: Collection[str], base: str = "") -> tuple[Hook, ...]:
+    """The links in /dev/dri/by-path to those of `nodes` that a GPU has; `base` is the root of device nodes.
 
     Ours stands once in a spec, for all GPUs, and makes those of the nodes that the container has.
     """
@@ -122,7 +128,7 @@ def by_path(program: Program, files: Files, address: str, nodes: Collection[str]
     links = []
     for role in ("card", "render"):
         link = f"{BY_PATH}/pci-{address}-{role}"
-        target = files.root.readlink(link)
+        target = files.root.readlink(base + link)
         if target and os.path.normpath(os.path.join(BY_PATH, target)) in nodes:
             links.append((option, f"{target}::{link}"))
     return program.hook("create-symlinks", *links) if links else ()

@@ -9,6 +9,7 @@ Private API of fleet.cdi. Control nodes and container edits are those of NVIDIA'
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -35,7 +36,10 @@ NO_HOOKS = (
     "no nvidia-cdi-hook or nvidia-ctk that knows the hooks is installed, and cdi-hook does nothing like {}, which is "
     "left out. Install nvidia-container-toolkit-base, or leave it out of `hooks`"
 )
-
+NO_PROGRAM = (
+    "hook_path: {} is not a program that knows any of the hooks, so cdi-hook takes its place. Install it there, or "
+    "correct or remove hook_path"
+)
 
 PATH = {"type": "string", "pattern": r"^/[^\0\n]*$(?!\n)", "description": "an absolute path"}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -43,9 +47,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
         **PATH,
         "description": "the directory that the driver is installed below, as in /run/nvidia/driver",
     },
+    "dev_root": {
+        **PATH,
+        "description": "the directory that has the /dev with the driver's nodes, as in /run/nvidia/driver",
+    },
+    "hook_path": {**PATH, "description": "an absolute path, as in /usr/local/nvidia/toolkit/nvidia-cdi-hook"},
     "library_paths": {"type": "array", "items": PATH, "minItems": 1},
     "hooks": {"type": "array", "items": {"enum": list(nvidia_hooks.STAGES)}},
 }
+
+
+def dev_root(options: dict[str, Any]) -> str:
+    """The root of device nodes that an entry names, "" for the host's own."""
+    return os.path.normpath(options.get("dev_root", "/")).rstrip("/")
 
 
 class Host(NamedTuple):
@@ -57,6 +71,7 @@ class Host(NamedTuple):
     files: nvidia_driver.Files
     driver: nvidia_driver.Driver
     program: Optional[nvidia_hooks.Program]
+    base: str  # the root of device nodes, "" for the host's own
     trouble: str  # why no GPU can be used; "" if they can
 
 
@@ -70,9 +85,11 @@ def survey(
     loaded = nvidia_proc.version(snapshot)
     driver = nvidia_driver.installed(files, loaded, release, tuple(options.get("library_paths", ())))
     wanted = options.get("hooks", tuple(nvidia_hooks.STAGES))
-    program = nvidia_hooks.program(own, wanted)
+    program = nvidia_hooks.program(own, wanted, options.get("hook_path", ""))
     lacking = sorted(set(options.get("hooks", ())) - nvidia_hooks.OURS)
     warnings = [NO_HOOKS.format(", ".join(lacking))] if lacking and not (program and program.path) else []
+    if options.get("hook_path") and wanted and not (program and program.path):
+        warnings.append(NO_PROGRAM.format(options["hook_path"]))
     trouble = ""
     if driver.other:
         trouble = (
@@ -84,7 +101,7 @@ def survey(
             f"no library of driver {driver.version or '(version unknown)'} is below {files.base or '/'}, so containers "
             "get device nodes only; install the driver's user part, or set driver_root or library_paths"
         )
-    host = Host(snapshot, nvidia_proc.majors(snapshot), nvml, files, driver, program, trouble)
+    host = Host(snapshot, nvidia_proc.majors(snapshot), nvml, files, driver, program, dev_root(options), trouble)
     ill, missing = _control(host)
     return host._replace(trouble=host.trouble or ill), (*warnings, *missing)
 
@@ -95,12 +112,12 @@ def _control(host: Host) -> tuple[str, tuple[str, ...]]:
     for path, (name, minor) in CONTROL.items():
         if name not in host.majors:
             continue  # its module is not loaded, or the dump does not say
-        found = host.snapshot.health(Node(path, "c", host.majors[name], minor))
+        found = host.snapshot.health(nvidia_proc.below(host.base, Node(path, "c", host.majors[name], minor)))
         if found.state != "unhealthy":
             continue
         if path in NEEDED:
             ill = f"{found.reason}; `{NEEDED[path]}` makes it"
-        elif host.snapshot.root.names("/dev"):
+        elif host.snapshot.root.names(f"{host.base}/dev"):
             warnings.append(f"{found.reason}; containers go without it")
     return ill, tuple(warnings)
 
@@ -120,7 +137,7 @@ def _env(driver: nvidia_driver.Driver) -> tuple[str, ...]:
 
 def for_devices(host: Host, options: dict[str, Any]) -> ContainerEdits:
     """What every container with a GPU gets. Nodes that are missing are left out, as by the vendor."""
-    nodes = tuple(node for path in CONTROL for node in [nvidia_proc.node(host.snapshot, path)] if node)
+    nodes = tuple(node for path in CONTROL for node in [nvidia_proc.node(host.snapshot, path, base=host.base)] if node)
     driver = host.driver
     mounts = dict.fromkeys((*driver.libraries, *driver.programs, *driver.graphics, *driver.configs))
     hooks: tuple[Hook, ...] = ()

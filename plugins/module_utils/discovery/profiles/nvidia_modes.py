@@ -40,33 +40,35 @@ def _one(
     return (Group(None, ((head, ""),), nodes, {"index": name}, {"id": identity, **fields}),) if nodes else ()
 
 
-def switches(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def switches(options: dict[str, Any], snapshot: Snapshot) -> Found:
     """One group for each NVSwitch, numbered as its driver does, in the order in which the bus was probed."""
+    base = nvidia_host.dev_root(options)
     found = [one for one in functions(snapshot, nvidia.VENDOR, BRIDGE) if one.bound == "nvidia-nvswitch"]
     major = nvidia_proc.majors(snapshot).get("nvidia-nvswitch")
     groups = []
     for index, function in enumerate(found):
         path = f"/dev/nvidia-nvswitch{index}"
-        node = nvidia_proc.node(snapshot, path)
+        node = nvidia_proc.node(snapshot, path, base=base)
         health: dict[str, Any] = {}
         if major is None and node is None:
-            health = {"health": Health("unknown", f"{path} is not there, nor does /proc/devices know its driver")}
+            health = {"health": Health("unknown", f"{base}{path} is not there, nor does /proc/devices know its driver")}
         nodes = [node._replace(major=node.major if major is None else major, minor=index)] if node else []
         if major is not None and node is None:
-            nodes = [Node(path, "c", major, index)]
+            nodes = [nvidia_proc.below(base, Node(path, "c", major, index))]
         groups.append(Group(function, ((function, ""),), tuple(nodes), {}, health))
-    control = nvidia_proc.nodes(snapshot, "/dev/nvidia-nvswitchctl") if groups else ()
+    control = nvidia_proc.nodes(snapshot, "/dev/nvidia-nvswitchctl", base) if groups else ()
     return Found(tuple(groups), "no PCI function has driver nvidia-nvswitch", edits=SHARED._replace(nodes=control))
 
 
-def channels(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def channels(options: dict[str, Any], snapshot: Snapshot) -> Found:
     """One group for each IMEX channel that has a node."""
     groups: list[Group] = []
-    for node in nvidia_proc.nodes(snapshot, "/dev/nvidia-caps-imex-channels/channel*"):
+    base = nvidia_host.dev_root(options)
+    for node in nvidia_proc.nodes(snapshot, "/dev/nvidia-caps-imex-channels/channel*", base):
         number = node.path.rpartition("channel")[2]
         if NUMBER.match(number) and int(number) <= LAST_CHANNEL:
             groups += _one(snapshot, "nvidia", f"nvidia:imex-channel:{number}", number, [node])
-    return Found(tuple(groups), "there is no /dev/nvidia-caps-imex-channels/channel*", edits=SHARED)
+    return Found(tuple(groups), f"there is no {base}/dev/nvidia-caps-imex-channels/channel*", edits=SHARED)
 
 
 def storage(options: dict[str, Any], snapshot: Snapshot) -> Found:
@@ -75,25 +77,28 @@ def storage(options: dict[str, Any], snapshot: Snapshot) -> Found:
     udev = f"{files.base}/run/udev"
     mounts = [udev] if files.root.names(udev) else []
     mounts += files.find(("/etc",), "cufile.json", 1)
-    nodes = nvidia_proc.nodes(snapshot, "/dev/nvidia-fs*")
+    base = nvidia_host.dev_root(options)
+    nodes = nvidia_proc.nodes(snapshot, "/dev/nvidia-fs*", base)
     groups = _one(snapshot, "nvidia_fs", "nvidia:fs", "all", nodes, mounts=tuple(map(files.mount, mounts)))
-    return Found(groups, "there is no /dev/nvidia-fs*; module nvidia-fs makes it", edits=SHARED)
+    return Found(groups, f"there is no {base}/dev/nvidia-fs*; module nvidia-fs makes it", edits=SHARED)
 
 
-def copies(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def copies(options: dict[str, Any], snapshot: Snapshot) -> Found:
     """GDRCopy."""
-    groups = _one(snapshot, "gdrdrv", "nvidia:gdrcopy", "all", nvidia_proc.nodes(snapshot, "/dev/gdrdrv"))
-    return Found(groups, "there is no /dev/gdrdrv; module gdrdrv makes it", edits=SHARED)
+    base = nvidia_host.dev_root(options)
+    groups = _one(snapshot, "gdrdrv", "nvidia:gdrcopy", "all", nvidia_proc.nodes(snapshot, "/dev/gdrdrv", base))
+    return Found(groups, f"there is no {base}/dev/gdrdrv; module gdrdrv makes it", edits=SHARED)
 
 
-def capabilities(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def capabilities(options: dict[str, Any], snapshot: Snapshot) -> Found:
     """The capabilities to change the MIG devices of a host (config) and to watch all of them (monitor)."""
     groups: list[Group] = []
     for name in ("config", "monitor"):
         minor = nvidia_proc.cap(snapshot, f"{nvidia_proc.DRIVER}/capabilities/mig/{name}")
-        node: Optional[Node] = (
-            None if minor is None else nvidia_proc.cap_node(snapshot, nvidia_proc.majors(snapshot), minor)
-        )
+        node: Optional[Node] = None
+        if minor is not None:
+            majors, base = nvidia_proc.majors(snapshot), nvidia_host.dev_root(options)
+            node = nvidia_proc.cap_node(snapshot, majors, minor, base=base)
         groups += _one(snapshot, "nvidia", f"nvidia:mig-caps:{name}", name, [node] if node else ())
     return Found(tuple(groups), "the driver has no capabilities for MIG", edits=SHARED)
 
@@ -101,27 +106,29 @@ def capabilities(_options: dict[str, Any], snapshot: Snapshot) -> Found:
 def management(options: dict[str, Any], snapshot: Snapshot) -> Found:
     """One device that has every node of the GPUs, for programs that watch or partition them."""
     patterns = ("/dev/nvidia*", "/dev/nvidia-caps/nvidia-cap*", "/dev/nvidia-caps-imex-channels/channel*")
+    base = nvidia_host.dev_root(options)
     nodes = [
         node
         for pattern in patterns
-        for node in nvidia_proc.nodes(snapshot, pattern)
+        for node in nvidia_proc.nodes(snapshot, pattern, base)
         if not node.path.rpartition("/")[2].startswith(NOT_MANAGED)
     ]
     groups = _one(snapshot, "nvidia", "nvidia:management", "all", nodes)
     edits, warnings = nvidia_host.for_management(options, snapshot) if groups else (SHARED, ())
-    return Found(groups, "there is no /dev/nvidia*", warnings, edits)
+    return Found(groups, f"there is no {base}/dev/nvidia*", warnings, edits)
 
 
 ALL = {"all": True, "additional_gids": True}
 ONE = {"additional_gids": True}
-ROOT = {"driver_root": nvidia_host.OPTIONS["driver_root"]}
+DEV_ROOT = {"dev_root": nvidia_host.OPTIONS["dev_root"]}
+ROOTS = {**DEV_ROOT, "driver_root": nvidia_host.OPTIONS["driver_root"]}
 PROFILES = {
-    "nvidia_gdrcopy": Profile("nvidia.com/gdrcopy", ("index",), {}, copies, defaults=ONE),
-    "nvidia_gds": Profile("nvidia.com/gds", ("index",), ROOT, storage, defaults=ONE),
-    "nvidia_imex": Profile("nvidia.com/imex-channel", ("index",), {}, channels, defaults=ALL),
+    "nvidia_gdrcopy": Profile("nvidia.com/gdrcopy", ("index",), DEV_ROOT, copies, defaults=ONE),
+    "nvidia_gds": Profile("nvidia.com/gds", ("index",), ROOTS, storage, defaults=ONE),
+    "nvidia_imex": Profile("nvidia.com/imex-channel", ("index",), DEV_ROOT, channels, defaults=ALL),
     "nvidia_management": Profile(
         "management.nvidia.com/gpu", ("index",), nvidia_host.OPTIONS, management, defaults=ONE
     ),
-    "nvidia_mig_caps": Profile("nvidia.com/mig-caps", ("index",), {}, capabilities, defaults=ALL),
-    "nvidia_nvswitch": Profile("nvidia.com/nvswitch", ("index", "pci"), {}, switches, defaults=ALL),
+    "nvidia_mig_caps": Profile("nvidia.com/mig-caps", ("index",), DEV_ROOT, capabilities, defaults=ALL),
+    "nvidia_nvswitch": Profile("nvidia.com/nvswitch", ("index", "pci"), DEV_ROOT, switches, defaults=ALL),
 }

@@ -128,27 +128,36 @@ def cap(snapshot: Snapshot, path: str) -> Optional[int]:
     return int(minor) if NUMBER.match(minor) else None
 
 
-def cap_node(snapshot: Snapshot, majors: Mapping[str, int], minor: int, role: str = "") -> Node:
+def cap_node(snapshot: Snapshot, majors: Mapping[str, int], minor: int, role: str = "", base: str = "") -> Node:
     """A capability's node. Where nothing says the major of its driver, the node itself does."""
     path = f"/dev/nvidia-caps/nvidia-cap{minor}"
     major = majors.get("nvidia-caps")
-    found = node(snapshot, path) if major is None else None
-    return Node(path, "c", found.major if found else major or 0, minor, role)
+    found = node(snapshot, path, base=base) if major is None else None
+    return below(base, Node(path, "c", found.major if found else major or 0, minor, role))
 
 
-def node(snapshot: Snapshot, path: str, role: str = "") -> Optional[Node]:
-    """The device node that is at a path, with the numbers that it has there; None if there is none."""
+def below(base: str, node: Node) -> Node:
+    """The node as the host has it, whose root of device nodes is `base`, "" for the host's own root.
+
+    A container has it where that root is "/".
+    """
+    return node._replace(path=base + node.path, container_path=node.path) if base else node
+
+
+def node(snapshot: Snapshot, path: str, role: str = "", base: str = "") -> Optional[Node]:
+    """The device node at a path below `base`, with the numbers that it has there; None if there is none."""
     try:
-        found = snapshot.root.lstat(path)
+        found = snapshot.root.lstat(base + path)
     except OSError:
         return None
     type_ = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
-    return Node(path, type_, os.major(found.st_rdev), os.minor(found.st_rdev), role) if type_ else None
+    numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
+    return below(base, Node(path, type_, *numbers, role)) if type_ else None
 
 
-def nodes(snapshot: Snapshot, pattern: str) -> tuple[Node, ...]:
-    """The character devices whose path matches a pattern ("/dev/nvidia-fs*"), tty2 before tty10."""
+def nodes(snapshot: Snapshot, pattern: str, base: str = "") -> tuple[Node, ...]:
+    """The character devices below `base` whose path matches a pattern ("/dev/nvidia-fs*"), tty2 before tty10."""
     place, _slash, last = pattern.rpartition("/")
-    names = sorted((name for name in snapshot.root.names(place) if fnmatchcase(name, last)), key=natural)
-    found = (node(snapshot, f"{place}/{name}") for name in names)
+    names = sorted((name for name in snapshot.root.names(base + place) if fnmatchcase(name, last)), key=natural)
+    found = (node(snapshot, f"{place}/{name}", base=base) for name in names)
     return tuple(one for one in found if one and one.type == "c")

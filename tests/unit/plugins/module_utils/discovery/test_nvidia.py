@@ -22,7 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.elf import soname
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import nvidia_nvml
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_modes import PROFILES
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Mount, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Mount, as_document
 from ansible_collections.fleet.cdi.tests.unit.trees import nvidia, real
 
 TABLE = yaml.safe_load(Path(__file__).with_name("cases_nvidia.yml").read_text(encoding="utf-8"))
@@ -156,6 +156,145 @@ def test_libraries_where_no_distribution_has_them(tmp_path):
     case = {"gpus": "P100", "move": {nvidia.LIB: "/opt/driver"}}
     (kind,) = found(case, tmp_path, library_paths=["/opt/driver"]).kinds
     assert Mount(f"/opt/driver/libcuda.so.{nvidia.VERSION}") in kind.edits.mounts
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (["2"], {"2"}),
+        (["0000:07:00.0", "7"], {"0:0", "0:1", "7"}),
+        ([nvidia.A100[3].uuid], {"3"}),
+        (["0"], {"0:0", "0:1"}),
+        (["0:1", nvidia.A100[1].uuid], {"0:1", "1"}),
+        ([nvidia.A100[0].uuid], {"0:0", "0:1"}),
+    ],
+)
+def test_a_subset_keeps_its_numbers(tmp_path, wanted, names):
+    case = {"mig": {"0000:07:00.0": [[1, 0, 0], [2, 0, 0]]}}
+    result = found(case, tmp_path, name_by=["index"], devices=wanted)
+    assert {name for device in result.devices for name in device.names} == names
+    assert not [warning for warning in result.warnings if "devices" in warning]
+    assert found(case, tmp_path / "again", name_by=["index"]).kinds == result.kinds
+
+
+@needs_nodes
+def test_a_subset_that_is_not_all_there(tmp_path):
+    (warning, *_more) = found({}, tmp_path, devices=["1", "9", "GPU-00000000-0000-0000-0000-000000000000"]).warnings
+    assert warning.endswith("option 'devices': 9, GPU-00000000-0000-0000-0000-000000000000: this host has no such GPU")
+    nothing = found({}, tmp_path / "none", devices=["9"])
+    assert nothing.devices == () and "none of the GPUs is among devices: 9" in " ".join(nothing.warnings)
+
+
+@needs_nodes
+def test_one_of_a_subset_that_is_ill(tmp_path):
+    (device,) = found({"remove": ["/dev/nvidia2"]}, tmp_path, devices=["0000:07:00.0"]).devices
+    assert device.health.state == "unhealthy"
+
+
+@pytest.mark.parametrize("wanted", [[0], ["0:"], ["gpu0"], ["GPU-1"], ["07:00.0"], [], ["0\n"], ["0", "0"]])
+def test_what_is_no_subset(tmp_path, wanted):
+    with pytest.raises(CdiError, match="option 'devices'"):
+        found({}, tmp_path, devices=wanted)
+
+
+@needs_nodes
+@pytest.mark.parametrize(
+    ("path", "first"), [("/opt/toolkit/nvidia-cdi-hook", "nvidia-cdi-hook"), ("/opt/toolkit/nvidia-ctk", "nvidia-ctk")]
+)
+def test_the_path_of_the_vendors_hook(tmp_path, path, first):
+    case = {"gpus": "P100", "programs": {path: "update-ldcache create-symlinks"}}
+    (kind,) = found(case, tmp_path, hook_path=path).kinds
+    assert {hook.path for hook in kind.edits.hooks} == {path}
+    assert {hook.args[0] for hook in kind.edits.hooks} == {first}
+    assert {hook.args[2 if first == "nvidia-ctk" else 1] for hook in kind.edits.hooks} == {
+        "update-ldcache",
+        "create-symlinks",
+    }
+
+
+@needs_nodes
+def test_a_path_that_is_not_the_vendors_hook(tmp_path):
+    """Ours does the work, as containers with a hook that is missing do not start."""
+    result = found({"gpus": "P100"}, tmp_path, hook_path="/opt/toolkit/nvidia-cdi-hook")
+    assert {hook.path for hook in result.kinds[0].edits.hooks} == {""}
+    (warning,) = result.warnings
+    assert "hook_path: /opt/toolkit/nvidia-cdi-hook" in warning and "cdi-hook takes its place" in warning
+
+
+@needs_nodes
+def test_device_nodes_below_a_root_of_their_own(tmp_path):
+    case = {
+        "mig": {"0000:07:00.0": [[1, 0, 0]]},
+        "move": {"/dev": "/run/nvidia/driver/dev"},
+        "nodes": {"/dev/null": "c 1:3"},
+    }
+    result = found(case, tmp_path, dev_root="/run/nvidia/driver", name_by=["index"], hooks=["create-symlinks"])
+    devices = {device.names[0]: device for device in result.devices}
+    assert {device.health.state for device in result.devices} == {"healthy"}, result.devices
+    nodes = {
+        (node.path, node.container_path)
+        for device in (devices["0:0"], devices["1"])
+        for node in (*device.nodes, *result.kinds[0].edits.nodes)
+    }
+    assert {path for path, _place in nodes} == {f"/run/nvidia/driver{place}" for _path, place in nodes}
+    assert {"/dev/nvidia2", "/dev/nvidia3", "/dev/nvidiactl", "/dev/dri/renderD132"} <= {place for _p, place in nodes}
+    assert len([place for _path, place in nodes if "nvidia-caps" in place]) == 2
+    links = [argument for argument in devices["1"].hooks[0].args if "::" in argument]
+    assert "../card4::/dev/dri/by-path/pci-0000:0f:00.0-card" in links
+    case["remove"] = ["/dev/nvidiactl"]
+    ill = found(case, tmp_path / "ill", dev_root="/run/nvidia/driver").devices
+    assert all("/run/nvidia/driver/dev/nvidiactl" in device.health.reason for device in ill)
+
+
+@needs_nodes
+@pytest.mark.parametrize("profile", ["nvidia", *PROFILES])
+def test_every_profile_takes_a_root_of_device_nodes(tmp_path, profile):
+    case = {"gpus": "H100", "switches": True, "channels": [0, 5]}
+    roots = [
+        nvidia.of_case({**case, **more}, tmp_path / name)[0]
+        for name, more in (
+            ("plain", {}),
+            ("moved", {"move": {"/dev": "/run/nvidia/driver/dev"}, "nodes": {"/dev/null": "c 1:3"}}),
+        )
+    ]
+    entry = {"profile": profile, "hooks": []} if profile in ("nvidia", "nvidia_management") else {"profile": profile}
+    entries = entry, {**entry, "dev_root": "/run/nvidia/driver/"}
+    plain, moved = (discover({"x": one}, snapshot.take(root)) for one, root in zip(entries, roots))
+    assert plain.devices and [device.names for device in plain.devices] == [device.names for device in moved.devices]
+    for one, other in zip((*plain.devices, *plain.kinds), (*moved.devices, *moved.kinds)):
+        assert other.edits.nodes == tuple(
+            node._replace(path=f"/run/nvidia/driver{node.path}", container_path=node.path) for node in one.edits.nodes
+        )
+        assert one.edits._replace(nodes=()) == other.edits._replace(nodes=())
+
+
+@needs_nodes
+@pytest.mark.skipif(not nvidia.LDCONFIG, reason="no ldconfig here")
+@pytest.mark.parametrize("driver_root", ["", "/run/nvidia/driver"])
+def test_libraries_that_only_the_linkers_cache_knows(tmp_path, driver_root):
+    move = {nvidia.LIB: f"{driver_root}/opt/lib", **({"/etc": f"{driver_root}/etc"} if driver_root else {})}
+    case = {"gpus": "P100", "move": move, "driver_root": driver_root or "/"}
+    options = {"driver_root": driver_root} if driver_root else {}
+    (kind,) = found(case, tmp_path / "without", **options).kinds
+    assert not [mount for mount in kind.edits.mounts if "/libcuda.so" in mount.host_path]
+    result = found({**case, "library_folders": ["/opt/lib"]}, tmp_path / "with", **options)
+    (kind,) = result.kinds
+    library = f"/opt/lib/libcuda.so.{nvidia.VERSION}"
+    assert Mount(driver_root + library, library if driver_root else "") in kind.edits.mounts
+    beside = f"{driver_root}/opt/lib/vdpau/libvdpau_nvidia.so.{nvidia.VERSION}"
+    assert beside in [mount.host_path for mount in kind.edits.mounts]
+    assert kind.edits.env[0] == "NVIDIA_CTK_LIBCUDA_DIR=/opt/lib"
+    assert result.warnings == ()
+
+
+@needs_nodes
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"glibc-ld.so.cache1.1" + b"\xff" * 100])
+def test_a_damaged_cache_of_the_linker_is_as_none(tmp_path, content):
+    root, _gpus = nvidia.of_case({"gpus": "P100", "move": {nvidia.LIB: "/opt/lib"}}, tmp_path)
+    (tmp_path / "etc/ld.so.cache").write_bytes(content)
+    (warning,) = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(root)).warnings
+    assert "no library of driver" in warning
 
 
 class Nvml:
