@@ -88,7 +88,10 @@ def _document(place: Place, source: Source) -> dict[str, Any]:
 
 
 def _feature(place: Place, document: dict[str, Any]) -> tuple[Optional[bool], str]:
+    features = document.get(FEATURE[0])
     found = switch(get(document, FEATURE), place.config, ".".join(FEATURE))
+    if found is None and isinstance(features, dict) and FEATURE[1] in features:
+        found = False  # null: Go's parser leaves the switch as it is when it is made
     if found is not None:
         return found, place.config
     for word in values(place.arguments, OPTIONS["features"]):
@@ -99,7 +102,10 @@ def _feature(place: Place, document: dict[str, Any]) -> tuple[Optional[bool], st
 
 
 def _spec_dirs(place: Place, document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
-    if document.get(SPEC_DIRS[0]) is not None:
-        return texts(document[SPEC_DIRS[0]], place.config, SPEC_DIRS[0]), place.config
+    listed = document.get(SPEC_DIRS[0])
+    if listed is not None:
+        # By the same rule a null in a list is an empty text.
+        plain = ["" if item is None else item for item in listed] if isinstance(listed, list) else listed
+        return texts(plain, place.config, SPEC_DIRS[0]), place.config
     given = values(place.arguments, OPTIONS[SPEC_DIRS[0]])
     return (tuple(given), "command line") if given else (DIRECTORIES, "default")

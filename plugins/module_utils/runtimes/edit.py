@@ -61,4 +61,4 @@ def without(value: dict[str, Any], path: Path, under: int) -> dict[str, Any]:
 def changed(value: dict[str, Any], path: Path, new: Any) -> dict[str, Any]:
     """The same plain values with `new` at `path`."""
     name, *rest = path
-    return {**value, name: changed(value.get(name, {}), tuple(rest), new) if rest else new}
+    return {**value, name: changed(value.get(name) or {}, tuple(rest), new) if rest else new}

@@ -84,8 +84,10 @@ def _is_at(value: dict[str, Any], path: Path, wanted: Any) -> bool:
 def _without(document: Any, key: Key, rules: ModuleType, where: str) -> str:
     text: str = document.text
     if key.prior is not None:
-        start, end = rules.value_span(document, key.path)
-        return text[:start] + key.prior + text[end:]
+        # A null in place of an object around the key: it comes back where nothing else is in that object.
+        start, end = rules.value_span(document, key.path[: key.under])
+        if key.under == len(key.path) or _is_alone(get(document.value, key.path[: key.under]), key.path[key.under :]):
+            return text[:start] + key.prior + text[end:]
     left = without(document.value, key.path, key.under)
     start, end = rules.value_span(document, key.path)
     for candidate in (*_cuts(text, key.text, start, end), rules.removed(document, key)):
@@ -95,6 +97,15 @@ def _without(document: Any, key: Key, rules: ModuleType, where: str) -> str:
         except CdiError:
             continue  # somebody built upon what we put in; the next one is made for that
     raise CdiError(f"{where}: {'.'.join(key.path)} can't be taken out without changing more. Remove it by hand.")
+
+
+def _is_alone(value: Any, path: Path) -> bool:
+    """Whether an object holds nothing but the key at `path`."""
+    for part in path:
+        if not isinstance(value, dict) or value.keys() != {part}:
+            return False
+        value = value[part]
+    return True
 
 
 def _cuts(text: str, made: str, start: int, end: int) -> list[str]:

@@ -20,10 +20,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Key
 MARK = "\ufeff"
 STEP = "    "  # the indentation of what is new in an object that shows none
 DEEP = 200  # levels; a configuration has three
+DIGITS = 400  # characters of a number; Go, which runtimes are written in, refuses numbers beyond 64 bits
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4}))*"')
+# A loop over what stands between escapes: one over every character would keep a state for each.
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*)*"')
 
 
 class Value(NamedTuple):
@@ -36,7 +38,10 @@ class Value(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A whole file; `root` is None for one that holds nothing but space, as runtimes take it."""
+    """A whole file; `root` is None for one that holds nothing but space, which runtimes take for an empty object.
+
+    So they take null, where an object is expected: dockerd 26.1 starts with {"features": null}, and with null alone.
+    """
 
     text: str
     root: Optional[Value]
@@ -44,8 +49,7 @@ class Document(NamedTuple):
     @property
     def value(self) -> dict[str, Any]:
         """The plain values."""
-        found: dict[str, Any] = self.root.plain if self.root else {}
-        return found
+        return (self.root.plain if self.root else None) or {}
 
 
 def parse(content: bytes, where: str) -> Document:
@@ -63,7 +67,7 @@ def parse(content: bytes, where: str) -> Document:
         root = _value(text, start, 0)
         if _space(text, root.end) < len(text):
             raise Refused(root.end, "something follows the document")
-        if root.members is None:
+        if root.members is None and root.plain is not None:
             raise Refused(start, "found no object")
     except Refused as error:
         line = text.count("\n", 0, error.at) + 1
@@ -82,6 +86,9 @@ def put(document: Document, path: Path, value: Any, where: str) -> tuple[str, Ke
         at = len(MARK) if text.startswith(MARK) else 0
         return text[:at] + made + text[at:], Key(path, value, made)
     for depth, part in enumerate(path):
+        if found.members is None and found.plain is None:
+            made = _rendered(_nested(path[depth:], value))
+            return text[: found.start] + made + text[found.end :], Key(path, value, made, "null", depth)
         if found.members is None:
             raise CdiError(
                 f"{where}: {'.'.join(path[:depth])}: found {json.dumps(found.plain)}; expected an object. Repair it, "
@@ -174,6 +181,8 @@ def _value(text: str, at: int, depth: int) -> Value:
     found = (_STRING if first == '"' else _SCALAR).match(text, at)
     if found is None:
         raise Refused(at, f"found {text[at : at + 20].partition(chr(10))[0]!r} where a value should be")
+    if first != '"' and found.end() - at > DIGITS:
+        raise Refused(at, f"found a number of {found.end() - at} characters, and at most {DIGITS} may be")
     return Value(at, found.end(), json.loads(found[0]))
 
 

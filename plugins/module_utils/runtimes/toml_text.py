@@ -102,15 +102,17 @@ class _Reader:
         text, at = self.text, 0
         if text.startswith("\ufeff"):
             raise Refused(0, "begins with a byte order mark, which not every release of the runtimes reads")
-        while at < len(text):
-            start, at = at, toml_value.blank(text, at)
+        while True:
+            start = toml_value.idle(text, at)
+            at = toml_value.blank(text, start)
+            if at == len(text):
+                return Document(text, self.root, tuple(self.headers))
             if text[at : at + 1] == "[":
                 at = self._header(start, at)
-            elif at < len(text) and text[at] not in "#\r\n":
+            elif text[at] not in "#\r\n":
                 at = self._statement(start, at)
-            else:
+            else:  # a comment at the end of the text, or a character that no comment may have
                 at = toml_value.line_end(text, at)
-        return Document(text, self.root, tuple(self.headers))
 
     def _header(self, start: int, at: int) -> int:
         many = self.text.startswith("[[", at)

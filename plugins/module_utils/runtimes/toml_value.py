@@ -33,17 +33,28 @@ class Inline(NamedTuple):
     start: int
     end: int
     members: tuple[Member, ...]
+    data: dict[str, Any]  # its plain values
 
 
+DEEP = 100  # tables and arrays in each other, counting the parts of dotted keys; a configuration has less than ten
+INTEGERS = range(-(2**63), 2**63)  # "Integer"; the runtimes' parsers refuse others
+
+
+# In a pattern, a loop over alternatives keeps a state of 100 bytes for each step: so strings are loops over what stands
+# between escapes, and lines are read one by one (`_over`).
 _BLANK = re.compile(r"[ \t]*")
-_GAP = re.compile(r"(?:[ \t\n]|\r\n|#[^\x00-\x08\x0a-\x1f\x7f]*(?=\r?\n))*")  # between the values of an array
+_IDLE = re.compile(r"[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?\r?\n")  # a line with nothing in it
+_GAP = re.compile(r"[ \t\n]+|\r\n|#[^\x00-\x08\x0a-\x1f\x7f]*(?=\r?\n)")  # between the values of an array
 _COMMENT = re.compile(r"#[^\x00-\x08\x0a-\x1f\x7f]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LITERAL = re.compile(r"'([^\x00-\x08\x0a-\x1f\x7f']*)'")
-_BASIC = re.compile(r'"((?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\.)*)"')
-_LONG_LITERAL = re.compile(r"'''(?:\r?\n)?((?:[^\x00-\x08\x0b-\x1f\x7f']|\r\n|'{1,2}(?!'))*'{0,2})'''")
+_BASIC = re.compile(r'"([^\x00-\x08\x0a-\x1f\x7f"\\]*(?:\\.[^\x00-\x08\x0a-\x1f\x7f"\\]*)*)"')
+_LONG_LITERAL = re.compile(
+    r"'''(?:\r?\n)?([^\x00-\x08\x0b-\x1f\x7f']*(?:(?:\r\n|'{1,2}(?!'))[^\x00-\x08\x0b-\x1f\x7f']*)*'{0,2})'''"
+)
 _LONG_BASIC = re.compile(
-    r'"""(?:\r?\n)?((?:[^\x00-\x08\x0b-\x1f\x7f"\\]|\r\n|\\(?:[ \t]*\r?\n|.)|"{1,2}(?!"))*"{0,2})"""'
+    r'"""(?:\r?\n)?([^\x00-\x08\x0b-\x1f\x7f"\\]*'
+    r'(?:(?:\r\n|\\(?:[ \t]*\r?\n|.)|"{1,2}(?!"))[^\x00-\x08\x0b-\x1f\x7f"\\]*)*"{0,2})"""'
 )
 _ESCAPE = re.compile(r"\\(?:([btnfr\"\\])|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([ \t]*\r?\n)(?:[ \t\n]|\r\n)*|(.?))")
 _SHORT = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\": "\\"}
@@ -57,6 +68,11 @@ _DATE = r"(?P<year>[0-9]{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12][0-9]|3
 _ZONE = r"(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>[01][0-9]|2[0-3]):(?P<zone_minute>[0-5][0-9]))?"
 _MOMENT = re.compile(rf"{_DATE}(?:[Tt ]{_TIME}{_ZONE})?")
 _CLOCK = re.compile(_TIME)
+
+
+def idle(text: str, at: int) -> int:
+    """Over lines that hold nothing but blanks and comments."""
+    return _over(_IDLE, text, at)
 
 
 def blank(text: str, at: int) -> int:
@@ -79,8 +95,10 @@ def line_end(text: str, at: int) -> int:
 
 def key(text: str, at: int) -> tuple[tuple[str, ...], int]:
     """A key, dotted or not, and the blanks after it."""
-    parts = []
+    parts: list[str] = []
     while True:
+        if len(parts) == DEEP:
+            raise Refused(at, f"a key has more than {DEEP} parts")
         bare = _BARE.match(text, at)
         if bare:
             parts.append(bare[0])
@@ -98,8 +116,8 @@ def key(text: str, at: int) -> tuple[tuple[str, ...], int]:
 
 def value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """A value: plain, a list of values, or an Inline."""
-    if depth > 100:
-        raise Refused(at, "values are nested more than 100 deep")
+    if depth > DEEP:
+        raise Refused(at, f"values are nested more than {DEEP} deep")
     first = text[at : at + 1]
     if first == "[":
         return _array(text, at, depth)
@@ -114,14 +132,17 @@ def value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 
 
 def plain(found: Any) -> Any:
-    """A value without positions: inline tables as dictionaries. Raises Refused for a key that is there twice."""
+    """A value without positions: inline tables as dictionaries."""
     if isinstance(found, list):
         return [plain(item) for item in found]
-    if not isinstance(found, Inline):
-        return found
+    return found.data if isinstance(found, Inline) else found
+
+
+def _together(members: list[Member]) -> dict[str, Any]:
+    """The plain values of an inline table. Raises Refused for a key that is there twice."""
     made: dict[str, Any] = {}
     dotted = {id(made)}
-    for member in found.members:
+    for member in members:
         table = made
         for part in member.key[:-1]:
             below: Any = table.get(part)
@@ -158,13 +179,13 @@ def _quoted(text: str) -> str:
 
 def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
     items: list[Any] = []
-    at = _match(_GAP, text, at + 1).end()
+    at = _over(_GAP, text, at + 1)
     while not text.startswith("]", at):
         item, at = value(text, at, depth + 1)
         items.append(item)
-        at = _match(_GAP, text, at).end()
+        at = _over(_GAP, text, at)
         if text.startswith(",", at):
-            at = _match(_GAP, text, at + 1).end()
+            at = _over(_GAP, text, at + 1)
         elif not text.startswith("]", at):
             raise Refused(at, "an array has neither , nor ] after a value")
     return items, at + 1
@@ -179,7 +200,7 @@ def _inline(text: str, start: int, depth: int) -> tuple[Inline, int]:
         if not text.startswith("=", at):
             raise Refused(at, f"after the key {spelled(name)} there is no =")
         value_start = blank(text, at + 1)
-        item, end = value(text, value_start, depth + 1)
+        item, end = value(text, value_start, depth + len(name))
         members.append(Member(name, begin, value_start, end, item))
         at = blank(text, end)
         if text.startswith("}", at):
@@ -187,9 +208,7 @@ def _inline(text: str, start: int, depth: int) -> tuple[Inline, int]:
         if not text.startswith(",", at):
             raise Refused(at, "an inline table has neither , nor } after a value")
         at = blank(text, at + 1)
-    found = Inline(start, at + 1, tuple(members))
-    plain(found)  # refuses keys that are there twice
-    return found, at + 1
+    return Inline(start, at + 1, tuple(members), _together(members)), at + 1
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
@@ -257,7 +276,11 @@ def _number(text: str, at: int) -> tuple[Any, int]:
     digits = found[0].replace("_", "")
     if found["float"] or found["rest"]:
         return float(digits), found.end()
-    return int(digits, 0 if found["number"] is None else 10), found.end()
+    # A text of 20 digits is beyond 64 bits; int() of thousands is slow, and refused by newer releases of Python.
+    number = int(digits, 0 if found["number"] is None else 10) if len(digits) <= 66 else INTEGERS.stop
+    if number not in INTEGERS:
+        raise Refused(at, f"found a whole number of {len(digits)} digits; expected one of 64 bits")
+    return number, found.end()
 
 
 def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
@@ -266,3 +289,12 @@ def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
     if found is None:
         raise Refused(at, "this can't be read")
     return found
+
+
+def _over(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Over all that matches a pattern, one match after the other."""
+    found = pattern.match(text, at)
+    while found:
+        at = found.end()
+        found = pattern.match(text, at)
+    return at
