@@ -28,6 +28,8 @@ PCI_MODALIAS = re.compile(r"pci:v0000(.{4})d0000(.{4})sv.{8}sd.{8}bc(..)sc(..)i(
 # order of probing, so a device is known by what they sit on.
 PHYSICAL_BUSES = ("pci", "usb", "platform", "pnp", "scsi", "mdev", "vmbus", "ccw", "amba")
 NUMBER = re.compile(r"[0-9]{1,9}\Z")
+# Bytes of a text attribute: one page (Documentation/filesystems/sysfs.rst), which on some architectures is larger.
+LONGEST = 4096
 
 
 class SysDevice:
@@ -148,7 +150,7 @@ class SysDevice:
         """
         if name not in self._attributes:
             try:
-                content = self.snapshot.root.read(f"{self.path}/{name}")
+                content = self.snapshot.root.read(f"{self.path}/{name}", LONGEST)
             except OSError as error:
                 self._attributes[name] = None
                 if asked_for and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
@@ -168,7 +170,7 @@ class SysDevice:
         name = self.uevent.get("DEVNAME") or self.sysname
         if name.startswith("/dev/"):  # kernels before 2.6.38
             name = name[5:]
-        if os.path.normpath("/dev/" + name) != "/dev/" + name:
+        if os.path.normpath("/dev/" + name) != "/dev/" + name or not name.isprintable():
             self.snapshot.report(f"{self.path}: its node is called {name!r}, which is no path under /dev; left out")
             return None
         return Node("/dev/" + name, "b" if self.subsystem == "block" else "c", int(major), int(minor))

@@ -20,6 +20,9 @@ INSTALL = (
 )
 
 
+LONGEST = 16384  # characters of a property; a line of udev's rules and database has no more (UDEV_LINE_SIZE)
+
+
 def enricher(root: str = "/", database: str = DATABASE) -> tuple[Optional[Enricher], list[str]]:
     """(a look-up by sysfs path, warnings). None where udev is missing, and for an image or a dump: theirs is not up."""
     if root != "/":
@@ -39,11 +42,18 @@ def enricher(root: str = "/", database: str = DATABASE) -> tuple[Optional[Enrich
             device = pyudev.Devices.from_sys_path(context, path)
             for name in sorted(device.properties):
                 try:
-                    properties[name] = device.properties[name]
+                    value = device.properties[name]
                 except UnicodeDecodeError:  # pyudev has no way to hand out the bytes
                     continue
-            return Udev(properties, tuple(sorted(properties.get("DEVLINKS", "").split())))
+                if len(value) <= LONGEST:
+                    properties[name] = value
+            return Udev(properties, tuple(sorted(filter(_is_link, properties.get("DEVLINKS", "").split()))))
         except (pyudev.DeviceNotFoundError, KeyError, OSError):  # gone since the snapshot, or while asking
             return UNKNOWN_TO_UDEV
 
     return look_up, []
+
+
+def _is_link(path: str) -> bool:
+    """Whether udev may have made a link there: rules make paths of what devices say."""
+    return path.startswith("/dev/") and os.path.normpath(path) == path and path.isprintable()

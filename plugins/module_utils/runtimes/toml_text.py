@@ -9,6 +9,7 @@ is refused, and what tomllib refuses is refused here too. Source: toml.io/en/v1.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -46,7 +47,7 @@ class Table:
 
 
 class Document(NamedTuple):
-    """A whole file. `text` is without a byte order mark."""
+    """A whole file. `text` is without a byte order mark. It is shared, so nobody may change what is in it."""
 
     text: str
     root: Table
@@ -73,6 +74,7 @@ class Document(NamedTuple):
         return found
 
 
+@lru_cache(maxsize=2)  # a plan looks at one file several times: as it is, and as it would be
 def parse(content: bytes, where: str) -> Document:
     """The document in `content`. Raises CdiError, which names `where` and the line, for what is no TOML."""
     try:

@@ -58,8 +58,16 @@ def on_hardware(snapshot: Snapshot) -> list[SysDevice]:
     return [
         device
         for device in snapshot.members("net")
-        if device.physical is not None and device.attribute("type") in TYPES
+        if device.physical is not None and device.attribute("type") in TYPES and _is_text(device)
     ]
+
+
+def _is_text(device: SysDevice) -> bool:
+    """Whether an interface has a name that a spec can name; Linux allows any bytes but blanks, "/" and ":"."""
+    if device.name.isprintable():
+        return True
+    device.snapshot.report(f"{device.path}: its name has characters that can't be seen; left out")
+    return False
 
 
 def routes(snapshot: Snapshot) -> frozenset[str]:

@@ -28,6 +28,9 @@ UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 VERSION = re.compile(r"\b[0-9]{2,4}\.[0-9]{1,4}(\.[0-9]{1,4})?\b")
 
 
+LONGEST = 256  # characters of a value
+
+
 class Gpu(NamedTuple):
     """One GPU as its driver knows it; `trouble` says what is wrong with what it says."""
 
@@ -60,7 +63,7 @@ def text(snapshot: Snapshot, path: str) -> Optional[str]:
 def fields(snapshot: Snapshot, path: str) -> dict[str, str]:
     """The lines "Name: value" of a file of the driver; none if there is none."""
     pairs = (line.partition(":") for line in (text(snapshot, path) or "").splitlines())
-    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    return {name.strip(): value.strip()[:LONGEST] for name, colon, value in pairs if colon}
 
 
 def majors(snapshot: Snapshot) -> dict[str, int]:
