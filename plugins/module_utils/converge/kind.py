@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import Linked, libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import (
     Change,
@@ -102,14 +103,16 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
 
 def known(directory: str, listing: str, boot_id: str, prefix: str = "/opt/cdi") -> Known:
     """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
-    directory = os.path.realpath(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     usual = tuple(os.path.realpath(path) for path in registry.DIRECTORIES)
+    named = registry.DIRECTORIES if os.path.realpath(directory) in usual else (directory,)
+    directory = os.path.realpath(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     listing = files.canonical(listing) if listing else ""
     try:
         there = inventory.read(listing, boot_id) if listing else Inventory(())
     except CdiError:  # missing, damaged or of another boot
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))
+    specs = specs._replace(unread=registry.hidden(named))  # as they are, links and all
     return Known(directory, specs, listing, there, boot_id, prefix)
 
 
@@ -136,18 +139,20 @@ def plan_kind(
         kept = keep(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
         spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
+    found = _Runtimes(wanted)
     engines: tuple[detect.Runtime, ...] = ()
     limits: list[str] = []
     current = files.read(path)
     if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
-        spec, engines, limits = _fitted(spec, wanted)
+        spec, engines, limits = _fitted(spec, wanted, found())
     others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
     if others and spec:
         place = (around.directory, around.registry, manifest)
-        plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force)
+        plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, found.libraries)
         spec = None if wanted.on_foreign_kind == foreign.USE else spec
     else:
-        plan = plan_spec(wanted.kind, spec, around.directory, around.registry, manifest, force)
+        place = (around.directory, around.registry, manifest)
+        plan = plan_spec(wanted.kind, spec, *place, force, found.libraries)
     plan = plan._replace(
         changes=tuple(change._replace(by=wanted.by) for change in plan.changes),
         kinds=_remembered(wanted, kept, around, manifest, before),
@@ -198,9 +203,27 @@ def _spec(
     return complete(kind, with_hook_env({key: value for key, value in content.items() if key != "cdiVersion"}))
 
 
-def _fitted(spec: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
+class _Runtimes:
+    """The runtimes that are to read the spec, asked for their versions at most once. Raises CdiError as named does."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted.runtimes
+        self.found: Optional[detect.Found] = None
+
+    def __call__(self) -> detect.Found:
+        if self.found is None:
+            path = os.environ.get("PATH", "")
+            self.found = detect.named(self.wanted) if self.wanted else detect.detect(path)
+        return self.found
+
+    def libraries(self) -> tuple[Linked, ...]:
+        return libraries(self())
+
+
+def _fitted(
+    spec: dict[str, Any], wanted: Wanted, found: detect.Found
+) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
     """(the spec as every runtime reads it, those runtimes, warnings). Raises CdiError where that can't be."""
-    found = detect.named(wanted.runtimes) if wanted.runtimes else detect.detect(os.environ.get("PATH", ""))
     readers = [cap.Reader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
     fitted = cap.fit(spec, readers, wanted.on_unsupported)
     return fitted.spec, found.runtimes, [*found.warnings, *fitted.warnings]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import ANY, Linked, named, with_future
 from ansible_collections.fleet.cdi.plugins.module_utils.files import read
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
@@ -24,8 +25,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     Node,
     joined,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, versions
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, seen, versions
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile, resolve
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import Unclear
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, validate
 
 UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
@@ -133,11 +135,12 @@ def plan_spec(
     registry: Registry,
     manifest: Manifest,
     force: bool = False,
+    libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
 ) -> Plan:
     """What makes `spec` the spec of `kind` in `directory` (None: there is to be none).
 
-    Raises CdiError where a foreign file would be touched without `force`, or where a runtime could not find our
-    devices.
+    `libraries` says what reads the specs of this host; it is asked only where others' files make a difference. Raises
+    CdiError where a foreign file would be touched without `force`, or where a runtime could not find our devices.
     """
     path = os.path.join(directory, names.file_name(kind))
     content = None if spec is None else codec.encode(spec)
@@ -158,7 +161,9 @@ def plan_spec(
         elif found is not None:
             warnings.append(f"{other}: was changed by somebody else since fleet.cdi wrote it; it is left there")
     if spec is not None:
-        warnings += _clashes(SpecFile(path, 0, spec), registry, gone={path, *(change.path for change in changes)})
+        ours = SpecFile(path, registry.directories.index(directory), spec, path)
+        ours = ours._replace(taken=seen.read(codec.encode(spec), path, codec.Reading(spec, [])).taken)
+        warnings += _clashes(ours, registry, {path, *(change.path for change in changes)}, libraries)
         warnings += [f"{path}: {finding}" for finding in validate(spec)]  # those of TOLD
     return Plan(path, tuple(changes), tuple(warnings))
 
@@ -188,35 +193,111 @@ def _not_ours(path: str, advice: str) -> CdiError:
     return CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. It stays as it is. {advice}")
 
 
-def _clashes(ours: SpecFile, registry: Registry, gone: set[str]) -> list[str]:
-    """Warnings for foreign names that `ours` overrules.
+def _clashes(
+    ours: SpecFile, registry: Registry, gone: set[str], libraries: Callable[[], Sequence[Linked]]
+) -> list[str]:
+    """Warnings for foreign names that `ours` overrules, and for what a runtime of the future would not resolve.
 
-    Raises CdiError where ours would be the one that can't be resolved.
+    Raises CdiError where some runtime of this host would resolve one of our names to another file, or not at all.
     """
-    directory = os.path.dirname(ours.path)
-    ours = ours._replace(priority=registry.directories.index(directory))
-    # A symlink to our file offers what is in it from now on, and one to a file that goes offers nothing.
-    others = [
-        file._replace(spec=ours.spec) if file.target == ours.path else file
-        for file in registry.specs
-        if file.path not in gone and (file.target not in gone or file.target == ours.path)
+    _refuse_unclear(ours, {path: one for path, one in registry.unclear.items() if path not in gone})
+    others = _beside(ours, registry, gone)
+    unread = [one for one in registry.unread if ours.priority in one.priorities]
+    crashes = {path: names for path, names in registry.crashes.items() if path not in gone}
+    if not others and not unread and not crashes:
+        return []
+    linked = with_future(libraries())
+    _refuse_crashes(ours, crashes, [one for one in linked if one.is_here])
+    warnings = [
+        f"{ours.path}: {who} will not find it: {one.path} {one.why}"
+        for one in unread
+        for who in [named((reader for reader in linked if reader.is_here and not reader.follows_links), one.releases)]
+        if who and linked[0] is not ANY[0]
     ]
-    after = resolve(registry.directories, [*others, ours], {})
-    warnings = []
+    problems: dict[_Problem, list[Linked]] = {}
+    for reader in linked:
+        if reader.release in ours.seen_by:
+            for problem in _problems(ours, resolve(registry.directories, [*others, ours], {}, [reader.release])):
+                problems.setdefault(problem, []).append(reader)
+    for problem, readers in problems.items():
+        here = [one for one in readers if one.is_here]
+        text = f"{ours.path}: {problem.text(named(here or readers, [one.release for one in readers]))}"
+        if problem.sort != OVERRULES and here:
+            raise CdiError(text)
+        warnings.append(text)
+    return warnings
+
+
+OVERRULES = "overrules"
+
+
+class _Problem(NamedTuple):
+    """What keeps a name of ours, or with OVERRULES one of another file, from being found."""
+
+    sort: str
+    name: str
+    paths: tuple[str, ...]  # of the other files
+
+    def text(self, who: str) -> str:
+        """In words, where `who` is to read it."""
+        if self.sort == "conflict":
+            clash = ", ".join(self.paths)
+            return f"{self.name} is also in {clash}: {who} would resolve neither. Remove or rename one."
+        if self.sort == OVERRULES:
+            return f"{self.name} takes the place of the one in {self.paths[0]}"
+        return (
+            f"{self.name} would have no effect: {self.paths[0]} defines it in a directory of higher priority, from "
+            f"which {who} takes it. Remove it there, or write to {os.path.dirname(self.paths[0])}."
+        )
+
+
+def _problems(ours: SpecFile, after: Registry) -> Iterator[_Problem]:
+    """What is wrong with our names for one release of the library."""
     for name in ours.qualified_names:
         if name in after.conflicts:
-            clash = ", ".join(path for path in after.conflicts[name] if path != ours.path)
+            yield _Problem("conflict", name, tuple(path for path in after.conflicts[name] if path != ours.path))
+        elif after.devices[name] != ours.path:
+            yield _Problem("overruled", name, (after.devices[name],))
+        elif name in after.shadowed:
+            yield _Problem(OVERRULES, name, after.shadowed[name])
+
+
+def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear]) -> None:
+    for path, one in unclear.items():
+        if one.may_define(ours.spec["kind"]):
             raise CdiError(
-                f"{ours.path}: {name} is also in {clash}: a runtime would resolve neither. Remove or rename one."
+                f"{ours.path}: can't tell which devices of {ours.spec['kind']} {path} defines: "
+                f"{one.why.removeprefix(path + ': ')}. Expected a file that every runtime reads alike, or none. Repair "
+                f"or remove it (`fleet-cdi validate {path}` says what is wrong), then run this again."
             )
-        if after.devices[name] != ours.path:
+
+
+def _refuse_crashes(ours: SpecFile, crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> None:
+    for path, names_ in crashes.items():
+        who = named(linked, names_)
+        if who:
             raise CdiError(
-                f"{ours.path}: {name} would have no effect: {after.devices[name]} defines it in a directory of higher "
-                f"priority. Remove it there, or write to {os.path.dirname(after.devices[name])}."
+                f"{ours.path}: {path} makes the CDI library of {who} crash, which then resolves no device at all. "
+                f"Repair or remove it (`fleet-cdi validate {path}` says what is wrong), then run this again."
             )
-        if name in after.shadowed:
-            warnings.append(f"{ours.path}: {name} takes the place of the one in {after.shadowed[name][0]}")
-    return warnings
+
+
+def _beside(ours: SpecFile, registry: Registry, gone: set[str]) -> list[SpecFile]:
+    """The files of our kind that are there when `ours` is, and the files in `gone` are not.
+
+    A symlink to our file offers what is in it from now on, and one to a file that goes offers nothing.
+    """
+    links = [path for path, target in registry.targets.items() if target == ours.path and path != ours.path]
+    links += [file.path for file in registry.specs if file.target == ours.path and file.path != ours.path]
+    directories = {path: at for at, path in enumerate(registry.directories)}
+    return [
+        *(
+            file
+            for file in registry.specs
+            if ours.spec["kind"] in file.kinds and not {file.path, file.target} & gone and file.path not in links
+        ),
+        *(ours._replace(path=path, priority=directories[os.path.dirname(path)]) for path in links if path not in gone),
+    ]
 
 
 def _together(kind: Kind, devices: Sequence[Device]) -> ContainerEdits:

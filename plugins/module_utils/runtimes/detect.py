@@ -47,6 +47,7 @@ class Found(NamedTuple):
 
     runtimes: tuple[Runtime, ...]
     warnings: tuple[str, ...]
+    unknown: tuple[str, ...] = ()  # programs of engines that did not say which release they are
 
 
 def version_text(program: str, seconds: float = SECONDS) -> str:
@@ -96,12 +97,13 @@ def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
     `ask` answers what a program prints with --version, or raises OSError or ValueError with why it can't be told.
     An engine that is installed twice counts twice; one that does not answer is a warning.
     """
-    runtimes, warnings = [], []
+    runtimes, warnings, unknown = [], [], []
     for name, engine in table.ENGINES.items():
         for program in programs(engine.program, (*path.split(os.pathsep), *DIRECTORIES)):
             try:
                 version = _version(engine, ask(program))
             except (OSError, ValueError) as error:
+                unknown.append(program)
                 warnings.append(
                     f"{program}: can't tell its version: {error}. Which CDI versions this {name} reads is unknown, and "
                     "specs are written without regard to it. Repair or remove it, or name the runtimes yourself."
@@ -109,7 +111,7 @@ def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
                 continue
             runtimes.append(runtime(name, version, program))
     warnings += [newer(found) for found in runtimes if _is_newer(found)]
-    return Found(tuple(runtimes), tuple(warnings))
+    return Found(tuple(runtimes), tuple(warnings), tuple(unknown))
 
 
 def named(versions: Mapping[str, Any]) -> Found:

@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import ERR
 UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 # Escapes that only JSON has.
 ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:/|u[dD][89a-fA-F])")
+HALF = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")  # of these, half of a surrogate pair
 # A key whose colon is in another line, or further away than YAML looks: 1024 characters from where the key begins.
 FAR_COLON = re.compile(r'"(?:[ \t]*[\r\n]\s*|[ \t]{99,}):')
 LONGEST_KEY = 900
@@ -110,12 +111,18 @@ def _json(text: str) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise Malformed("json", f"no JSON ({error})", "JSON") from None
+    strange = not_for_yaml(text)
+    if strange:
+        raise _not_for_yaml(strange)
+    return document
+
+
+def not_for_yaml(text: str) -> str:
+    """What is in the JSON `text` that YAML parsers can't read, or read otherwise; "" if nothing."""
     strange = UNREADABLE.search(text) or FAR_COLON.search(text) or ("\\" in text and ESCAPE.search(text))
     if strange:
-        raise _not_for_yaml(repr(strange[0][-20:]))
-    if text.strip(" \r\n") != text.strip():
-        raise _not_for_yaml("tabs around the object")
-    return document
+        return repr(strange[0][-20:])
+    return "tabs around the object" if text.strip(" \r\n") != text.strip() else ""
 
 
 def _not_for_yaml(found: str) -> Malformed:

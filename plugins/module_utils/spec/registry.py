@@ -1,26 +1,28 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All specs over the spec directories, with the reference library's priority and conflicts. Private API of fleet.cdi.
+"""All specs over the spec directories, with the reference library's priority and conflicts.
+
+Two questions are answered apart. `seen` says what releases of the library take a file for; that decides which file
+provides which name. `codec` says what is wrong with a file; that is one of `errors`, whether a release reads it or not.
 
 pkg/cdi/cache.go and spec-dirs.go: a later directory has priority; a name that two files of one directory define is a
 conflict and can't be resolved at all, not even from a directory of higher priority; a bad file costs only its own
-devices; only *.json and *.yaml count, and nothing is searched in depth.
-
-Where releases of the reference differ, this reads on: 1.1.1 stops at a directory that it can't list and hides every
-later one without a word (0.8.1 goes on); both skip a directory named x.json, which is reported here, because somebody
-meant a file: a container engine makes one of a bind mount whose source is missing.
+devices; only *.json and *.yaml count, and nothing is searched in depth. `hidden_from` says which releases read less.
+A directory named x.json is skipped by all and reported here, because somebody meant a file: a container engine makes
+one of a bind mount whose source is missing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import checked
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, releases, seen
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import Taken, Unclear
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import Finding
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
@@ -31,34 +33,59 @@ ATTEMPTS = 3  # to read a file that is being written; a writer that replaces who
 
 
 class SpecFile(NamedTuple):
-    """A valid spec and where it lies."""
+    """A file that some release of the library takes for a spec, and where it lies."""
 
     path: str
     priority: int  # the index of its directory
-    spec: dict[str, Any]
+    spec: dict[str, Any]  # as the newest of these releases takes it
     target: str = ""  # the same file without symlinks in its path
-    findings: tuple[Finding, ...] = ()  # warnings: what SPEC.md forbids and runtimes take
+    findings: tuple[Finding, ...] = ()  # what is wrong with it, errors and warnings
     state: tuple[int, ...] = ()  # of the file, as it was read: for `changed`
+    taken: tuple[Taken, ...] = ()  # what each release takes it for, newest first; () where all of them take `spec`
 
     @property
     def qualified_names(self) -> list[str]:
         """The devices that it defines."""
-        return [f"{self.spec['kind']}={device['name']}" for device in self.spec["devices"]]
+        return _names(self.spec)
+
+    @property
+    def seen_by(self) -> frozenset[str]:
+        """The names of the releases that read it (releases.py)."""
+        return seen.EVERY if not self.taken else frozenset().union(*(one.by for one in self.taken))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kind that it defines, by whatever release."""
+        return frozenset({self.spec["kind"], *(one.spec["kind"] for one in self.taken)})
 
 
 class Registry(NamedTuple):
-    """What a runtime sees: which file each name comes from, and what it can't use."""
+    """What runtimes see: which file each name comes from, what they can't use, and what is wrong."""
 
     directories: tuple[str, ...]  # lowest priority first
     specs: tuple[SpecFile, ...]
     devices: dict[str, str]  # qualified name -> path of the spec that wins
-    errors: dict[str, str]  # path of a file or directory -> what is wrong
+    errors: dict[str, str]  # path of a file or directory -> what is wrong, also where a release reads it all the same
     conflicts: dict[str, tuple[str, ...]]  # qualified name -> the files of one directory that all define it
     shadowed: dict[
         str, tuple[str, ...]
     ]  # qualified name -> the files of earlier directories that a later one overrules
     edits: Mapping[str, dict[str, Any]] = {}  # qualified name -> the device's own containerEdits, for each of `devices`
     broken: Mapping[str, tuple[int, ...]] = {}  # path -> state of the file that could not be read: for `changed`
+    releases: tuple[str, ...] = releases.NAMES  # of the library, that `devices` and the like are said for
+    unclear: Mapping[str, Unclear] = {}  # path -> why it can't be told what the file defines
+    crashes: Mapping[str, frozenset[str]] = {}  # path -> the releases that may die of the file, with their runtime
+    unread: tuple[Hidden, ...] = ()
+    targets: Mapping[str, str] = {}  # path -> the same file without symlinks, of files that are not among `specs`
+
+
+class Hidden(NamedTuple):
+    """Directories that some releases read nothing of, and the one that is to blame."""
+
+    path: str
+    why: str  # words that follow its path
+    priorities: tuple[int, ...]  # the indices of what is not read
+    releases: frozenset[str]
 
 
 class Listing(NamedTuple):
@@ -85,20 +112,40 @@ def find(directories: Sequence[str] = DIRECTORIES) -> Listing:
     return Listing(tuple(paths), errors)
 
 
-def load(directories: Sequence[str] = DIRECTORIES) -> Registry:
-    """Read every spec of `directories`, lowest priority first. Raises nothing: a bad file is one of `errors`."""
+class _Look(NamedTuple):
+    """What was found in one file."""
+
+    spec: Optional[SpecFile] = None
+    error: str = ""
+    unclear: Optional[Unclear] = None
+    crashes: frozenset[str] = frozenset()
+
+
+def load(directories: Sequence[str] = DIRECTORIES, names: Collection[str] = releases.NAMES) -> Registry:
+    """Read every spec of `directories`, lowest priority first, as the releases `names` of the library resolve them.
+
+    Raises nothing: a bad file is one of `errors`.
+    """
     specs: list[SpecFile] = []
     broken: dict[str, tuple[int, ...]] = {}
+    looks: dict[str, _Look] = {}
     paths, errors = find(directories)
     for priority, path in paths:
         before = _state(path)
-        try:
-            file = _read(path, priority)
-        except CdiError as error:
-            errors[path], broken[path] = str(error), before
-        else:
-            specs += [file] if file else []
-    return resolve(directories, specs, errors)._replace(broken=broken)
+        look = _look(path, priority)
+        if look.spec is not None:
+            specs.append(look.spec)
+        elif look != _Look():
+            broken[path] = before
+        if look.error:
+            errors[path] = look.error
+        looks[path] = look
+    return resolve(directories, specs, errors, names, hidden(directories))._replace(
+        broken=broken,
+        unclear={path: look.unclear for path, look in looks.items() if look.unclear},
+        crashes={path: look.crashes for path, look in looks.items() if look.crashes},
+        targets={path: os.path.realpath(path) for path in broken},
+    )
 
 
 def changed(registry: Registry) -> bool:
@@ -112,23 +159,42 @@ def changed(registry: Registry) -> bool:
     return any(_state(path) != state for path, state in known.items())
 
 
-def _read(path: str, priority: int) -> Optional[SpecFile]:
-    """The spec at `path`; None if the file is gone again. Raises CdiError for anything else that is no valid spec."""
+def _look(path: str, priority: int) -> _Look:
+    """What is at `path`; nothing if the file is gone again."""
     target = os.path.realpath(path)  # the reference follows symlinks, so reading does too
     for _attempt in range(ATTEMPTS):
         before = _state(target)
         try:
             live = files.read(target)
         except CdiError as error:
-            raise error if target == path else CdiError(f"{path}: {error}") from None
+            why = str(error) if target == path else f"{path}: {error}"
+            return _Look(error=why, unclear=None if os.path.isdir(target) or not before else Unclear(why))
         if live is None and os.path.islink(path):
-            raise CdiError(f"{path}: is a symlink to {target}, where nothing is. Remove it, or bring that file back.")
+            return _Look(
+                error=f"{path}: is a symlink to {target}, where nothing is. Remove it, or bring that file back."
+            )
         if live is None:
-            return None
+            return _Look()
         if before == _state(target):
-            spec, findings = checked(live.content, path)
-            return SpecFile(path, priority, spec, target, findings, before)
-    raise CdiError(f"{path}: changes all the time while it is read; look again when its writer is done")
+            return _read(live.content, path, SpecFile(path, priority, {}, target, (), before))
+    why = f"{path}: changes all the time while it is read; look again when its writer is done"
+    return _Look(error=why, unclear=Unclear(why))
+
+
+def _read(content: bytes, path: str, file: SpecFile) -> _Look:
+    """What is in the bytes of `file`."""
+    try:
+        reading = codec.read(content, path)
+    except CdiError as why:  # no PyYAML
+        reading, error = codec.Reading(None, []), str(why)
+    else:
+        error = "" if reading.spec is not None else f"{path}: {codec.errors_in(reading.findings)}"
+    sight = seen.read(content, path, reading)
+    if not sight.taken:
+        return _Look(None, error, sight.unclear, sight.crashes)
+    spec = sight.taken[0].spec if reading.spec is None else reading.spec
+    file = file._replace(spec=spec, findings=tuple(reading.findings), taken=sight.taken)
+    return _Look(file, error, None, sight.crashes)
 
 
 def _state(path: str) -> tuple[int, ...]:
@@ -140,27 +206,90 @@ def _state(path: str) -> tuple[int, ...]:
     return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
 
 
-def resolve(directories: Sequence[str], specs: Sequence[SpecFile], errors: dict[str, str]) -> Registry:
-    """Which spec provides each name.
+def hidden(directories: Sequence[str]) -> tuple[Hidden, ...]:
+    """Of which of `directories` some releases of the library read nothing. Raises nothing."""
+    found = []
+    for priority, directory in enumerate(map(str, directories)):
+        later = tuple(range(priority + 1, len(directories)))
+        if os.path.islink(directory) and os.path.isdir(directory):
+            names = frozenset(releases.NAMES) - releases.having(releases.NAMES, "follows_directory")
+            found.append(Hidden(directory, "is a symlink", (priority,), names))
+        elif not os.path.lexists(directory):
+            names = releases.having(releases.NAMES, "missing_hides")
+            found.append(Hidden(directory, "is missing", later, names))
+        elif directory in find([directory]).errors:
+            names = releases.having(releases.BY_NAME, "unlistable_hides")
+            found.append(Hidden(directory, "can't be listed", later, names))
+    return tuple(one for one in found if one.priorities)
 
-    A conflict in a lower directory also takes a good definition in a higher one away.
+
+def resolve(
+    directories: Sequence[str],
+    specs: Sequence[SpecFile],
+    errors: dict[str, str],
+    names: Collection[str] = releases.NAMES,
+    unread: Collection[Hidden] = (),
+) -> Registry:
+    """Which spec provides each name, for the releases `names` of the library, of which some see nothing of `unread`.
+
+    A conflict in a lower directory also takes a good definition in a higher one away. Where releases differ, a name is
+    a conflict if it is one for any of them, and else comes from where the newest that resolves it finds it.
     """
-    providers: dict[str, list[tuple[SpecFile, dict[str, Any]]]] = {}
-    for file in specs:
-        for name, device in zip(file.qualified_names, file.spec["devices"]):
-            providers.setdefault(name, []).append((file, device["containerEdits"]))
     devices: dict[str, str] = {}
     edits: dict[str, dict[str, Any]] = {}
     conflicts: dict[str, tuple[str, ...]] = {}
     shadowed: dict[str, tuple[str, ...]] = {}
-    for name, found in sorted(providers.items()):
-        all_of = [file for file, _edits in found]
-        clash = [file.path for file in all_of if sum(other.priority == file.priority for other in all_of) > 1]
-        winner, own = max(found, key=lambda one: one[0].priority)
-        if clash:
-            conflicts[name] = tuple(clash)
-        else:
-            devices[name], edits[name] = winner.path, own
-            if len(found) > 1:
-                shadowed[name] = tuple(file.path for file in all_of if file is not winner)
-    return Registry(tuple(map(str, directories)), tuple(specs), devices, errors, conflicts, shadowed, edits)
+    for view in _views(specs, names, unread):
+        for name, found in _providers(view).items():
+            clash = [file.path for file, _own in found if sum(one.priority == file.priority for one, _own in found) > 1]
+            winner, own = max(found, key=lambda one: one[0].priority)
+            if clash:
+                conflicts.setdefault(name, tuple(clash))
+            elif name not in devices:
+                devices[name], edits[name] = winner.path, own
+                if len(found) > 1:
+                    shadowed[name] = tuple(file.path for file, _own in found if file is not winner)
+    good = sorted(devices.keys() - conflicts.keys())
+    return Registry(
+        tuple(map(str, directories)),
+        tuple(specs),
+        {name: devices[name] for name in good},
+        errors,
+        dict(sorted(conflicts.items())),
+        {name: shadowed[name] for name in good if name in shadowed},
+        {name: edits[name] for name in good},
+        releases=tuple(names),
+        unread=tuple(unread),
+    )
+
+
+_View = tuple[tuple[SpecFile, dict[str, Any]], ...]  # the files that a release takes for specs, and what for
+
+
+def _views(specs: Sequence[SpecFile], names: Collection[str], unread: Collection[Hidden]) -> list[_View]:
+    """What the releases `names` see of `specs`, newest first, each view once."""
+    found: dict[tuple[tuple[int, int], ...], _View] = {}
+    for release in reversed([one.name for one in releases.EVERY if one.name in names]):
+        nothing = {priority for one in unread if release in one.releases for priority in one.priorities}
+        view: list[tuple[SpecFile, dict[str, Any]]] = []
+        key: list[tuple[int, int]] = []
+        for at, file in enumerate(specs):
+            for which, one in enumerate(file.taken or (Taken(file.spec, seen.EVERY),)):
+                if release in one.by and file.priority not in nothing:
+                    view.append((file, one.spec))
+                    key.append((at, which))
+        found.setdefault(tuple(key), tuple(view))
+    return list(found.values())
+
+
+def _providers(view: _View) -> dict[str, list[tuple[SpecFile, dict[str, Any]]]]:
+    """Qualified name -> each file that defines it, and the device's own edits there."""
+    providers: dict[str, list[tuple[SpecFile, dict[str, Any]]]] = {}
+    for file, spec in view:
+        for name, device in zip(_names(spec), spec["devices"]):
+            providers.setdefault(name, []).append((file, device["containerEdits"]))
+    return providers
+
+
+def _names(spec: Mapping[str, Any]) -> list[str]:
+    return [f"{spec['kind']}={device['name']}" for device in spec["devices"]]

@@ -11,7 +11,7 @@ libraries read differently has no meaning here, and is refused.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import UNREADABLE, Malformed, unique
@@ -62,13 +62,18 @@ class Number(float):
         return self.text
 
 
-class _Anchor(NamedTuple):
-    value: Any
-    nodes: int
+class _Anchor:
+    """What an anchor stands for. As in go-yaml it is known from where its node begins, and complete where that ends."""
+
+    value: Any = None
+    nodes: Optional[int] = None  # how many values are in it; None before its node ends
 
 
-def load(text: str, path: str) -> Any:
-    """The first document in `text`. Raises Malformed for what is none, CdiError where there is no PyYAML."""
+def load(text: str, path: str, document: Optional[type[Document]] = None) -> Any:
+    """The first document in `text`, made of values by `document` (Document if None).
+
+    Raises Malformed for what is no YAML or has several meanings, CdiError where there is no PyYAML.
+    """
     try:
         import yaml
     except ImportError:
@@ -80,7 +85,7 @@ def load(text: str, path: str) -> Any:
     if strange:
         raise Malformed("yaml-subset", repr(strange[0]), "YAML without directives, the escape \\/ and odd line breaks")
     try:
-        return _Document(yaml, text).load()
+        return (document or Document)(yaml, text).load()
     except yaml.YAMLError as error:
         raise Malformed("yaml", f"no YAML ({' '.join(str(error).split())[:300]})", "YAML") from None
 
@@ -99,7 +104,7 @@ def plain(text: str) -> Any:
     return Number(text) if NUMBER.match(text) else text
 
 
-class _Document:
+class Document:
     """One run over the events of a text; `nodes` counts values and keys with all that aliases repeat."""
 
     def __init__(self, yaml: Any, text: str) -> None:
@@ -123,19 +128,23 @@ class _Document:
             return self.alias(event.anchor)
         if event.tag is not None:
             raise Malformed("yaml-subset", f"the tag {event.tag[:60]!r}", "YAML without tags")
-        before = self.nodes
+        before, anchor = self.nodes, _Anchor()
+        if event.anchor:
+            self.anchors[event.anchor] = anchor
         if isinstance(event, self.yaml.ScalarEvent):
             if event.implicit[0] and self.flow and "?" in event.value:  # there it ends a scalar for go-yaml
                 raise Malformed("yaml-subset", f"{event.value[:60]!r} within braces", "text with a '?' in quotes")
-            value = plain(event.value) if event.implicit[0] else event.value
+            value = self.scalar(event)
         else:
             self.flow += bool(event.flow_style)
             is_list = isinstance(event, self.yaml.SequenceStartEvent)
             value = self.sequence(depth + 1) if is_list else self.mapping(depth + 1)
             self.flow -= bool(event.flow_style)
-        if event.anchor:
-            self.anchors[event.anchor] = _Anchor(value, self.nodes - before)
+        anchor.value, anchor.nodes = value, self.nodes - before
         return value
+
+    def scalar(self, event: Any) -> Any:
+        return plain(event.value) if event.implicit[0] else event.value
 
     def sequence(self, depth: int) -> list[Any]:
         items = []
@@ -143,20 +152,26 @@ class _Document:
             items.append(self.node(event, depth))
         return items
 
-    def mapping(self, depth: int) -> dict[str, Any]:
-        pairs: list[tuple[str, Any]] = []
+    def mapping(self, depth: int) -> Any:
+        pairs: list[tuple[Any, Any, str]] = []
         while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             if not isinstance(event, self.yaml.ScalarEvent):
                 raise Malformed("yaml-subset", "a key that is no text", "keys that are strings")
             key = self.node(event, depth)
-            value = self.node(next(self.events), depth)
-            if key == "<<" and event.implicit[0]:
-                pairs += self.merged(value)
+            pairs.append((key, self.node(next(self.events), depth), event.value if event.implicit[0] else ""))
+        return self.object(pairs)
+
+    def object(self, pairs: list[tuple[Any, Any, str]]) -> Any:
+        """What (key, value, key as it is written without quotes) make."""
+        items: list[tuple[str, Any]] = []
+        for key, value, written in pairs:
+            if written == "<<":
+                items += self.merged(value)
             elif isinstance(key, (str, int)) and not isinstance(key, (bool, Octal)):
-                pairs.append((str(key), value))
+                items.append((str(key), value))
             else:
-                raise Malformed("yaml-subset", f"the key {event.value[:60]}", "keys in quotes")
-        return unique(pairs)
+                raise Malformed("yaml-subset", f"the key {written[:60]}", "keys in quotes")
+        return unique(items)
 
     def merged(self, value: Any) -> list[tuple[str, Any]]:
         objects = value if isinstance(value, list) else [value]
@@ -165,16 +180,16 @@ class _Document:
         return [pair for item in objects for pair in item.items()]
 
     def alias(self, name: str) -> Any:
-        if name not in self.anchors:
+        anchor = self.anchors.get(name)
+        if anchor is None or anchor.nodes is None:
             raise Malformed("yaml", f"the alias *{name[:60]} with nothing before that it stands for", "YAML")
-        value, nodes = self.anchors[name]
-        self.nodes += nodes
-        self.aliased += nodes + 1
+        self.nodes += anchor.nodes
+        self.aliased += anchor.nodes + 1
         if self.aliased > 50 and self.aliased > ALIASED * self.nodes:
             found = f"{self.aliased} of the first {self.nodes} values from aliases"
             raise Malformed("yaml-size", found, "most values written out")
         self.count(0)
-        return value
+        return anchor.value
 
     def count(self, depth: int) -> None:
         self.nodes += 1

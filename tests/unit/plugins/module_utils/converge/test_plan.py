@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries, plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
@@ -166,10 +166,10 @@ class Host:
         self.root = root
         self.etc, self.run, self.state_dir = (f"{root}/{name}" for name in ("etc", "run", "state"))
 
-    def converge(self, spec, directory=None, force=False, check=False, kind=KIND):
+    def converge(self, spec, directory=None, force=False, check=False, kind=KIND, linked=libraries.ANY):
         def make(manifest):
             known = registry.load((self.etc, self.run))
-            return plan.plan_spec(kind, spec, directory or self.etc, known, manifest, force)
+            return plan.plan_spec(kind, spec, directory or self.etc, known, manifest, force, lambda: linked)
 
         return apply(make, self.state_dir, check)
 
@@ -315,6 +315,59 @@ class TestOtherSpecs:
         assert host.converge(SPEC, host.run).warnings == (
             f"{host.run}/{FILE}: {KIND}=port0 takes the place of the one in {other}",
         )
+
+    @pytest.mark.parametrize(
+        ("linked", "more", "refused"),
+        [
+            # A field that is newer than the declared version: only releases before 0.5.4 don't mind.
+            ("0.5.1", {"containerEdits": {"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "x"}]}}, True),
+            ("0.8.0", {"containerEdits": {"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "x"}]}}, False),
+            ("newer", {"cdiVersion": "1.2.0"}, True),
+            ("1.1.1", {"containerEdits": {"deviceNodes": [{"path": "/dev/a", "permissions": "none"}]}}, True),
+            ("1.1.0", {"containerEdits": {"deviceNodes": [{"path": "/dev/a", "permissions": "none"}]}}, False),
+        ],
+    )
+    def test_a_file_that_we_refuse_and_a_runtime_reads_is_in_the_way(self, host, linked, more, refused):
+        other = host.put(host.etc, "vendor.json", json.dumps({**SPEC, **more}).encode())
+        before, here = host.everything(), [libraries.Linked("podman 9.9", linked)]
+        if refused:
+            with pytest.raises(CdiError, match=f"port0 is also in {other}: podman 9.9 would resolve neither"):
+                host.converge(SPEC, linked=here)
+            assert host.everything() == before
+        else:
+            host.converge(SPEC, linked=here)
+
+    def test_what_a_newer_runtime_would_read_is_said(self, host):
+        other = host.put(host.etc, "vendor.json", json.dumps({**SPEC, "cdiVersion": "1.2.0"}).encode())
+        (warning,) = host.converge(SPEC, linked=[libraries.Linked("podman 5.4.2", "0.8.0")]).warnings
+        assert f"port0 is also in {other}: a newer runtime would resolve neither" in warning
+
+    def test_a_file_whose_names_can_not_be_told_stops_a_write_of_its_kind_alone(self, host):
+        other = host.put(host.etc, "vendor.yaml", f"kind: !x {KIND}\n".encode())
+        with pytest.raises(CdiError, match=f"can't tell which devices of {KIND} {other} defines: the tag '!x'"):
+            host.converge(SPEC)
+        host.converge({**SPEC, "kind": "other.com/serial"}, kind="other.com/serial")
+
+    def test_a_file_that_makes_the_runtime_crash_stops_every_write(self, host):
+        crash = {**SPEC, "kind": "a.com/b", "cdiVersion": "0.5.0", "containerEdits": {"hooks": [None]}}
+        other = host.put(host.run, "vendor.json", json.dumps(crash).encode())
+        with pytest.raises(CdiError, match=f"{other} makes the CDI library of podman 5 and docker 28 crash"):
+            host.converge(SPEC, linked=[libraries.Linked("podman 5", "0.8.0"), libraries.Linked("docker 28", "1.0.0")])
+        host.converge(SPEC, linked=[libraries.Linked("podman 4.1", "0.4.0")])  # does not know that version
+
+    def test_a_link_to_where_our_file_will_be_is_in_the_way(self, host):
+        files.make_directory(host.etc)
+        link = host.root / "etc" / "link.json"
+        link.symlink_to(FILE)
+        with pytest.raises(CdiError, match=f"port0 is also in {link}: a runtime would resolve neither"):
+            host.converge(SPEC)
+
+    def test_a_directory_that_is_a_link_is_said_with_the_runtimes_that_do_not_follow_it(self, host):
+        (host.root / "real").mkdir()
+        (host.root / "etc").symlink_to("real")
+        old, new = libraries.Linked("podman 5.4.2", "0.8.0"), libraries.Linked("docker 29", "1.1.0", follows_links=True)
+        (warning,) = host.converge(SPEC, linked=[old, new]).warnings
+        assert warning.endswith(f"podman 5.4.2 will not find it: {host.etc} is a symlink")
 
     def test_our_own_spec_moves_with_the_directory(self, host):
         host.converge(SPEC)

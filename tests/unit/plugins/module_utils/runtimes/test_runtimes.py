@@ -16,7 +16,7 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, table
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, releases
 
 HERE = Path(__file__).parent
 RELEASES = yaml.safe_load((HERE / "releases.yml").read_text())
@@ -51,11 +51,30 @@ class TestTable:
 
     def test_every_row_is_in_order_tested_and_a_version(self):
         for name, engine in table.ENGINES.items():
-            firsts = [first for first, _reads in engine.rows]
+            firsts = [first for first, _reads, _library in engine.rows]
             assert firsts == sorted(firsts)
             tested = {released(version) for versions in RELEASES[name].values() for version in versions}
             assert set(firsts) <= tested
-            assert {reads for _first, reads in engine.rows} <= set(model.VERSIONS)
+            assert {reads for _first, reads, _library in engine.rows} <= set(model.VERSIONS)
+            for _first, reads, library in engine.rows:
+                assert releases.BY_NAME[library].reads == reads
+
+    @pytest.mark.parametrize(
+        ("name", "version", "library"),
+        [
+            ("podman", "3.4.4", ""),
+            ("podman", "4.4.4", "0.5.1"),
+            ("podman", "4.5.0", "0.5.4"),
+            ("podman", "5.4.2", "0.8.0"),
+            ("docker", "28.5.1", "1.0.0"),
+            ("containerd", "1.7.0", "0.5.4"),
+            ("containerd", "2.3.0", "1.1.0"),
+            ("cri-o", "1.26.4", "0.5.1"),
+            ("cri-o", "1.99.0", "1.1.0"),
+        ],
+    )
+    def test_the_library(self, name, version, library):
+        assert table.library(name, table.numbers(version)) == library
 
 
 class Programs:
@@ -98,7 +117,7 @@ class TestDetect:
 
     def test_nothing_installed(self, programs):
         programs.prints("docker", "Docker version 26.1.5, build 411e817")  # the client alone
-        assert detect.detect("/nowhere::relative") == ((), ())
+        assert detect.detect("/nowhere::relative") == detect.Found((), ())
 
     def test_all_four_in_the_table_order(self, programs):
         for name, text in (
@@ -204,7 +223,7 @@ class TestNamed:
             ("docker", "24.0", "", ""),
             ("containerd", "v2.1.0", "", "1.0.0"),
         ]
-        assert detect.named({}) == ((), ())
+        assert detect.named({}) == detect.Found((), ())
 
     def test_a_newer_release_is_a_warning_here_too(self):
         assert detect.named({"cri-o": "1.40"}).warnings[0].startswith("cri-o: cri-o 1.40 is newer than 1.35")
