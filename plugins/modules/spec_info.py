@@ -63,7 +63,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 specs:
-  description: Every valid spec, lowest priority first.
+  description:
+    - Every file that some release of the CDI library takes for a spec, lowest priority first.
+    - One with errors is among them if a release reads it all the same; RV(errors) says what is wrong with it.
   returned: success
   type: list
   elements: dict
@@ -86,6 +88,16 @@ specs:
       elements: str
       sample:
         - fleet.cdi/misc=fuse
+    seen_by:
+      description:
+        - The releases of the CDI library that read it. Each stands for all up to the next, V(newer) for those that are
+          not yet known.
+      type: list
+      elements: str
+      sample:
+        - 1.1.0
+        - 1.1.1
+        - newer
     managed:
       description: Whether the manifest lists it and nobody has changed it since.
       type: bool
@@ -95,7 +107,7 @@ specs:
       type: str
       sample: cdi_host
     findings:
-      description: What the CDI specification forbids in it and runtimes take all the same.
+      description: What is wrong with it, though some runtimes take it. Of severity V(error) if not all runtimes do.
       type: list
       elements: dict
       contains:

@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import releases
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, Host, Reason, stale
 
@@ -68,6 +69,7 @@ def document(found: Survey) -> dict[str, Any]:
             "kind": file.spec["kind"],
             "cdi_version": file.spec["cdiVersion"],
             "names": file.qualified_names,
+            "seen_by": [name for name in releases.BY_NAME if name in file.seen_by],
             "managed": file.path in found.managed,
             "managed_by": found.managed.get(file.path),
             "findings": as_document(file.findings),

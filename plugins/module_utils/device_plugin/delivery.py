@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, installations, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import releases
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.model import VERSIONS
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile
 
@@ -121,10 +122,13 @@ def _unread(reader: Reader, files: Collection[SpecFile]) -> str:
                 f"{reader.name} does not read {directory}, only {', '.join(reader.spec_dirs)} (module "
                 "fleet.cdi.runtime sets that)"
             )
-    for file in files if reader.newest else ():
+    for file in files:
         version = str(file.spec["cdiVersion"]).removeprefix("v")
-        if VERSIONS.index(version) > VERSIONS.index(reader.newest):
+        known = version in VERSIONS and bool(reader.newest)
+        if known and VERSIONS.index(version) > VERSIONS.index(reader.newest):
             return f"{reader.name} reads CDI up to {reader.newest}, and {file.path} has {version}"
+        if reader.library and releases.row(reader.library) not in file.seen_by:
+            return f"{reader.name} does not read {file.path} (`fleet-cdi validate` names its faults)"
     return ""
 
 

@@ -73,6 +73,7 @@ class Reader(NamedTuple):
     why: str = ""  # why not
     spec_dirs: tuple[str, ...] = ()  # where it looks for specs; () if that is not known
     newest: str = ""  # the last version of specs that it reads; "" if that is not known
+    library: str = ""  # the release of the CDI library that it has (table.py); "" if that is not known
 
 
 def readers(states: Iterable[State]) -> tuple[Reader, ...]:
@@ -86,7 +87,9 @@ def readers(states: Iterable[State]) -> tuple[Reader, ...]:
 
 
 def _reader(state: State) -> Reader:
-    return Reader(state.place.title, state.enabled, _why(state), state.spec_dirs, state.place.reads)
+    place = state.place
+    library = table.library(place.name, place.numbers)
+    return Reader(place.title, state.enabled, _why(state), state.spec_dirs, place.reads, library)
 
 
 def _why(state: State) -> str:
