@@ -124,8 +124,8 @@ def _unread(reader: Reader, files: Collection[SpecFile]) -> str:
             )
     for file in files:
         version = str(file.spec["cdiVersion"]).removeprefix("v")
-        known = version in VERSIONS and bool(reader.newest)
-        if known and VERSIONS.index(version) > VERSIONS.index(reader.newest):
+        is_known = version in VERSIONS and bool(reader.newest)
+        if is_known and VERSIONS.index(version) > VERSIONS.index(reader.newest):
             return f"{reader.name} reads CDI up to {reader.newest}, and {file.path} has {version}"
         if reader.library and releases.row(reader.library) not in file.seen_by:
             return f"{reader.name} does not read {file.path} (`fleet-cdi validate` names its faults)"

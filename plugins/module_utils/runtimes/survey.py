@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containerd, crio, docker, podman, running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containerd, crio, docker, podman, running, table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Source
 
 # Runtime -> its file of this room, with read and settings.

@@ -82,7 +82,7 @@ HOOK = Table(
         "path": Field("string", required=True, rules=PATH),
         "args": Field("strings"),
         "env": Field("strings", rules=ENVIRONMENT),
-        "timeout": Field("int64", rules=("positive",)),
+        "timeout": Field("int64", rules=("not-negative", "positive")),
     },
 )
 

@@ -80,6 +80,7 @@ RULES = {
         lambda value: _unique([item.partition("=")[0] for item in value]), "each variable once", WARNING
     ),
     "hook-name": Rule(lambda value: value in HOOK_NAMES, "one of " + ", ".join(HOOK_NAMES)),
+    "not-negative": Rule(lambda value: value >= 0, "seconds, greater than 0"),
     "positive": Rule(lambda value: value > 0, "seconds, greater than 0", WARNING),
     "clos-id": Rule(
         lambda value: (
