@@ -21,6 +21,7 @@ from pathlib import Path
 import hostile_image
 from oracle import ESCAPE, FOREIGN, MEMORY, TIME, TRACEBACK, Finding, Outcome, Watch
 
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import main
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -123,7 +124,7 @@ def started(arena: Path, words: list[str]) -> tuple[list[Finding], int, str]:
             return [Finding(TIME, f"{words} took more than {SECONDS} s")], 0, ""
     peak, status = map(int, report.read_text().split())
     findings = []
-    if "Traceback" in said or status not in (0, 1):
+    if "Traceback" in said or main.UNFORESEEN in said or status not in (0, 1):
         findings.append(Finding(TRACEBACK, f"exit status {status}: {said[-2000:]}"))
     if peak > MOST_KIB:
         findings.append(Finding(MEMORY, f"{words} took {peak / 1024:.0f} MiB"))

@@ -60,6 +60,13 @@ TABLE = (
         ("integration", "adversary", "molecule", "e2e"),
         "images of container hosts",
     ),
+    Counterpart(
+        "gcc",
+        "echo 'int main(void) { return 0; }' | gcc -static -x c -o /dev/null -",  # with libc6-dev
+        ("unit", "integration"),
+        "programs that stand in for a broken ldconfig, and libraries of a hostile image",
+    ),
+    Counterpart("libc6-dev", "test -e /usr/include/stdio.h", ("unit", "integration"), "what gcc needs"),
     Counterpart("golang-1.19-go", "test -x /usr/lib/go-1.19/bin/go", ("e2e",), "the oldest kubelet"),
     Counterpart(
         "strace", "command -v strace", ("fault", "adversary"), "kills, errors and power cuts at every system call"

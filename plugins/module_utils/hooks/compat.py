@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CUDA's forward compatibility: a newer libcuda in the container than the driver brings. Private API of fleet.cdi.
+"""CUDA's forward compatibility: a newer libcuda in the container than the driver brings.
 
 An image may have one for drivers that it names in an ELF note. Where the host's is one of them, the container is to
 find the image's, as NVIDIA's enable-cuda-compat decides (1.20.1, cmd/nvidia-cdi-hook/cudacompat).
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PREFIX = "libcuda.so."
 SECTION = b".note.cuda.fwd_compatibility"
 OWNER = b"NVIDIA Corporation"
-MOST = 1 << 20  # bytes of section headers, their names, or the note
+MOST = 1 << 16  # bytes of section headers, their names, or the note; libcuda.so.570 has 2.5, 0.4 and 0.2 KiB of them
+FARTHEST = 1 << 62  # a position in a file
 Version = tuple[int, ...]
 
 
@@ -31,7 +32,7 @@ def enable(inside: Inside, folder: str, driver: str, cuda: str) -> list[str]:
 
     `driver` and `cuda` are versions of the host's, "" where they are not known. Raises HookError and OSError.
     """
-    names = [name for name in inside.names(folder) if name.startswith(PREFIX) and "." in name[len(PREFIX) :]]
+    names = [name for name in inside.names(folder, PREFIX) if "." in name[len(PREFIX) :]]
     found = [name for name in names if _is_file(inside, f"{folder}/{name}")]
     if len(found) != 1:
         several = f"{folder} has {', '.join(found)}; which one is meant nobody knows, so none is preferred"
@@ -52,7 +53,8 @@ def is_for(note: Optional[dict[str, Any]], own: Version, driver: Version, cuda: 
         return bool(not cuda and own and driver and own[0] > driver[0])
     if own and driver:
         return driver[0] in _list(note.get("Driver")) and own > driver
-    return bool(cuda) and version(str(note.get("CUDA Version", ""))) > cuda
+    named = note.get("CUDA Version")
+    return bool(cuda) and isinstance(named, str) and version(named) > cuda
 
 
 def version(text: str) -> Version:
@@ -69,7 +71,7 @@ def read_note(handle: int) -> Optional[dict[str, Any]]:
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
         return None
     size, count, names_at = (_number(header, at, 2) for at in (58, 60, 62))
-    table = os.pread(handle, min(size * count, MOST), _number(header, 40, 8))
+    table = _part(handle, size * count, _number(header, 40, 8))
     if size < 64 or names_at >= count or len(table) < size * count:
         return None
     sections = [table[at : at + size] for at in range(0, size * count, size)]
@@ -95,7 +97,12 @@ def _document(note: bytes, align: int) -> Optional[dict[str, Any]]:
 
 
 def _content(handle: int, section: bytes) -> bytes:
-    return os.pread(handle, min(_number(section, 32, 8), MOST), min(_number(section, 24, 8), 1 << 62))
+    return _part(handle, _number(section, 32, 8), _number(section, 24, 8))
+
+
+def _part(handle: int, size: int, at: int) -> bytes:
+    """At most MOST bytes; the numbers are the file's own, and may be anything."""
+    return os.pread(handle, min(size, MOST), min(at, FARTHEST))
 
 
 def _number(content: bytes, at: int, size: int) -> int:

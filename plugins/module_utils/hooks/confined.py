@@ -1,11 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program of the host's, run on the files of a container that may be made to break it. Private API of fleet.cdi.
+"""A program of the host's, run on the files of a container that may be made to break it.
 
-ldconfig reads every library of an image. So it runs with the container's root directory as its own, without what the
-kernel shows in /proc and /sys, with no capability but those that override file permissions, and from a sealed copy, so
-that nobody who gets at the process can change the host's program.
+ldconfig reads every library of an image. Its process has the container's root directory as its own, without what the
+kernel shows in /proc and /sys; mount, process, network and IPC namespaces of its own; no capability but those that
+override file permissions; the system calls of seccomp.py; limited memory, time and size of files; and a sealed copy of
+the program, so that a process that an image has taken over can't change the host's.
 """
 
 from __future__ import annotations
@@ -16,16 +17,23 @@ import errno
 import fcntl
 import os
 
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import seccomp
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 
 # linux/sched.h, linux/mount.h, linux/memfd.h, linux/fcntl.h, linux/prctl.h, linux/capability.h
-CLONE_NEWNS = 0x20000
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x8000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x2, 0x4, 0x20, 0x1000, 0x4000, 0x80000
 MFD_CLOEXEC, MFD_ALLOW_SEALING, MFD_EXEC = 0x1, 0x2, 0x10
 F_ADD_SEALS, ALL_SEALS = 1033, 0xF  # seal, shrink, grow, write
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
-KEPT = (1 << 1) | (1 << 2) | (1 << 3)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+# CAP_DAC_OVERRIDE and CAP_FOWNER. Not CAP_DAC_READ_SEARCH: it opens any file of the host's by open_by_handle_at(2).
+KEPT = (1 << 1) | (1 << 3)
+# RLIMIT_CPU, _FSIZE, _DATA and _CORE, whose numbers all machines share. ldconfig of glibc 2.36 takes 0.3 MiB for a
+# thousand libraries. It maps their files, which are no memory of its own and may be gigabytes: so no RLIMIT_AS.
+RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_CORE = 0, 1, 2, 4
+MOST_DATA, LARGEST_FILE = 32 << 20, 64 << 20  # bytes
+MOST_SAID = 8 << 10  # bytes of output; more is read and dropped
 HIDDEN = (b"proc", b"sys")
 WRAPPED = ".real"  # Ubuntu's ldconfig is a script around ldconfig.real
 
@@ -62,36 +70,85 @@ def make_writable(root: bytes) -> None:
     _call(libc.mount, None, root, None, MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV, None)
 
 
-def run(program: int, arguments: list[str], root: bytes) -> int:
-    """The exit status of the program, run without environment and input where `root` is "/". Raises OSError."""
+def run(program: int, arguments: list[str], root: bytes, seconds: int) -> tuple[int, str]:
+    """(exit status or negative number of a signal, start of the output) of the program, run where `root` is "/".
+
+    It has no environment and no input, takes `seconds` of processor time at most, and ends with the caller. Raises
+    OSError.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-    child = os.fork()
+    alive, ours = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    output, said = os.pipe2(os.O_CLOEXEC)
+    child = _fork(libc)
     if not child:
         try:
+            os.close(ours)
             _call(libc.prctl, PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)  # it ends with us, who are bound by time
-            if os.getppid() != parent:
+            if _ended(alive):
                 os._exit(127)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(2, 1)  # what a hook prints nobody reads
+            os.dup2(said, 1)
+            os.dup2(said, 2)
             for handle in os.listdir("/proc/self/fd"):
                 if int(handle) > 2 and int(handle) != program:
                     _close(int(handle))
             _enter(libc, root)
+            _limit(libc, seconds)
             _give_up_capabilities(libc)
+            if seccomp.supported():
+                seccomp.install(libc)
             os.execve(program, arguments, {})
         except OSError as error:
-            os.write(2, f"cdi-hook: {arguments[0]} can't be run in the container: {error.strerror}\n".encode())
+            os.write(2, f"{arguments[0]} can't be run in the container: {error.strerror}\n".encode())
         finally:
             os._exit(127)
+    os.close(said)
+    text = _read(output)
     _pid, status = os.waitpid(child, 0)
-    os.close(program)
-    return os.waitstatus_to_exitcode(status)
+    for done in (program, alive, ours, output):
+        os.close(done)
+    return os.waitstatus_to_exitcode(status), text.decode("utf-8", "surrogateescape")
+
+
+def _fork(libc: ctypes.CDLL) -> int:
+    """os.fork(), with a process namespace of its own for the child. It can't be had for a process that runs."""
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    _call(libc.unshare, CLONE_NEWPID)
+    child = os.fork()
+    if child:
+        _call(libc.setns, own, CLONE_NEWPID)  # later children are our own again
+    os.close(own)
+    return child
+
+
+def _ended(alive: int) -> bool:
+    """Whether the process that holds the other end of this pipe is gone: to another namespace it has no number."""
+    try:
+        os.read(alive, 1)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(output: int) -> bytes:
+    """The first MOST_SAID bytes of what is written until the end."""
+    text = b""
+    while chunk := os.read(output, MOST_SAID):
+        text += chunk[: MOST_SAID - len(text)]
+    return text
+
+
+def _limit(libc: ctypes.CDLL, seconds: int) -> None:
+    """Bound what this process takes of the host. The first one of a namespace is only ended by a hard limit."""
+    limits = ((RLIMIT_CPU, seconds), (RLIMIT_FSIZE, LARGEST_FILE), (RLIMIT_DATA, MOST_DATA), (RLIMIT_CORE, 0))
+    for number, most in limits:
+        _call(libc.setrlimit, number, (ctypes.c_ulong * 2)(most, most))
 
 
 def _enter(libc: ctypes.CDLL, root: bytes) -> None:
     """Make `root` this process's root directory, with nothing of the kernel's in it."""
     _own_mounts(libc)
+    _call(libc.unshare, CLONE_NEWNET | CLONE_NEWIPC)
     os.chdir(root)
     for name in HIDDEN:
         try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of a container, found from its root directory as it would find them itself. Private API of fleet.cdi.
+"""Files of a container, found from its root directory as it would find them itself.
 
 An image may hold any symlink, and others may change a volume meanwhile. So a path is walked part by part from a
 descriptor of the root directory: no part is followed by the kernel (O_NOFOLLOW), what a symlink says is read and
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40  # as the kernel (path_resolution(7))
 NOT_ENTERED = ("proc", "sys")
-LARGEST = 1 << 20  # bytes of a file that is read
+LARGEST = 1 << 18  # bytes of a file that is read; Debian's largest ld.so.conf has 34
+MOST_NAMES = 1000  # of a directory, of those that are looked for
 
 
 class Inside:
@@ -93,34 +94,53 @@ class Inside:
             os.close(handle)
 
     def read(self, path: str) -> str:
-        """What is in a file, "" if there is none."""
+        """What is in a file, "" if there is none. HookError for one of more than LARGEST bytes."""
         try:
             handle = self.open(path)
         except (FileNotFoundError, NotADirectoryError):
             return ""
         try:
-            return os.fsdecode(os.read(handle, LARGEST))
+            content = os.read(handle, LARGEST + 1)
         finally:
             os.close(handle)
+        if len(content) > LARGEST:
+            raise HookError(f"{path}: found a file of more than {LARGEST} bytes in the image; expected a smaller one")
+        return os.fsdecode(content)
 
-    def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted; none where there is none."""
+    def names(self, path: str, start: str = "", end: str = "") -> list[str]:
+        """The names in a directory that start and end so, sorted; none where there is none.
+
+        HookError for more than MOST_NAMES. Others are not kept, however many there are.
+        """
         try:
             handle = self.open(path)
         except (FileNotFoundError, NotADirectoryError):
             return []
+        found: list[str] = []
         try:
-            return sorted(os.listdir(handle))
+            with os.scandir(handle) as entries:
+                for entry in entries:
+                    if entry.name.startswith(start) and entry.name.endswith(end):
+                        found.append(entry.name)
+                        if len(found) > MOST_NAMES:
+                            found_many = f"found more than {MOST_NAMES} names like {start}*{end} in the image"
+                            raise HookError(f"{path}: {found_many}; expected less")
         finally:
             os.close(handle)
+        return sorted(found)
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Make `text` the content of the file `path`, whatever was there, in directories that are made as needed."""
         directory, name = self.locate(path, make=True)
         new = _temporary()
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=directory)
+        left = memoryview(os.fsencode(text))
         try:
-            os.write(handle, os.fsencode(text))
+            while left:
+                left = left[os.write(handle, left) :]
+        except OSError:
+            os.unlink(new, dir_fd=directory)
+            raise
         finally:
             os.close(handle)
         replace(directory, new, name)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have a container's dynamic linker find libraries that the spec mounts into it. Private API of fleet.cdi.
+"""Have a container's dynamic linker find libraries that the spec mounts into it.
 
 As NVIDIA's update-ldcache (1.20.1, internal/ldconfig): directories go to drop-in files of /etc/ld.so.conf.d, and the
 host's ldconfig makes /etc/ld.so.cache, and the links by which libraries are asked for. The container's own ldconfig,
@@ -27,13 +27,19 @@ COMPAT, OURS, LAST = (f"{DROP_INS}/{name}.conf" for name in ("00-compat-fleet-cd
 # and the host's works in any container (glibc, elf/ldconfig.c, add_system_dir; Debian's patch for multiarch).
 SYSTEM = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 MULTIARCH = ("/lib/{}-linux-gnu", "/usr/lib/{}-linux-gnu", "/lib", "/usr/lib")
-MOST_FILES = 1000
+# What is read of the configuration of an image, which may be made to take all of the host's memory and time: ldconfig
+# compares each directory with all others. Debian's has 2 files and 4 directories.
+MOST_FILES, MOST_FOLDERS = 1000, 4000
+MOST_LINES = 20  # of ldconfig's that are shown
 
 
-def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes) -> str:
-    """Make the cache, with what is in `folders`; why not, where that would be no use. Raises HookError and OSError."""
+def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes, seconds: int) -> list[str]:
+    """Make the cache, with what is in `folders`; what ldconfig says, or why there is no use in it.
+
+    `seconds` bound the processor time of ldconfig. Raises HookError and OSError.
+    """
     if _is_musl(inside):
-        return "the container's C library is musl, which has no cache of libraries"
+        return ["the container's C library is musl, which has no cache of libraries"]
     from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined  # what it needs takes a while
 
     program = confined.copy(ldconfig)
@@ -43,11 +49,17 @@ def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes) -
     known = {*system, *_configured(inside)}
     add(inside, OURS, [folder for folder in folders if folder not in known])
     add(inside, LAST, system)
-    arguments = ["ldconfig", "-f", CONFIG, "-C", CACHE]
-    status = confined.run(program, arguments, root)
+    status, said = confined.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, seconds)
+    lines = said.splitlines()[:MOST_LINES]
     if status:
-        raise HookError(f"{ldconfig}: failed for the container (exit status {status}); its lines above say why")
-    return ""
+        raise HookError(
+            f"{ldconfig}: failed for the container ({_why(status, seconds)}): {'; '.join(lines) or 'it said nothing'}"
+        )
+    return lines
+
+
+def _why(status: int, seconds: int) -> str:
+    return f"exit status {status}" if status > 0 else f"signal {-status}; it may take {seconds} s of processor time"
 
 
 def add(inside: Inside, file: str, folders: Iterable[str]) -> None:
@@ -67,25 +79,35 @@ def system_folders(inside: Inside) -> tuple[str, ...]:
 
 def _is_musl(inside: Inside) -> bool:
     """Whether nothing in the container reads a cache: no glibc, as in Alpine. Other images may lack a linker, too."""
-    return any(name.startswith("ld-musl-") for name in inside.names("/lib")) and not inside.has(CACHE)
+    return bool(inside.names("/lib", "ld-musl-")) and not inside.has(CACHE)
 
 
 def _configured(inside: Inside) -> set[str]:
-    """The directories in ld.so.conf and in what it includes (ldconfig(8)), but for our own drop-ins."""
+    """The directories in ld.so.conf and in what it includes (ldconfig(8)), but for our own drop-ins.
+
+    Raises HookError, for more than MOST_FILES or MOST_FOLDERS, too.
+    """
     found: set[str] = set()
-    left, done = [CONFIG], {OURS, LAST}
-    while left and len(done) < MOST_FILES:
-        file = left.pop()
-        if file in done:
-            continue
-        done.add(file)
-        for line in inside.read(file).splitlines():
+    left, known = [CONFIG], {CONFIG, OURS, LAST}
+    patterns: set[str] = set()
+    while left:
+        for line in inside.read(left.pop()).splitlines():
             words = line.partition("#")[0].split(None, 1)
             if words[:1] == ["include"] and words[1:]:
-                left += _matching(inside, words[1].strip())
+                if words[1] not in patterns:
+                    patterns.add(words[1])
+                    left += [file for file in _matching(inside, words[1].strip()) if file not in known]
+                    known.update(left)
             elif words and words[0] != "hwcap":
                 found.add(words[0].partition("=")[0].rstrip("/") or "/")
+            _bound("files", len(known), MOST_FILES)
+            _bound("directories", len(found), MOST_FOLDERS)
     return found
+
+
+def _bound(what: str, number: int, most: int) -> None:
+    if number > most:
+        raise HookError(f"{CONFIG}: found more than {most} {what} in it and in what it includes; expected less")
 
 
 def _matching(inside: Inside, pattern: str) -> list[str]:
@@ -96,5 +118,4 @@ def _matching(inside: Inside, pattern: str) -> list[str]:
         return [f"{directory}/{name}"]
     if set(directory + end) & set("*?["):
         return []
-    names = [one for one in inside.names(directory) if one.startswith(start) and one.endswith(end)]
-    return [f"{directory}/{one}" for one in names if not one.startswith(".")]
+    return [f"{directory}/{one}" for one in inside.names(directory, start, end) if not one.startswith(".")]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""/opt/cdi/bin/cdi-hook: does in a container what its CDI specs ask for, before it starts. Private API of fleet.cdi.
+"""/opt/cdi/bin/cdi-hook: does in a container what its CDI specs ask for, before it starts.
 
 A container waits for it, so it imports next to nothing: no typing, json, argparse, re or signal (docs/hooks.md, "What
 it costs"). An exit status other than 0 keeps the container from starting, and what is on stderr is then shown.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 DONE, FAILED, MISUSED = 0, 1, 2
+UNFORESEEN = "an error of cdi-hook itself"
 DEVICE_NODES = (0o020000, 0o060000)  # of st_mode: character and block
 
 
@@ -45,6 +46,8 @@ def main(words: Sequence[str], release: str) -> NoReturn:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _end(FAILED, f"{name}: {where}{error.strerror}")
+    except Exception as error:  # a failed hook that says why is better than Python's own lines in a runtime's log
+        _end(FAILED, f"{name}: {UNFORESEEN} ({type(error).__name__}: {error}); please report it")
     _end(DONE, *(f"{name}: {note}" for note in notes))
 
 
@@ -57,6 +60,8 @@ def perform(request: requests.Request) -> list[str]:
         inside = Inside(root)
     except OSError as error:
         raise HookError(f"{os.fsdecode(root)}: {error.strerror}; expected the container's root directory") from None
+    if os.path.samestat(os.fstat(inside.root), os.stat("/")):  # by whatever name: /proc/self/root, a bind mount
+        raise HookError(f"{os.fsdecode(root)}: is the host's own root directory; expected the container's")
     notes: list[str] = []
     for target, link in dict.fromkeys(request.links):
         _link(inside, target, link)
@@ -70,7 +75,7 @@ def perform(request: requests.Request) -> list[str]:
     if request.wants_cache:
         from ansible_collections.fleet.cdi.plugins.module_utils.hooks import ldcache
 
-        notes += filter(None, [ldcache.update(inside, request.folders, request.ldconfig, root)])
+        notes += ldcache.update(inside, request.folders, request.ldconfig, root, request.timeout)
     for mode, path in request.modes:
         notes += _chmod(inside, mode, path)
     if request.wants_profile:

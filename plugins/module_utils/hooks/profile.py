@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tell NVIDIA's EGL and Vulkan which GPUs a container has. Private API of fleet.cdi.
+"""Tell NVIDIA's EGL and Vulkan which GPUs a container has.
 
 They find every GPU of the host, by the kernel, and fail at those whose node is not there. An application profile with
 the setting EGLVisibleDGPUDevices, one bit for each device minor, keeps them to the others (nvidia-container-toolkit
@@ -27,7 +27,7 @@ TEXT = """\
 
 def write(inside: Inside) -> list[str]:
     """Write the profile, for the GPUs whose nodes the container has; why not, if so. Raises HookError and OSError."""
-    minors = [minor for name in inside.names("/dev") for minor in _minor(inside, name)]
+    minors = [minor for name in inside.names("/dev", NODE) for minor in _minor(inside, name)]
     mask = sum({1 << minor for minor in minors if minor < MINORS})
     if not mask:
         return []

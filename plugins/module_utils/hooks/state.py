@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which root directory a container has, by the state that its runtime gives to a hook. Private API of fleet.cdi.
+"""Which root directory a container has, by the state that its runtime gives to a hook.
 
 OCI runtime specification, "State" and "Root".
 """
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LARGEST = 16 << 20  # bytes, of a state or a config.json
+LARGEST = 4 << 20  # bytes, of a state or a config.json: no process can be started with a larger environment
 BLANKS = " \t\r\n"
 
 
@@ -40,13 +40,13 @@ def container_root(file: str) -> bytes:
 
 
 def _read(file: str) -> bytes:
-    content = b""
+    content = bytearray()
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC) if file else 0
         while len(content) <= LARGEST:
             chunk = os.read(handle, 1 << 16)
             if not chunk:
-                return content
+                return bytes(content)
             content += chunk
     except OSError as error:
         raise HookError(f"{file or 'standard input'}: can't be read: {error.strerror}") from None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -155,3 +156,30 @@ def test_two_containers_at_once_share_a_volume(bundle):
     for one in running:
         one.stderr.close()
     assert {os.readlink(bundle.root / f"v/{number}/l") for number in range(40)} == {"t"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/proc/self/root", "/proc/self/root/proc/self/root", "/dev/../proc/self/cwd", "{bundle}/link"]
+)
+def test_the_hosts_root_directory_is_known_by_any_name(bundle, path):
+    """/proc/self/cwd, as runtimes may start a hook anywhere."""
+    (bundle.directory / "link").symlink_to("/")
+    (bundle.directory / "config.json").write_text(json.dumps({"root": {"path": bundle.named(path)}}))
+    done = bundle.run("createContainer", "--link", "a::/fleet-cdi-test-link", cwd="/")
+    assert done.returncode == 1 and "is the host's own root directory; expected the container's" in done.stderr
+    assert not os.path.lexists("/fleet-cdi-test-link")
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "LD_DEBUG_OUTPUT", "GLIBC_TUNABLES", "PYTHONPATH", "ANY"])
+def test_an_environment_that_no_spec_of_ours_gives_is_left_behind(bundle, variable):
+    """The dynamic linker has obeyed it once; what the hook loads later does not."""
+    seen = bundle.directory / "seen"
+    launcher = bundle.program.read_text()
+    probe = bundle.program.with_name("probe")
+    probe.write_text(
+        launcher.partition("sys.dont_write")[0] + f"open({str(seen)!r}, 'w').write(repr(dict(os.environ)))\n"
+    )
+    probe.chmod(0o755)
+    for environment, expected in (({variable: "."}, set()), ({"PATH": "/bin"}, {"PATH"})):
+        assert subprocess.run([probe], check=False, env=environment).returncode == 0
+        assert set(ast.literal_eval(seen.read_text())) - {"LC_CTYPE"} == expected

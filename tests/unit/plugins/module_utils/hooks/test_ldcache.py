@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,12 +16,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat, con
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
 
-from .conftest import COLLECTIONS, tree
+from .conftest import tree
 
 LDCONFIG = "/sbin/ldconfig"
 # Any library of this machine, by the name of its file: the soname is another one.
 LIBRARY = next((path for path in Path("/usr/lib").glob("*-linux-gnu/libz.so.1.*")), None)
-BUSYBOX = shutil.which("busybox")
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not os.path.exists(LDCONFIG) or LIBRARY is None,
     reason="needs root, ldconfig and a library with a soname of its own",
@@ -169,87 +165,6 @@ def test_a_root_that_nobody_can_write(bundle, mounted, words):
     assert done.returncode == 1 and "Read-only file system" in done.stderr
 
 
-@pytest.fixture
-def busybox(bundle):
-    """Run a shell command as ldconfig is run: busybox(command) -> its exit status. Its output is the test's stderr."""
-    if BUSYBOX is None or subprocess.run(["ldd", BUSYBOX], capture_output=True, check=False).returncode == 0:
-        pytest.skip("no static busybox: Debian's package is busybox-static")
-    bundle.fill({"proc": {"mode": 0o755}, "sys": {"mode": 0o755}, "bin": {"mode": 0o755}, "file": "text"})
-    shutil.copy(BUSYBOX, bundle.root / "bin/busybox")
-
-    def run(command):
-        program = confined.copy(BUSYBOX)
-        return confined.run(program, ["busybox", "sh", "-c", command], os.fsencode(bundle.root))
-
-    return run
-
-
-class TestConfined:
-    ALLOWED = ("true", "/bin/busybox touch /new", "/bin/busybox rm /file", "/bin/busybox chmod 600 /file")
-    REFUSED = (
-        "/bin/busybox mknod /null c 1 3",
-        "/bin/busybox chown 1:1 /file",
-        "/bin/busybox chroot / /bin/busybox true",
-        "/bin/busybox mount -t tmpfs none /proc",
-        "/bin/busybox umount /proc",
-        "/bin/busybox touch /proc/file",
-        "/bin/busybox ls /proc/self",
-        "/bin/busybox ls /etc/passwd",  # of the host
-        "/bin/busybox hostname other",
-        "/bin/busybox setpriv --nnp true; test $? = 0 && /bin/busybox su -c true",
-    )
-
-    @pytest.mark.parametrize("command", ALLOWED)
-    def test_files_of_the_container_are_at_hand(self, busybox, command):
-        assert busybox(command) == 0
-
-    @pytest.mark.parametrize("command", REFUSED)
-    def test_everything_else_is_not(self, busybox, command):
-        assert busybox(command) != 0
-
-    def test_nothing_of_the_caller_comes_along(self, busybox, monkeypatch, bundle):
-        monkeypatch.setenv("SECRET", "1")
-        handle = os.open(bundle.outside, os.O_RDONLY)
-        os.set_inheritable(handle, True)
-        try:
-            assert busybox('test -z "$SECRET"') == 0
-            assert busybox(f"/bin/busybox true <&{handle}") != 0
-        finally:
-            os.close(handle)
-
-    def test_the_mounts_are_the_childs_alone(self, busybox, bundle):
-        assert busybox("true") == 0
-        assert str(bundle.root) not in Path("/proc/self/mounts").read_text()
-
-    def test_a_signal_counts_as_a_failure(self, busybox):
-        assert busybox("kill -9 $$") == -signal.SIGKILL
-
-    def test_the_copy_can_not_be_changed(self):
-        program = confined.copy(LDCONFIG)
-        for attempt in (lambda: os.pwrite(program, b"x", 0), lambda: os.ftruncate(program, 0)):
-            with pytest.raises(PermissionError):
-                attempt()
-        os.close(program)
-
-    def test_it_ends_with_whoever_waits_for_it(self, busybox, bundle):
-        assert busybox("true") == 0
-        code = "import sys; sys.path.insert(0, sys.argv[1]); "
-        code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined; "
-        code += "confined.run(confined.copy(sys.argv[2]), ['busybox', 'sleep', '1000'], sys.argv[3].encode())"
-        words = [sys.executable, "-c", code, str(COLLECTIONS.parent), BUSYBOX, str(bundle.root)]
-        with subprocess.Popen(words) as running:
-            listed = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-            command, deadline = b"", time.monotonic() + 60
-            while not command.startswith(b"busybox"):
-                assert time.monotonic() < deadline
-                child = listed.read_text().strip()
-                command = Path(f"/proc/{child}/cmdline").read_bytes() if child else b""
-            running.kill()
-        while os.path.exists(f"/proc/{child}") and "State:\tZ" not in Path(f"/proc/{child}/status").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
 def elf(note):
     """An ELF file for 64 bits with a note of NVIDIA's, as small as it can be (elf(5)); None: without one."""
     names = b"\0.shstrtab\0.note.cuda.fwd_compatibility\0"
@@ -347,3 +262,56 @@ def test_a_drop_in_keeps_its_order(tmp_path):
     ldcache.add(inside, "/conf", ["/b", "/a", "/b"])
     ldcache.add(inside, "/conf", ["/a", "/c"])
     assert (tmp_path / "conf").read_text() == "/b\n/a\n/c\n"
+
+
+HUGE = {
+    "a file": ("etc/ld.so.conf", "/a\n" * 100_000, "/etc/ld.so.conf: found a file of more than 262144 bytes"),
+    "directories": ("etc/ld.so.conf", "".join(f"/d{n}\n" for n in range(5000)), "found more than 4000 directories"),
+    "files": ("etc/ld.so.conf", "".join(f"include /d{n}\n" for n in range(2000)), "found more than 1000 files"),
+    "our own drop-in": ("etc/ld.so.conf.d/00-fleet-cdi.conf", "/a\n" * 100_000, "found a file of more than 262144"),
+}
+
+
+@pytest.mark.parametrize("what", HUGE)
+def test_what_is_read_of_an_image_is_bounded_and_the_bound_is_named(bundle, what):
+    name, text, expected = HUGE[what]
+    bundle.fill({name: text})
+    done = bundle.run("createContainer", "--folder", "/opt/lib")
+    assert done.returncode == 1 and expected in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_names_that_are_kept_of_a_directory_are_bounded_and_others_cost_nothing(bundle):
+    bundle.fill({"etc/ld.so.conf.d/x": "", "usr/lib": {"mode": 0o755}})
+    for number in range(1100):
+        os.link(bundle.root / "etc/ld.so.conf.d/x", bundle.root / f"etc/ld.so.conf.d/{number}.other")
+    assert bundle.run("createContainer", "--folder", "/opt/lib").returncode == 0
+    for number in range(1100):
+        os.link(bundle.root / "etc/ld.so.conf.d/x", bundle.root / f"etc/ld.so.conf.d/{number}.conf")
+    done = bundle.run("createContainer", "--folder", "/opt/lib")
+    assert done.returncode == 1
+    assert "/etc/ld.so.conf.d: found more than 1000 names like *.conf in the image" in done.stderr
+
+
+def test_a_sparse_file_takes_no_memory(bundle):
+    bundle.fill({"etc/ld.so.conf": "/a\n"})
+    os.truncate(bundle.root / "etc/ld.so.conf", 1 << 40)
+    assert "of more than 262144 bytes" in bundle.run("update-ldcache").stderr
+
+
+@pytest.mark.parametrize("at", [40, 58, 60, 62])
+@pytest.mark.parametrize("value", [0, 1, 2**15, 2**63 - 1, 2**63, 2**64 - 1])
+def test_numbers_of_a_hostile_elf_file(tmp_path, at, value):
+    size = 8 if at == 40 else 2
+    content = bytearray(elf(NOTE))
+    content[at : at + size] = (value & (256**size - 1)).to_bytes(size, "little")
+    (tmp_path / "lib").write_bytes(content)
+    handle = os.open(tmp_path / "lib", os.O_RDONLY)
+    compat.read_note(handle)  # and raises nothing
+    os.close(handle)
+
+
+def test_a_note_with_other_types_is_as_good_as_none():
+    for note in ({"CUDA Version": ["12.8"]}, {"CUDA Version": 12.8}, {"CUDA Version": None, "Driver": {"535": 1}}):
+        assert not compat.is_for(note, (570, 0, 0), (), (12, 4, 0))
+        assert not compat.is_for(note, (570, 0, 0), (535, 0, 0), ())
