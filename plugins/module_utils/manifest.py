@@ -12,8 +12,8 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -186,14 +186,32 @@ class Manifest:
                 self._save()
             return
         files.remove(self.path)
-        files.remove(os.path.join(self.state_dir, ".lock"))
+        files.remove(_lock_of(self.state_dir))
         for directory in last:
             _remove_empty(directory)
 
     def _save(self) -> None:
         document = {**self.others, "version": VERSION, "files": self.files, "directories": self.directories}
         document.update({name: found for name, found in (("kinds", self.kinds), ("edits", self.edits)) if found})
-        files.replace(self.path, (json.dumps(document, indent=2, sort_keys=True) + "\n").encode(), 0o600)
+        content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+        live = files.read(self.path)
+        _note_digests(_lock_of(self.state_dir), [digest(content), digest(live.content if live else None)])
+        files.replace(self.path, content, 0o600)
+
+
+def changed_by_others(manifest: Manifest) -> bool:
+    """Whether the manifest's file is not as it was last saved: an editor, another release or a backup put it there.
+
+    What is saved is noted in the lock file before, so a crash between the two changes nothing here. False where nothing
+    was noted, or may not be read.
+    """
+    try:
+        with open(_lock_of(manifest.state_dir), encoding="ascii") as file:
+            noted = file.read(1000).split()
+        live = files.read(manifest.path)
+    except (CdiError, OSError, ValueError):
+        return False
+    return bool(noted) and live is not None and digest(live.content) not in noted
 
 
 def read_manifest(state_dir: str) -> Manifest:
@@ -236,7 +254,7 @@ def locked_manifest(state_dir: str) -> Iterator[Manifest]:
     """
     state_dir = os.path.abspath(state_dir)
     made = files.make_directory(state_dir)
-    handle = files.lock(os.path.join(state_dir, ".lock"))
+    handle = files.lock(_lock_of(state_dir))
     try:
         current = read_manifest(state_dir)
         current.directories.extend(made)
@@ -246,6 +264,21 @@ def locked_manifest(state_dir: str) -> Iterator[Manifest]:
             current.clear()
     finally:
         os.close(handle)
+
+
+def _lock_of(state_dir: str) -> str:
+    return os.path.join(state_dir, ".lock")
+
+
+def _note_digests(path: str, digests: Iterable[Optional[str]]) -> None:
+    """Put `digests` into the lock file, which the caller holds: in one write of less than a sector, and on disk."""
+    with suppress(OSError):  # a full disk must not keep undo from its work: then nothing is known of an edit
+        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.pwrite(handle, " ".join(filter(None, digests)).ljust(160).encode(), 0)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _prior(live: Optional[files.Live]) -> Optional[dict[str, Any]]:

@@ -11,8 +11,10 @@ resources: of two that serve one resource only it registers (docs/device-plugin.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -86,7 +88,7 @@ class Instance:
 
     def write(self, document: Mapping[str, Any]) -> None:
         """Say `document`; nothing is written where it is as before. Raises CdiError."""
-        content = (json.dumps({"version": VERSION, **document}, sort_keys=True) + "\n").encode()
+        content = _sealed((json.dumps({"version": VERSION, **document}, sort_keys=True) + "\n").encode())
         if content != self._written:
             files.replace(self._path("json"), content, 0o644)
             self._written = content
@@ -104,10 +106,24 @@ class Instance:
         return os.path.join(self.run_dir, f"{self.name}.{ending}")
 
 
+_SEAL = re.compile(rb'\{"sha256": "([0-9a-f]{64})", ')
+
+
+def _sealed(content: bytes) -> bytes:
+    """A JSON object with the digest of its text as first field."""
+    return b'{"sha256": "%s", %s' % (hashlib.sha256(content).hexdigest().encode(), content[1:])
+
+
+def _is_as_written(content: bytes) -> bool:
+    """Whether nobody else wrote into it; true for one without a digest, which an older release wrote."""
+    seal = _SEAL.match(content)
+    return seal is None or hashlib.sha256(b"{" + content[seal.end() :]).hexdigest().encode() == seal[1]
+
+
 def _read(path: str) -> Optional[dict[str, Any]]:
     try:
         live = files.read(path, LARGEST)
-        document = json.loads(live.content) if live else None
+        document = json.loads(live.content) if live and _is_as_written(live.content) else None
         if document is None or document["version"] != VERSION:
             return None
         document["instance"], float(document["since_boot"]), document["resources"].items()

@@ -33,9 +33,46 @@ import sys
 sys.dont_write_bytecode = True
 RELEASE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 sys.path.insert(0, RELEASE)
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 
-sys.exit(main(sys.argv[1:], os.path.basename(RELEASE), {defaults}))
+
+def broken(error):
+    # Names what keeps the release from running, by its list of digests. Exit status 2: 1 would mean findings.
+    import hashlib
+    import traceback
+
+    changed = []
+    try:
+        with open(os.path.join(RELEASE, "SHA256SUMS"), encoding="utf-8") as lines:
+            for line in lines:
+                digest, _blanks, name = line.strip().partition("  ")
+                path = os.path.join(RELEASE, name)
+                try:
+                    with open(path, "rb") as file:
+                        same = hashlib.sha256(file.read()).hexdigest() == digest
+                except OSError:
+                    same = False
+                changed += [] if same or digest.startswith("#") else [path]
+    except (OSError, UnicodeError):
+        changed = [os.path.join(RELEASE, "SHA256SUMS")]
+    if not changed:
+        traceback.print_exception(type(error), error, error.__traceback__)
+        return 2
+    more = f" (and {len(changed) - 1} more)" if changed[1:] else ""
+    print(
+        f"fleet-cdi: {changed[0]}{more}: was changed or removed since the release was installed, which can't run now "
+        f"({type(error).__name__}: {error}). Install it again: `ansible-playbook fleet.cdi.provision`.",
+        file=sys.stderr,
+    )
+    return 2
+
+
+try:
+    from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+
+    status = main(sys.argv[1:], os.path.basename(RELEASE), {defaults})
+except Exception as error:
+    status = broken(error)
+sys.exit(status)
 """
 
 # -S: they need nothing of site-packages, and looking for it takes as long as all of their own work.

@@ -11,11 +11,10 @@ from functools import partial
 from typing import Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import units
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import CHANGED, GONE, View
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import RULES as UDEV_RULES
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import pool
 
 
@@ -50,7 +49,7 @@ def _is_device_state(view: View, path: str) -> bool:
 
 
 def _is_unit(_view: View, path: str) -> bool:
-    return os.path.dirname(path) == UNIT_DIR or path == UDEV_RULES
+    return os.path.dirname(path) == units.UNIT_DIR or path == units.RULES
 
 
 def _is_any(_view: View, _path: str) -> bool:

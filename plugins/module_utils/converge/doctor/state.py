@@ -25,6 +25,11 @@ def _manifest_gone(view: View) -> Iterator[Symptom]:
         yield Symptom(view.wanted.manifest.path, f"is gone, but fleet.cdi wrote {names}")
 
 
+def _manifest_changed(view: View) -> Iterator[Symptom]:
+    if view.wanted.manifest_changed:
+        yield Symptom(view.wanted.manifest.path, "was changed since fleet.cdi saved it: by an editor, or by a backup")
+
+
 def _disabled_unusable(view: View) -> Iterator[Symptom]:
     if view.wanted.disabled_error:
         yield Symptom(path_of(os.path.dirname(view.wanted.manifest.path)), view.wanted.disabled_error)
@@ -35,6 +40,7 @@ RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.ol
 RULES = (
     Rule("manifest-damaged", _manifest_unusable, RESTORE + advice.PROVISION),
     Rule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
+    Rule("manifest-changed", _manifest_changed, f"look at it; then {advice.PROVISION}, which saves it again"),
     Rule(
         "device-state-damaged",
         _disabled_unusable,

@@ -30,7 +30,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import ope
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, digest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
+    Manifest,
+    changed_by_others,
+    digest,
+    read_manifest,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import configurations, pool
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
@@ -59,6 +64,7 @@ class Wanted(NamedTuple):
 
     manifest: Manifest
     manifest_error: str = ""  # why it can't be read; `manifest` is empty then
+    manifest_changed: bool = False  # since we saved it
     kinds: Mapping[str, Memory] = {}
     disabled: Mapping[str, Disabled] = {}  # by id: devices out of service
     disabled_error: str = ""
@@ -146,7 +152,7 @@ def _wanted(places: Places) -> Wanted:
     out, out_error = _or(lambda: disabled.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
     traces = () if error or os.path.lexists(manifest.path) else tuple(filter(os.path.lexists, _traces(manifest)))
-    return Wanted(manifest, error, kinds, out, out_error, traces)
+    return Wanted(manifest, error, not error and changed_by_others(manifest), kinds, out, out_error, traces)
 
 
 def _traces(manifest: Manifest) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import sysconfig
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import host, launcher
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, launcher
 
 
 @pytest.mark.parametrize("name", ["python", "two words", "long" + "x" * 200, "ünïcödé", "semi;colon & (co)"])
@@ -99,3 +99,20 @@ def test_leaves_nothing_in_the_release(target):
         cache.unlink()
     target.says()
     assert set(target.tree()) == {path for path in before if not path.endswith(".pyc")}
+
+
+@pytest.mark.parametrize("harm", ["", "def", "raise ValueError", None])
+@pytest.mark.parametrize("name", ["records.py", "cli/main.py"])
+def test_a_broken_release_is_could_not_be_done_and_no_finding(target, run, name, harm):
+    target.install(target.release())
+    path = target.lib / "current" / build.ROOT / name
+    compiled = path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+    compiled.unlink()
+    if harm is None:
+        path.unlink()
+    else:
+        path.write_text(harm)
+    status, out, err = run([f"{target.prefix}/bin/fleet-cdi", "--version"])
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"fleet-cdi: {os.path.realpath(path)}") or str(os.path.realpath(compiled)) in err
+    assert "ansible-playbook fleet.cdi.provision" in err
