@@ -25,8 +25,9 @@ extends_documentation_fragment:
 options:
   device:
     description:
-      - The device, by its id, a qualified name, its PCI address, uuid or serial, as C(fleet-cdi devices --json) and
-        M(fleet.cdi.device_info) show them. It has to be in the inventory, or out of service already.
+      - The device, by its id, a name (qualified, or the name alone), its PCI address, uuid or serial, or the path of
+        one of its device nodes, as C(fleet-cdi devices --json) and M(fleet.cdi.device_info) show them. It has to be in
+        the inventory, or out of service already. What several devices are called is refused, with their names.
     type: str
     required: true
   state:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, schema, turns
@@ -19,10 +20,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call, Host
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import settings
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.valid_requests import ValidRequests, parse, stamp
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import called, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import DIRECTORY, find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind
 
 
@@ -71,9 +72,11 @@ class Operator:
             self.ledger, valid.requests, valid.as_of, force=force, complete=complete, teardown=self._tear_down
         )
 
-    def release(self, device: str) -> Optional[Hold]:
+    def release(self, name: str) -> Optional[Hold]:
         """Let a device that is withheld be granted again; None if it was not. Raises CdiError."""
-        return self.ledger.release(device)
+        held = {hold.device for grant in self.ledger.grants() for hold in grant.holds}
+        device = called.find(name, self._devices(), held)
+        return self.ledger.release(device.id if device else name)
 
     def accept_loss(self) -> bool:
         """Let grants be made again after some may have been lost; whether that was forbidden. Raises CdiError."""
@@ -91,18 +94,19 @@ class Operator:
 
     def _present(self) -> dict[str, str]:
         """Id of each device that this boot knows -> its unique id."""
+        return {device.id: device.uuid or device.serial for device in self._devices()}
+
+    def _devices(self) -> list[Device]:
+        """The devices of the inventory and of the pools, each once."""
         paths = [
             pool_path(self.host.inventory, one.config.type, one.config.plugin, one.config.args)
             for one in self.configurations
         ]
-        present: dict[str, str] = {}
+        found: dict[str, Device] = {}
         for path in (self.host.inventory, *paths):
-            try:
-                devices = inventory.read(path, self.boot_id).devices
-            except CdiError:  # nothing is known by it
-                continue
-            present.update((device.id, device.uuid or device.serial) for device in devices)
-        return present
+            with suppress(CdiError):  # nothing is known by it
+                found.update((device.id, device) for device in inventory.read(path, self.boot_id).devices)
+        return list(found.values())
 
     def _tear_down(self, grant: Grant) -> None:
         """Run the teardown of the configuration that made a grant; of one that is gone nothing is known."""

@@ -1,20 +1,20 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi devices: the devices of this host, and how a container gets one. Private API of fleet.cdi."""
+"""fleet-cdi devices: the devices of this host, who holds them, and how a container gets one."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document, table
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.devices import Listed, look
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
 
-HEADER = ("QUALIFIED NAME", "NODES", "NUMA", "DRIVER", "HEALTH")
+HEADER = ("QUALIFIED NAME", "NODES", "NUMA", "DRIVER", "HEALTH", "HELD BY")
 
 # Where every runtime looks: the CDI specification's directories.
 USUAL = {"/etc/cdi", "/var/run/cdi", "/run/cdi"}
@@ -22,42 +22,62 @@ USUAL = {"/etc/cdi", "/var/run/cdi", "/run/cdi"}
 
 def run(arguments: Any, paths: Paths) -> int:
     """Print the inventory of this boot, or with --scan what is found now. Raises CdiError."""
-    devices = _scan(paths.state_dir) if arguments.scan else inventory.read(paths.inventory, inventory.boot_id()).devices
+    listed = look(paths.state_dir, paths.inventory, paths.spec_dirs, arguments.scan)
+    for warning in listed.warnings:
+        complain(f"warning: {warning}")
+    if listed.why_unknown:
+        if arguments.free:
+            raise CdiError(f"--free: nothing tells which devices are free: {listed.why_unknown}")
+        complain(f"warning: nothing tells who holds which device: {listed.why_unknown}")
+    devices = _chosen(listed, arguments)
     if arguments.json:
-        documents = [{**as_document(device), "qualified_names": device.qualified_names} for device in devices]
-        say_document({"devices": documents})
+        say_document({"devices": [_document(device, listed) for device in devices]})
         return 0
     if not devices:
-        say("No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now.")
+        say(_none(arguments, paths))
         return 0
-    say(*table(HEADER, map(_row, devices)))
-    device = _usable(devices)
-    if device is not None:
-        say("", f"To give one to a container: {command(device, paths.spec_dirs)}")
+    say(*table(HEADER, (_row(device, listed) for device in devices)))
+    free = [device for device in devices if listed.is_free(device) and listed.name_of(device)]
+    if free:
+        # One of which nothing is known may be ill.
+        device = min(free, key=lambda one: one.health.state != "healthy")
+        say("", f"To give one to a container: {command(device, listed.name_of(device), paths.spec_dirs)}")
     return 0
 
 
-def command(device: Device, spec_dirs: Sequence[str]) -> str:
-    """The line that starts a container with `device`, given that a spec in `spec_dirs` offers it."""
+def command(device: Device, name: str, spec_dirs: Sequence[str]) -> str:
+    """The line that starts a container with `device`, which a spec in `spec_dirs` offers as `name`."""
     unusual = [directory for directory in spec_dirs if directory not in USUAL]
     options = "".join(f"--cdi-spec-dir {shlex.quote(directory)} " for directory in unusual)
     seen = " ".join(shlex.quote(node.container_path or node.path) for node in device.nodes)
     alike = "podman >= 5.5" if unusual else "docker run alike"
-    name = shlex.quote(device.qualified_names[0])
-    return f"podman {options}run --rm --device {name} docker.io/library/busybox ls -l {seen}  # {alike}"
+    return f"podman {options}run --rm --device {shlex.quote(name)} docker.io/library/busybox ls -l {seen}  # {alike}"
 
 
-def _scan(state_dir: str) -> tuple[Device, ...]:
-    from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, discover, options, snapshot, udev
+def _chosen(listed: Listed, arguments: Any) -> list[Device]:
+    """Those of --kind and --free. Raises CdiError for a kind that no device has."""
+    kinds = sorted({device.kind for device in listed.devices})
+    if arguments.kind and kinds and arguments.kind not in kinds:
+        raise CdiError(f"--kind: found {arguments.kind!r}, of which there is no device; expected {' or '.join(kinds)}")
+    devices = [device for device in listed.devices if arguments.kind in (None, device.kind)]
+    return [device for device in devices if not arguments.free or listed.is_free(device)]
 
-    enricher, warnings = udev.enricher("/")
-    found = discover.discover(options.everything(), snapshot.take("/"), enricher, disabled.in_force(state_dir))
-    for warning in (*warnings, *found.warnings):
-        complain(f"warning: {warning}")
-    return found.devices
+
+def _none(arguments: Any, paths: Paths) -> str:
+    if arguments.free:
+        return "No device is free."
+    return "No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now."
 
 
-def _row(device: Device) -> tuple[Sequence[str], ...]:
+def _document(device: Device, listed: Listed) -> dict[str, Any]:
+    return {
+        **as_document(device),
+        "qualified_names": device.qualified_names,
+        "held_by": None if listed.held is None else list(listed.held[device.id]),
+    }
+
+
+def _row(device: Device, listed: Listed) -> tuple[Sequence[str], ...]:
     state, reason = device.health
     return (
         device.qualified_names,
@@ -65,13 +85,5 @@ def _row(device: Device) -> tuple[Sequence[str], ...]:
         [] if device.numa_node is None else [str(device.numa_node)],
         [device.driver] if device.driver else [],
         [f"{state}: {reason}" if reason else state],
+        ["unknown"] if listed.held is None else listed.held[device.id],
     )
-
-
-def _usable(devices: Sequence[Device]) -> Optional[Device]:
-    """The first healthy device, or else the first that is not known to be ill."""
-    for state in ("healthy", "unknown"):
-        for device in devices:
-            if device.health.state == state:
-                return device
-    return None

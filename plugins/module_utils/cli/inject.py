@@ -13,7 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say_document
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import called, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.inject import inject
 
@@ -24,8 +24,10 @@ def run(arguments: Any, paths: Paths) -> int:
     With --json an error condition of SPEC.md is one JSON document on stdout as well.
     """
     document = _read(arguments.oci_spec)
+    there = registry.load(paths.spec_dirs)
+    names = [called.qualified(name, there) for name in arguments.name]
     try:
-        text = json.dumps(inject(document, arguments.name, registry.load(paths.spec_dirs)), indent=2)
+        text = json.dumps(inject(document, names, there), indent=2)
     except RecursionError:
         raise CdiError(f"{operand.called(arguments.oci_spec)}: is nested too deep for an OCI spec") from None
     except InjectError as error:

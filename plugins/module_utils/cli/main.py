@@ -49,7 +49,7 @@ VERBS = {
         {"--check": "say what would be done, and do nothing", **JSON},
         {
             "action": Operand("disable|enable", None, "what to do"),
-            "name": Operand("DEVICE", None, "its id, a qualified name, PCI address, uuid or serial"),
+            "name": Operand("DEVICE", None, "its id, a name, its PCI address, uuid or serial, or /dev/..."),
         },
         {
             "--reason": Operand("TEXT", None, "why, for the next operator; needed to disable"),
@@ -58,7 +58,12 @@ VERBS = {
     ),
     "devices": Verb(
         "show the devices of this host",
-        {"--scan": "discover them now, with the defaults of every profile, instead of reading the inventory", **JSON},
+        {
+            "--scan": "discover them now, with the defaults of every profile, instead of reading the inventory",
+            "--free": "only those that may be handed out now: well, in service, and held by none",
+            **JSON,
+        },
+        options={"--kind": Operand("KIND", None, "only those of this kind: vendor/class")},
     ),
     "doctor": Verb(
         "find what keeps containers from their devices, and say what to do next; exit code 1 if there is anything", JSON
@@ -85,7 +90,9 @@ VERBS = {
         {"--json": "if a device can't be had, also print why as one JSON document"},
         {
             "oci_spec": Operand("OCI-SPEC", None, "the file, as config.json of a bundle; - for standard input"),
-            "name": Operand("NAME", "+", "a qualified name: vendor/class=device"),
+            "name": Operand(
+                "NAME", "+", "a qualified name: vendor/class=device; or the device's name alone, or its /dev/..."
+            ),
         },
     ),
     "plugin": Verb(
@@ -144,7 +151,7 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     if argv[:1] == ["call"]:  # a module's other half; not for people, so it is no verb
         call = import_module("ansible_collections.fleet.cdi.plugins.module_utils.cli.call")
         return int(call.main(*argv[1:]))
-    given = _parser(release, defaults).parse_args(argv)
+    given = _parser(release, defaults).parse_args(_operands_last(argv))
     chosen = vars(given)
     paths = Paths(
         chosen.get("state_dir", defaults["state_dir"]),
@@ -170,6 +177,29 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     except OSError:  # Python must not try again when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
+
+
+def _operands_last(argv: Sequence[str]) -> list[str]:
+    """The same command with what stands between its operands before them.
+
+    argparse takes the first run of operands for all of them: of `grants gc --force FILE` it would refuse the file.
+    """
+    words = list(argv)
+    place = next((index for index, word in enumerate(words) if word in VERBS), None)
+    if place is None:
+        return words
+    valued = ("--state-dir", "--inventory", "--spec-dir", *VERBS[words[place]].options)
+    options, operands = words[: place + 1], []
+    rest = words[place + 1 :]
+    while rest and rest[0] != "--":
+        word = rest.pop(0)
+        if word == "-" or not word.startswith("-"):
+            operands.append(word)
+        else:
+            options.append(word)
+            if rest and len(word) > 2 and any(option.startswith(word) for option in valued):
+                options.append(rest.pop(0))
+    return [*options, *operands, *rest]
 
 
 def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:

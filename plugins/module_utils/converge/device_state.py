@@ -18,7 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, Report, refresh
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import called, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import (
     Disabled,
     in_force,
@@ -39,7 +39,7 @@ UNTIL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-
 class Wanted(NamedTuple):
     """What is to be of one device; `reason` "" stands for in service."""
 
-    device: str  # its id, a qualified name, PCI address, uuid or serial
+    device: str  # its id, a name, PCI address, uuid, serial or the path of a node
     reason: str = ""
     until: str = ""  # as `instant` returns it
 
@@ -98,24 +98,8 @@ def find(name: str, there: Mapping[str, Disabled], listing: str) -> tuple[Option
         devices, why = inventory.read(listing, inventory.boot_id()).devices, ""
     except CdiError as error:
         devices, why = (), str(error)
-    found = {device.id: device for device in devices if name in _called(device)}
-    if len(found) == 1:
-        ((id_, device),) = found.items()
-        return device, id_
-    if found:
-        raise CdiError(f"device: {name!r} is one of {', '.join(sorted(found))}; name one of them")
-    if name in there:
-        return None, name
-    raise CdiError(
-        f"device: found {name!r}, which is no device of this host; expected an id, a qualified name, a PCI address, a "
-        f"uuid or a serial that `fleet-cdi devices --json` shows{f' ({why})' if why else ''}"
-    )
-
-
-def _called(device: Device) -> set[str]:
-    # A partition or a port sits on a function, too: that is not what its address names.
-    address = device.pci_address if device.id == f"pci:{device.pci_address}" else ""
-    return {device.id, *device.qualified_names, device.uuid, device.serial, address} - {""}
+    device = called.find(name, devices, there, why)
+    return device, device.id if device else name
 
 
 def instant(text: str) -> str:

@@ -151,14 +151,19 @@ def _wanted(places: Places) -> Wanted:
     manifest, error = _or(lambda: read_manifest(places.state_dir), Manifest(os.path.abspath(places.state_dir), {}))
     out, out_error = _or(lambda: disabled.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
-    traces = () if error or os.path.lexists(manifest.path) else tuple(filter(os.path.lexists, _traces(manifest)))
+    traces = (
+        ()
+        if error or os.path.lexists(manifest.path)
+        else tuple(filter(os.path.lexists, _traces(manifest, places.inventory)))
+    )
     return Wanted(manifest, error, not error and changed_by_others(manifest), kinds, out, out_error, traces)
 
 
-def _traces(manifest: Manifest) -> tuple[str, ...]:
-    """What is only there together with a manifest."""
-    beside = (os.path.join(manifest.state_dir, ".lock"), disabled.path_of(manifest.state_dir))
-    return (*beside, *units.texts(units.Settings()), plugin_unit.path())
+def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
+    """What is only there together with a manifest; units only tell of the usual state directory."""
+    beside = (os.path.join(manifest.state_dir, ".lock"), disabled.path_of(manifest.state_dir), listing)
+    usual = units.Settings()
+    return (*beside, *units.texts(usual), plugin_unit.path()) if manifest.state_dir == usual.state_dir else beside
 
 
 def _written(places: Places, wanted: Wanted) -> Written:

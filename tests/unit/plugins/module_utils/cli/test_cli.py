@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import devices as verb
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -98,6 +100,24 @@ def test_version_is_the_release(installed):
     assert run([command, "--version"]) == (0, f"fleet-cdi {release}\n", "")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["gc", "--force", "FILE"],
+        ["gc", "FILE", "--force"],
+        ["--force", "gc", "FILE"],
+        ["gc", "--force", "--state-dir", "/none", "FILE"],
+        ["gc", "--state-d", "/none", "FILE", "--force"],
+        ["gc", "--force", "--", "FILE"],
+    ],
+)
+def test_options_stand_anywhere(fleet_cdi, arguments):
+    """`grants gc --force FILE` was "unrecognized arguments: FILE"."""
+    status, out, err = fleet_cdi("grants", *arguments)
+    assert (status, err) == (0, "") and out.endswith("Nothing was ever granted on this host.\n")
+    assert fleet_cdi("grants", "--nonsense", *arguments)[0] == 2
+
+
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["undo", "--nonsense"], ["devices", "--spec-dir"]])
 def test_wrong_use_is_exit_code_2(installed, arguments):
     status, out, err = run([installed[0], *arguments])
@@ -156,14 +176,15 @@ def test_output_that_does_not_get_out_is_one_line(installed, tmp_path):
 
 def test_devices_table(fleet_cdi, tmp_path):
     write_inventory(tmp_path, ILL, GPU, TTY)
+    write_spec(tmp_path / "etc/gpu.json", "0", "0.5.0")
     status, out, err = fleet_cdi("devices")
     assert (status, err) == (0, "")
     assert out == (
-        "QUALIFIED NAME              NODES                NUMA  DRIVER  HEALTH\n"
-        "fleet.cdi/gpu=1             /dev/dri/card0       -     -       unhealthy: no driver\n"
-        "fleet.cdi/gpu=0             /dev/dri/card0       1     i915    healthy\n"
+        "QUALIFIED NAME              NODES                NUMA  DRIVER  HEALTH                HELD BY\n"
+        "fleet.cdi/gpu=1             /dev/dri/card0       -     -       unhealthy: no driver  -\n"
+        "fleet.cdi/gpu=0             /dev/dri/card0       1     i915    healthy               -\n"
         "fleet.cdi/gpu=0000:3b:00.0  /dev/dri/renderD128\n"
-        "fleet.cdi/tty=tty13         /dev/tty13           -     -       healthy\n"
+        "fleet.cdi/tty=tty13         /dev/tty13           -     -       healthy               -\n"
         "\n"
         f"To give one to a container: podman --cdi-spec-dir {tmp_path}/etc --cdi-spec-dir {tmp_path}/run run --rm "
         "--device fleet.cdi/gpu=0 docker.io/library/busybox ls -l /dev/dri/card0 /dev/dri/renderD128  # podman >= 5.5\n"
@@ -178,11 +199,60 @@ def test_devices_as_json(fleet_cdi, tmp_path):
     assert device["qualified_names"] == ["fleet.cdi/gpu=0", "fleet.cdi/gpu=0000:3b:00.0"]
     assert device["nodes"][1]["path"] == "/dev/dri/renderD128"
     assert device["health"] == {"state": "healthy", "reason": ""}
+    assert device["held_by"] == []
+
+
+def hold(tmp_path, device, request_id="7890"):
+    Ledger(str(tmp_path / "state"), inventory.boot_id()).add(
+        Key("tty", "generic-tty", request_id), {"tty": 1}, lambda _held: [hold_of(device)], "claims"
+    )
+
+
+def test_devices_says_who_holds_what_and_offers_what_is_free(fleet_cdi, tmp_path):
+    other = TTY._replace(id="tty:tty14", names=("tty14",), nodes=(Node("/dev/tty14", "c", 4, 14),))
+    write_inventory(tmp_path, GPU, TTY, other)
+    write_spec(tmp_path / "etc/gpu.json", "gpu9")
+    write_spec(tmp_path / "etc/tty13.json", "tty13", kind="fleet.cdi/tty")
+    write_spec(tmp_path / "etc/tty14.json", "tty14", kind="fleet.cdi/tty")
+    hold(tmp_path, TTY)
+    out = fleet_cdi("devices")[1]
+    held = {line.split()[0]: line.rpartition("  ")[2] for line in out.splitlines() if "healthy" in line}
+    assert held == {
+        "fleet.cdi/gpu=0": "-",
+        "fleet.cdi/tty=tty13": "request 7890 (tty/generic-tty)",
+        "fleet.cdi/tty=tty14": "-",
+    }
+    assert "--device fleet.cdi/tty=tty14 " in out  # gpu is in no spec, and tty13 is held
+    listed = [one["id"] for one in json.loads(fleet_cdi("devices", "--free", "--json")[1])["devices"]]
+    assert listed == [GPU.id, "tty:tty14"]
+    listed = [one["id"] for one in json.loads(fleet_cdi("devices", "--kind", "fleet.cdi/tty", "--json")[1])["devices"]]
+    assert listed == [TTY.id, "tty:tty14"]
+    status, out, err = fleet_cdi("devices", "--kind", "fleet.cdi/gpus")
+    assert (status, out) == (2, "") and "expected fleet.cdi/gpu or fleet.cdi/tty" in err
+
+
+@pytest.mark.parametrize("damage", ["garbage", "gone"])
+def test_devices_never_takes_what_it_can_not_read_for_free(fleet_cdi, tmp_path, damage):
+    write_inventory(tmp_path, TTY)
+    write_spec(tmp_path / "etc/tty13.json", "tty13", kind="fleet.cdi/tty")
+    hold(tmp_path, TTY)
+    store = tmp_path / "state/ledger.db"
+    store.unlink()
+    if damage == "garbage":
+        store.write_bytes(b"x" * 5000)
+    before = sorted(path.name for path in store.parent.iterdir())
+    status, out, err = fleet_cdi("devices")
+    assert status == 0 and out.splitlines()[1].endswith("  unknown")
+    assert err.startswith(f"fleet-cdi: warning: nothing tells who holds which device: {store}: ")
+    assert json.loads(fleet_cdi("devices", "--json")[1])["devices"][0]["held_by"] is None
+    status, out, err = fleet_cdi("devices", "--free")
+    assert (status, out) == (2, "") and err.startswith("fleet-cdi: --free: nothing tells which devices are free")
+    assert sorted(path.name for path in store.parent.iterdir()) == before  # who looks rebuilds nothing
 
 
 def test_command_on_a_usual_host():
     renamed = TTY._replace(nodes=(Node("/dev/tty13", "c", 4, 13, container_path="/dev/my console"),))
-    assert verb.command(renamed, ("/etc/cdi", "/var/run/cdi")) == (
+    assert verb.command(renamed, "fleet.cdi/tty=tty13", ("/etc/cdi", "/var/run/cdi")) == (
         "podman run --rm --device fleet.cdi/tty=tty13 docker.io/library/busybox ls -l '/dev/my console'"
         "  # docker run alike"
     )

@@ -182,6 +182,29 @@ class TestInject:
         )
         return put("config.json", json.dumps(BUNDLE))
 
+    @pytest.mark.parametrize("name", ["y", "vendor.com/gpu=y"])
+    def test_a_name_alone_is_enough(self, fleet_cdi, bundle, name):
+        assert fleet_cdi("inject", bundle, name)[:2] == fleet_cdi("inject", bundle, "vendor.com/gpu=y")[:2]
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("x", "is one of vendor.com/gpu=x, vendor.com/nic=x; expected a name of one device"),
+            ("/dev/null", "is one of vendor.com/gpu=x, vendor.com/gpu=y; expected a name of one device"),
+            ("yy", "no spec defines a device of that name; expected vendor/class=name, a name alone"),
+            ("/dev/none", "no spec defines a device of that name"),
+        ],
+    )
+    def test_what_is_no_name_of_one_device(self, fleet_cdi, bundle, name, message):
+        status, out, err = fleet_cdi("inject", bundle, name)
+        assert (status, out) == (2, "") and err.startswith(f"fleet-cdi: {name}: {message}")
+
+    def test_the_path_of_a_node(self, fleet_cdi, bundle, put):
+        node = {"path": "/dev/x", "hostPath": "/dev/full"}
+        put("etc/c.json", spec("full", kind="vendor.com/full", version="0.5.0", deviceNodes=[node]))
+        status, out, err = fleet_cdi("inject", bundle, "/dev/full")
+        assert (status, err) == (0, "") and json.loads(out)["linux"]["devices"][0]["path"] == "/dev/x"
+
     def test_the_document_with_its_devices(self, fleet_cdi, bundle):
         status, out, _err = fleet_cdi("inject", bundle, "vendor.com/gpu=x")
         document = json.loads(out)

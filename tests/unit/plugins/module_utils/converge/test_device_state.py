@@ -108,7 +108,7 @@ def test_one_whose_time_is_over_is_in_service(places):
     assert change(places, "misc:fuse", "broken", "2026-11-22T00:00:00Z", now=NOW + 86400).after is None
 
 
-@pytest.mark.parametrize("name", ["fuse", "", "pci:0000:00:00.0", "vendor.com/gpu=0"])
+@pytest.mark.parametrize("name", ["fuze", "", "pci:0000:00:00.0", "vendor.com/gpu=0"])
 def test_what_is_no_device_is_refused(places, name):
     with pytest.raises(CdiError, match="which is no device of this host"):
         change(places, name, "broken")

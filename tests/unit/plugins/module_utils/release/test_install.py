@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import PROFILES as PLUGINS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install, sums
 
 # --- the way it is meant to go
 
@@ -147,6 +147,7 @@ def test_byte_code_for_another_python_is_added(target):
     target.install(release)
     for cached in target.lib.rglob("*.pyc"):
         cached.rename(cached.with_name(cached.name.replace(target.python.tag, "cpython-30")))
+    (target.lib / release.id / sums.SUMS).write_bytes(sums.render(str(target.lib / release.id)))
     outcome = target.install(release, archive=False)
     assert outcome.changed
     assert outcome.before["byte_code"] == ["cpython-30"]
@@ -200,7 +201,7 @@ def test_rollback_to_what_was_changed_or_does_not_run_is_refused(target):
     target.install(two)
     launcher = target.lib / one.id / "bin/fleet-cdi"
     text = launcher.read_text()
-    launcher.write_text(text.replace("sys.exit(", "sys.exit(3) or ("))
+    launcher.write_text(text.replace("import os\n", "raise SystemExit(3)\n", 1))
     with pytest.raises(CdiError, match=r"--version failed \(exit status 3"):
         target.rollback()
     launcher.write_text(text)

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The devices of a host, who holds each, and which of their names a spec defines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.examine import Examined, examine
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import (
+    disabled,
+    discover,
+    inventory,
+    options,
+    snapshot,
+    udev,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import load
+
+
+class Listed(NamedTuple):
+    """The devices, with what an operator asks about them."""
+
+    devices: tuple[Device, ...]
+    held: Optional[Mapping[str, tuple[str, ...]]]  # id -> its holders; None where the store of grants can't be read
+    why_unknown: str  # why not
+    offered: Mapping[str, str]  # qualified name -> path of the spec that defines it
+    warnings: tuple[str, ...] = ()
+
+    def is_free(self, device: Device) -> bool:
+        """Whether it may be handed out now: well, not reserved, and held by none."""
+        return device.health.is_usable and not (self.held or {}).get(device.id)
+
+    def name_of(self, device: Device) -> str:
+        """The first of its names that a spec defines; "" for none."""
+        return next((name for name in device.qualified_names if name in self.offered), "")
+
+
+def look(state_dir: str, listing: str, spec_dirs: Sequence[str], scan: bool = False) -> Listed:
+    """The devices of the inventory `listing`, or with `scan` those that are found now. Raises CdiError."""
+    boot_id = inventory.boot_id()
+    devices, warnings = _scanned(state_dir) if scan else (inventory.read(listing, boot_id).devices, ())
+    store = examine(state_dir, boot_id)
+    return Listed(devices, _held(devices, store), _trouble(store), load(spec_dirs).devices, warnings)
+
+
+def _scanned(state_dir: str) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    enricher, warnings = udev.enricher("/")
+    found = discover.discover(options.everything(), snapshot.take("/"), enricher, disabled.in_force(state_dir))
+    return found.devices, (*warnings, *found.warnings)
+
+
+def _trouble(store: Examined) -> str:
+    return "" if store.grants is not None and store.complete else f"{store.path}: {store.problem}"
+
+
+def _held(devices: Sequence[Device], store: Examined) -> Optional[dict[str, tuple[str, ...]]]:
+    """Id -> who holds the device, a part of it, or what it is a part of."""
+    if store.grants is None or not store.complete:
+        return None
+    holders: dict[str, list[str]] = {}
+    for grant in store.grants:
+        for hold in grant.holds:
+            for resource in hold.locks():
+                by = "" if resource == hold.device else f", by {hold.device}"
+                holders.setdefault(resource, []).append(f"{_holder(grant)}{by}")
+    return {device.id: tuple(dict.fromkeys(holders.get(device.id, ()))) for device in devices}
+
+
+def _holder(grant: Grant) -> str:
+    """Who holds: a request of an executable, or what the kubelet gave to a pod."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover  # here: it needs SQLite
+
+    if handover.is_ours(grant.key):
+        return f"pod ({grant.key.plugin} {grant.key.request_id})"
+    return f"request {grant.key.request_id} ({grant.key.resource_type}/{grant.key.plugin})"
