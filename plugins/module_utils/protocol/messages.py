@@ -113,8 +113,8 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object in which no name stands twice: RFC 8259 leaves open which one would count."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _value in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        last = {name: index for index, (name, _value) in enumerate(pairs)}
+        twice = next(name for index, (name, _value) in enumerate(pairs) if last[name] != index)
         raise ValueError(f"the name {shown(twice)} stands twice in one struct")
     return found
 
