@@ -80,6 +80,15 @@ options:
       - Who asks for this configuration, in a word that M(fleet.cdi.cdi_plugin_info) returns.
     type: str
     default: ""
+  on_held:
+    description:
+      - What to do with a configuration that is to be absent while a request holds a device by it. C(DEL), which gives
+        the device back, needs it.
+      - V(keep) leaves it, with a warning that names the requests, for a later run to take; V(fail) refuses; V(drop)
+        takes it all the same.
+    type: str
+    choices: [keep, fail, drop]
+    default: keep
   force:
     description:
       - Replace or remove a foreign file. Its content is kept in the manifest, and undo puts it back.
@@ -156,6 +165,7 @@ def main() -> None:
             "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "managed_by": {"type": "str", "default": ""},
+            "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
             "force": {"type": "bool", "default": False},
             **on_host.ARGUMENTS,
         },

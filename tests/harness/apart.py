@@ -38,8 +38,7 @@ def enter() -> bool:
     """
     if os.geteuid() != 0:
         return False
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    lock = _locked()
     for path in DIRECTORIES:
         with suppress(FileExistsError):
             os.mkdir(path)
@@ -50,6 +49,17 @@ def enter() -> bool:
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV)
     atexit.register(_leave, os.getpid(), lock)
     return True
+
+
+def _locked() -> int:
+    """The lock file, open and shared; made anew where the last one to leave has just removed it."""
+    while True:
+        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(LOCK)):
+                return lock
+        os.close(lock)
 
 
 def _leave(pid: int, lock: int) -> None:
@@ -63,7 +73,7 @@ def _leave(pid: int, lock: int) -> None:
         for path in os.pread(lock, 4096, 0).decode().split():
             with suppress(OSError):
                 os.rmdir(path)
-        os.ftruncate(lock, 0)
+        os.unlink(LOCK)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int) -> None:

@@ -13,7 +13,7 @@ import os
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import show
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import holders, leaving, show
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import OR_FORCE, Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, refresh
@@ -42,8 +42,18 @@ class Outcome(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, check: bool = False) -> Outcome:
-    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed."""
+def converge(
+    wanted: Wanted,
+    places: Places,
+    bin_dir: str,
+    force: bool = False,
+    check: bool = False,
+    on_held: str = leaving.KEEP,
+) -> Outcome:
+    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed.
+
+    One that is to go stays, or is refused, by `on_held`, while requests hold devices by it: DEL needs it.
+    """
     if not grammar.is_resource_type(wanted.resource_type):
         raise CdiError(
             f"resource_type: found {wanted.resource_type!r}; expected a letter, then up to 15 letters and digits"
@@ -52,6 +62,15 @@ def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, 
         raise CdiError(f"name: found {wanted.name!r}; expected letters, digits, - and _, up to 64 of them")
     content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
     path = files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
+
+    held = _held(path, wanted, places.state_dir) if wanted.document is None and on_held != leaving.DROP else ""
+    if held and on_held == leaving.FAIL:
+        raise CdiError(f"{held}. Nothing was changed. Give the devices back first, or let on_held be 'keep' or 'drop'.")
+    if held:
+        why = (
+            f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' takes it now"
+        )
+        return Outcome(path, None, (), (why,))
 
     def make_plan(manifest: Manifest) -> Plan:
         advice = "Move it away, choose another name, " + OR_FORCE
@@ -63,6 +82,29 @@ def converge(wanted: Wanted, places: Places, bin_dir: str, force: bool = False, 
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
     change = plan.changes[0] if plan.changes else None
     return Outcome(path, change, tuple(changed), (*report.warnings, *report.failed))
+
+
+def _held(path: str, wanted: Wanted, state_dir: str) -> str:
+    """Which requests hold devices by the configuration at `path`; "" where none does. Raises CdiError.
+
+    Of two configurations of one type and executable nobody can tell which one a grant is by.
+    """
+    live = files.read(path)
+    if live is None:
+        return ""
+    try:
+        plugin = messages.config(messages.load(live.content)).plugin
+    except messages.ProtocolError:  # no executable takes it
+        return ""
+    grants = [
+        grant
+        for grant in holders.grants(state_dir)
+        if (grant.key.resource_type, grant.key.plugin) == (wanted.resource_type, plugin)
+    ]
+    if not grants:
+        return ""
+    more = f" and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
+    return f"{path}: {'; '.join(map(holders.named, grants[: holders.SOME]))}{more}"
 
 
 def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:
@@ -105,7 +147,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     name = options["name"] or options["plugin"] or ""
     wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
     places = Places(options["state_dir"], options["inventory"], options["config_dir"])
-    outcome = converge(wanted, places, os.path.join(options["prefix"], "bin"), options["force"], check)
+    bin_dir = os.path.join(options["prefix"], "bin")
+    outcome = converge(wanted, places, bin_dir, options["force"], check, options["on_held"])
     result = {
         "changed": bool(outcome.changed),
         "path": outcome.path,

@@ -10,9 +10,12 @@ import os
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plugin_config import Wanted, converge
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 DOCUMENT = {"cdiVersion": "0.0.2", "name": "TTYs", "type": "tty", "plugin": "generic-tty", "args": {}}
@@ -105,3 +108,37 @@ def test_names_lead_nowhere_else(host, name, type_):
     with pytest.raises(CdiError, match="found"):
         host.converge(name=name, type_=type_)
     assert not os.path.exists(host.base / "etc")
+
+
+class TestHeld:
+    @pytest.fixture
+    def held(self, host):
+        """A request holds a device by the configuration; the store."""
+        host.converge()
+        ledger = Ledger(host.places.state_dir, inventory.boot_id())
+        ledger.add(
+            Key("tty", "generic-tty", "job-1"),
+            {"tty": 1},
+            lambda _held: [Hold("tty:tty13", "fleet.cdi/tty")],
+            "external",
+        )
+        return ledger
+
+    def test_it_stays_until_the_device_is_given_back(self, host, held):
+        before = host.files()
+        for check in (True, False):
+            kept = host.converge(None, check=check)
+            assert kept.changed == () and host.files() == before
+            assert "request job-1 (tty/generic-tty) has tty:tty13" in kept.warnings[0]
+        with pytest.raises(CdiError, match="request job-1 .*Nothing was changed"):
+            host.converge(None, on_held="fail")
+        held.delete(Key("tty", "generic-tty", "job-1"))
+        assert host.converge(None).changed and host.files() == []
+
+    def test_drop_takes_it(self, host, held):
+        assert host.converge(None, on_held="drop").changed and host.files() == []
+        assert len(held.grants()) == 1
+
+    def test_what_another_configuration_granted_keeps_none(self, host, held):
+        host.converge({**DOCUMENT, "plugin": "rule", "args": {"profile": "misc"}}, name="other")
+        assert host.converge(None, name="other").changed and len(held.grants()) == 1
