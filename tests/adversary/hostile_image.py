@@ -328,6 +328,26 @@ def words(rng: random.Random, outside: Path) -> list[str]:
     return chosen
 
 
+def variables(rng: random.Random, canary: str, library: bool) -> list[str]:
+    """The environment that the author of an image gives it, to get at what runs before the container does."""
+    some = {
+        "LD_DEBUG": "LD_DEBUG=statistics",  # which has the dynamic linker itself write a file
+        "PYTHONPATH": "PYTHONPATH=.",
+        "PYTHONHOME": "PYTHONHOME=.",
+        "PYTHONSTARTUP": "PYTHONSTARTUP=/os.py",
+        "PYTHONINSPECT": "PYTHONINSPECT=1",
+        "GLIBC_TUNABLES": "GLIBC_TUNABLES=glibc.malloc.check=3:glibc.malloc.arena_max=1",
+        "LD_LIBRARY_PATH": "LD_LIBRARY_PATH=.:opt/lib:",
+        "LD_BIND_NOW": "LD_BIND_NOW=1",
+        "GCONV_PATH": "GCONV_PATH=.",
+        "LC_ALL": "LC_ALL=C",
+        "MALLOC_PERTURB_": "MALLOC_PERTURB_=85",
+        **({"LD_PRELOAD": "LD_PRELOAD=./evil.so", "LD_AUDIT": "LD_AUDIT=./evil.so"} if library else {}),
+    }
+    chosen = {"LD_DEBUG", *rng.sample(sorted(some), rng.randint(1, len(some)))}
+    return [*(some[name] for name in sorted(chosen)), f"LD_DEBUG_OUTPUT={canary}"]
+
+
 @contextlib.contextmanager
 def swapping(rng: random.Random, root: Path, outside: Path) -> Iterator[None]:
     """Swap a directory of the image for a link to the host, again and again, as who shares a volume with it can."""

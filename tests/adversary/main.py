@@ -7,7 +7,8 @@
     FAMILY=images  one family alone
     SEED=17        this seed alone (with FAMILY): what a failure prints
     JOBS=2         processes that work at the same time; the machine's processors if it is not given
-    CONTROL=0      leave the controls out (the same attacks on code of which we know that they break it)
+    CONTROL=0      leave the controls out (the same attacks on code of which we know that they break it); a commit is
+                   attacked instead of the usual one
 
 How to add a family: a module of this directory, named in FAMILIES, with
 
@@ -188,7 +189,10 @@ def controls(families: list[str], directory: Path) -> dict[str, Control]:
             if control.skipped:
                 print(f"SKIPPED: control of {family}: {control.skipped}", flush=True)
             else:
-                print(f"control of {family}: {control.caught} of {control.tried} attacks got in: {control.what}")
+                print(
+                    f"control of {family}: {control.caught} of {control.tried} attacks got in: {control.what}",
+                    flush=True,
+                )
     return found
 
 

@@ -64,7 +64,7 @@ def _why(status: int, seconds: int) -> str:
 
 def add(inside: Inside, file: str, folders: Iterable[str]) -> None:
     """Add to a drop-in those of `folders` that it does not have."""
-    there = inside.read(file).splitlines()
+    there = list(filter(None, inside.read(file).split("\n")))
     more = [folder for folder in dict.fromkeys(folders) if folder not in there]
     if more:
         inside.write(file, "".join(f"{folder}\n" for folder in (*there, *more)))
@@ -91,8 +91,8 @@ def _configured(inside: Inside) -> set[str]:
     left, known = [CONFIG], {CONFIG, OURS, LAST}
     patterns: set[str] = set()
     while left:
-        for line in inside.read(left.pop()).splitlines():
-            words = line.partition("#")[0].split(None, 1)
+        for line in inside.read(left.pop()).split("\n"):
+            words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # as ldconfig, which reads C's strings
             if words[:1] == ["include"] and words[1:]:
                 if words[1] not in patterns:
                     patterns.add(words[1])

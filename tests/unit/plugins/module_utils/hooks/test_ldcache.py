@@ -293,6 +293,13 @@ def test_names_that_are_kept_of_a_directory_are_bounded_and_others_cost_nothing(
     assert "/etc/ld.so.conf.d: found more than 1000 names like *.conf in the image" in done.stderr
 
 
+def test_lines_end_where_they_end_to_ldconfig(bundle):
+    bundle.fill({"etc/ld.so.conf": "include \0\ninclude a\0b\n/known\0more\n/one\x0c/two\n"})
+    words = [word for name in ("known", "one", "two") for word in ("--folder", f"/{name}")]
+    assert bundle.run("createContainer", *words).returncode == 0
+    assert conf(bundle, "00-fleet-cdi.conf") == ["/one", "/two"]
+
+
 def test_a_sparse_file_takes_no_memory(bundle):
     bundle.fill({"etc/ld.so.conf": "/a\n"})
     os.truncate(bundle.root / "etc/ld.so.conf", 1 << 40)
