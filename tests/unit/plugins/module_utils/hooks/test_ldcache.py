@@ -294,7 +294,7 @@ def test_names_that_are_kept_of_a_directory_are_bounded_and_others_cost_nothing(
 
 
 def test_lines_end_where_they_end_to_ldconfig(bundle):
-    bundle.fill({"etc/ld.so.conf": "include \0\ninclude a\0b\n/known\0more\n/one\x0c/two\n"})
+    bundle.fill({"etc/ld.so.conf": "include \0\ninclude a\0b\n/known\0more\n/a\x85/one\n"})
     words = [word for name in ("known", "one", "two") for word in ("--folder", f"/{name}")]
     assert bundle.run("createContainer", *words).returncode == 0
     assert conf(bundle, "00-fleet-cdi.conf") == ["/one", "/two"]
