@@ -72,6 +72,15 @@ options:
     type: str
     choices: [never, when_idle, always]
     default: never
+  on_held:
+    description:
+      - What to do where V(absent) or V(disabled) would turn CDI off in docker while it has containers, running or
+        stopped, that were made with a CDI device. They could not be started again.
+      - V(keep) leaves it on, with a warning that names the containers, for a later run to take; V(fail) refuses;
+        V(drop) turns it off all the same.
+    type: str
+    choices: [keep, fail, drop]
+    default: keep
   on_unsupported:
     description:
       - What to do with a release from before CDI (docker before 25.0, podman before 4.1, containerd before 1.7, CRI-O
@@ -192,6 +201,7 @@ def main() -> None:
             },
             "config": {"type": "path"},
             "restart": {"type": "str", "choices": ["never", "when_idle", "always"], "default": "never"},
+            "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
             "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "managed_by": {"type": "str", "default": ""},

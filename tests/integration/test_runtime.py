@@ -98,6 +98,7 @@ OPTIONS = {
         "installation": "system",
         "config": None,
         "restart": "never",
+        "on_held": "keep",
         "on_unsupported": "fail",
         "managed_by": "test",
     },

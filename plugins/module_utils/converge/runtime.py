@@ -10,17 +10,18 @@ way puts the files back.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime_restart
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import holders, leaving, runtime_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import RuntimePlan, plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_restart import Restarter
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_show import diff
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, running, verify
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers, installations, running, verify
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
 
 
@@ -46,15 +47,29 @@ def converge(
     check: bool = False,
     managed_by: str = "",
     by: Optional[Restarter] = None,
+    on_held: str = leaving.KEEP,
 ) -> Outcome:
     """Make the configuration of one runtime as `wanted`; None takes back what was ever set. Raises CdiError, with the
-    files as they were."""
+    files as they were.
+
+    `on_held`: what to do where that would turn CDI off under containers that have devices by it.
+    """
     by = by or Restarter()
     made = plan(place, wanted, read_manifest(state_dir), Source(), managed_by)
+    off = made.changes and made.before.enabled and not made.after.enabled
+    users = by.using(place.name) if off and on_held != leaving.DROP else containers.Found(())
+    held = _named(users.containers)
+    if held and on_held == leaving.FAIL:
+        raise CdiError(f"{'; '.join(held)}. Nothing was changed. Remove them, or let on_held be 'keep' or 'drop'.")
+    if held:
+        asked = by.ask(place)
+        why = f"{'; '.join(held)}; CDI stays on until they are removed and this runs again (on_held 'drop': off now)"
+        unchanged = RuntimePlan((), made.before, made.before)
+        return Outcome(unchanged, running.is_pending(asked, made.before), False, (why,))
     asked = by.ask(place)
     pending = running.is_pending(asked, made.after)
     decision = runtime_restart.decide(place, pending, asked, restart, by)  # before anything is written
-    warnings = [*made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
+    warnings = [*users.trouble, *made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
     if not check and made.changes:
         with locked_manifest(state_dir) as manifest:
             made = plan(place, wanted, manifest, Source(), managed_by)  # again: now nobody else of ours changes it
@@ -62,6 +77,13 @@ def converge(
     elif not check and decision.restart:
         runtime_restart.restart(place, made.after, by)  # an earlier run wrote, and did not get to it
     return Outcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
+
+
+def _named(users: Sequence[containers.Container]) -> list[str]:
+    """Containers that could not be started again, for people."""
+    shown = [f"{one} has {holders.some(one.devices)}" for one in users[: holders.SOME]]
+    more = len(users) - holders.SOME
+    return [*shown, *([f"and {more} more containers"] if more > 0 else [])]
 
 
 def _write(place: Place, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:
@@ -105,7 +127,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         place = None
     if place is None:
         return {"changed": False, "name": options["name"], "pending_restart": False, "diff": []}, warnings
-    done = converge(place, wanted, options["state_dir"], options["restart"], check, options["managed_by"])
+    how = {"managed_by": options["managed_by"], "on_held": options["on_held"]}
+    done = converge(place, wanted, options["state_dir"], options["restart"], check, **how)
     reading = done.plan.after
     result = {
         "changed": done.changed,

@@ -15,7 +15,7 @@ import time
 from typing import Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, containers, running
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Run, Said, run
 
@@ -46,6 +46,7 @@ class Restarter(NamedTuple):
     ask: Callable[[Place], running.Asked] = running.ask
     sleep: Callable[[float], None] = time.sleep
     shims: Callable[[], int] = _shims
+    using: Callable[[str], containers.Found] = containers.using
 
 
 class Decision(NamedTuple):

@@ -67,22 +67,44 @@ def find(names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, In
     for engine, inspect in (ENGINES if engines is None else engines).items() if names else ():
         try:
             for document in inspect():
-                devices = tuple(name for name in names if _has(document, name, names[name]))
+                devices = [name for name in names if _has(document, name, names[name])]
                 if devices:
-                    state = (document.get("State") or {}).get("Status") or "unknown"
-                    name = str(document.get("Name") or document.get("Id")).lstrip("/")
-                    found.append(Container(engine, name, state, devices))
+                    found.append(_container(engine, document, devices))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             trouble.append(f"{engine}: its containers can't be told: {error}")
     return Found(tuple(found), tuple(trouble))
 
 
+def using(engine: str, inspect: Optional[Inspect] = None) -> Found:
+    """The containers of `engine` that were made with any CDI device. Raises nothing.
+
+    Docker alone is asked: podman can't be told to read no CDI, and containers of the others are the kubelet's.
+    """
+    if engine != "docker":
+        return Found(())
+    try:
+        found = [(document, _requested(document)) for document in (inspect or ENGINES[engine])()]
+        return Found(tuple(_container(engine, document, names) for document, names in found if names))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Found((), (f"{engine}: its containers can't be told: {error}",))
+
+
+def _container(engine: str, document: Mapping[str, Any], devices: Sequence[str]) -> Container:
+    state = (document.get("State") or {}).get("Status") or "unknown"
+    return Container(engine, str(document.get("Name") or document.get("Id")).lstrip("/"), state, tuple(devices))
+
+
+def _requested(document: Mapping[str, Any]) -> list[str]:
+    """The names of CDI devices that docker notes."""
+    requests = (document.get("HostConfig") or {}).get("DeviceRequests") or ()
+    return [name for one in requests if one.get("Driver") == "cdi" for name in one.get("DeviceIDs") or ()]
+
+
 def _has(document: Mapping[str, Any], name: str, nodes: Collection[str]) -> bool:
     """Whether the container was made with the device `name`."""
     host = document.get("HostConfig") or {}
-    for request in host.get("DeviceRequests") or ():
-        if request.get("Driver") == "cdi" and name in (request.get("DeviceIDs") or ()):
-            return True
+    if name in _requested(document):
+        return True
     words = (document.get("Config") or {}).get("CreateCommand")
     if words:
         return any(word in (name, f"--device={name}") for word in words)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime, runtime_restart
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running, survey
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers, running, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
@@ -26,8 +26,14 @@ class Machine:
             "docker", "system", "26.1.5", (26, 1, 5), "0.7.0", "dockerd", self.config, ("docker.service",)
         )
         self.runs, self.containers, self.told, self.refuses, self.unit = None, 0, [], (), "active"
+        self.users, self.trouble = [], []  # containers with CDI devices
         self.by = runtime_restart.Restarter(
-            self.run, self.show, self.ask, lambda _seconds: None, lambda: self.containers
+            self.run,
+            self.show,
+            self.ask,
+            lambda _seconds: None,
+            lambda: self.containers,
+            lambda _engine: containers.Found(tuple(self.users), tuple(self.trouble)),
         )
 
     def write(self, content):

@@ -18,6 +18,7 @@ OPTIONS = {
     "installation": "system",
     "config": None,
     "restart": "never",
+    "on_held": "keep",
     "on_unsupported": "fail",
     "managed_by": "me",
     "prefix": "/none",

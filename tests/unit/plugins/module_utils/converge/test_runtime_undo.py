@@ -15,6 +15,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Wanted
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import OURS, THEIRS
 
 DEFAULTS = {"state_dir": "/none", "inventory": "/none", "spec_dirs": ["/none"], "prefix": "/none"}
@@ -109,3 +111,39 @@ class TestUndone:
         with pytest.raises(CdiError, match="manifest.json: is damaged"):
             undo(docker.state)
         assert docker.content == OURS
+
+
+class TestHeld:
+    """CDI turned off under a container that was made with a device: docker could not start it again."""
+
+    WEB = Container("docker", "web", "exited", ("fleet.cdi/tty=tty13",))
+
+    @pytest.mark.parametrize("wanted", [None, Wanted(False)])
+    def test_it_stays_on_until_the_container_is_removed(self, docker, wanted):
+        docker.write(THEIRS)
+        docker.converge()
+        docker.users = [self.WEB]
+        for check in (True, False):
+            kept = docker.converge(wanted, check=check)
+            assert not kept.changed and docker.content == OURS
+            assert "container web (docker, exited) has fleet.cdi/tty=tty13; CDI stays on" in kept.warnings[0]
+        with pytest.raises(CdiError, match="container web .*Nothing was changed"):
+            docker.converge(wanted, on_held="fail")
+        docker.users = []
+        assert docker.converge(wanted).changed and docker.content != OURS
+
+    def test_drop_turns_it_off(self, docker):
+        docker.converge()
+        docker.users = [self.WEB]
+        assert docker.converge(None, on_held="drop").changed and docker.content is None
+
+    def test_a_docker_that_does_not_say_is_a_warning(self, docker):
+        docker.converge()
+        docker.trouble = ["docker: its containers can't be told: timed out"]
+        done = docker.converge(None)
+        assert done.changed and done.warnings[0] == docker.trouble[0]
+
+    def test_nobody_is_asked_where_it_stays_on(self, docker):
+        docker.users = [self.WEB]
+        assert docker.converge().changed
+        assert docker.converge(Wanted(True, ("/etc/cdi",))).changed
