@@ -61,6 +61,7 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleError, AnsibleFilterError
+from ansible.utils.display import Display
 from jinja2 import Undefined, UndefinedError
 
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
@@ -80,9 +81,17 @@ def check_settings(hostvars: Any, hosts: Any) -> list[str]:
         digest = json.dumps(document, sort_keys=True, default=repr)
         documents.setdefault(digest, (values, document))
         users.setdefault(digest, []).append(host)
+    empty: list[str] = []
     for digest, (values, document) in documents.items():
         for text in _explained(values, document):
             wrong.setdefault(text, []).extend(users[digest])
+        if settings.offers_nothing(document):
+            empty += users[digest]
+    if empty:
+        Display().warning(
+            f"{settings.DEVICES}: found no entry for {_named(empty)}, so no device is offered there; expected entries "
+            "by name, as in {gpus: {profile: drm}}, in this variable or in any cdi_host_devices_*"
+        )
     return [f"{text} ({_named(names)})" for text, names in wrong.items()]
 
 

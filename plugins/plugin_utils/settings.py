@@ -119,6 +119,9 @@ SECTIONS = {
 }
 
 
+ENTRIES = "entries by name, as in {gpus: {profile: drm}}"
+
+
 class Finding(NamedTuple):
     """One thing that is wrong. `path` leads to it; with `key` its last part is wrong, otherwise the value there."""
 
@@ -171,9 +174,7 @@ def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in layers(documents):
         if not isinstance(documents[name], Mapping):
-            raise CdiError(
-                f"{name}: found {documents[name]!r}; expected entries by name, as in {{gpus: {{profile: drm}}}}"
-            )
+            raise CdiError(f"{name}: found {options.shown(documents[name])}; expected {ENTRIES}")
         merged = _added(merged, documents[name])
     return merged
 
@@ -193,7 +194,7 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
     Raises ImportError without jsonschema.
     """
     shapes = [
-        Finding((name,), f"found {_shown(documents[name])}; expected entries by name, as in {{gpus: {{profile: drm}}}}")
+        Finding((name,), f"found {options.shown(documents[name])}; expected {ENTRIES}")
         for name in layers(documents)
         if not isinstance(documents[name], Mapping)
     ]
@@ -204,6 +205,11 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
     for finding in (*shapes, *found, *_beyond_schema(entries, found)):
         first.setdefault(finding.path, finding)
     return sorted(first.values(), key=lambda finding: [str(part) for part in finding.path])
+
+
+def offers_nothing(document: Mapping[str, Any]) -> bool:
+    """Whether the settings of a host ask for no device, neither in specs nor for an executable."""
+    return not any(document.get(name) for name in (*layers(document), "cdi_host_plugins"))
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
@@ -267,7 +273,7 @@ def _devices() -> dict[str, Any]:
     every = sorted({name for entry in schemas.values() for name in entry["properties"]})
     return {
         "type": "object",
-        "description": "entries by name, as in {gpus: {profile: drm}}",
+        "description": ENTRIES,
         "additionalProperties": {
             "type": "object",
             "description": "an entry, as in {profile: drm}",
@@ -304,7 +310,8 @@ def _findings(error: Any) -> Iterator[Finding]:
         known = error.validator_value if error.validator == "enum" else []
         yield Finding(
             path,
-            f"found {_shown(error.instance)}; expected {_expected(error)}{nearest(error.instance, map(str, known))}",
+            f"found {options.shown(error.instance)}; expected {_expected(error)}"
+            f"{nearest(error.instance, map(str, known))}",
         )
 
 
@@ -314,17 +321,7 @@ def _expected(error: Any) -> str:
         return f"one of {known}" + (
             nearest(error.instance, error.validator_value) if "propertyNames" in error.relative_schema_path else ""
         )
-    types = error.validator_value if error.validator == "type" else ""
-    return str(
-        error.schema.get("description")
-        or (types and (types if isinstance(types, str) else " or ".join(types)))
-        or f"{error.validator} {error.validator_value}"
-    )
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+    return options.expectation(error.schema)
 
 
 def _beyond_schema(entries: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +68,40 @@ def test_the_service_may_open_devices_where_there_are_commands(resources: dict[s
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_its_readme_has_no_markup_of_ansible(role: Path) -> None:
     assert re.findall(r"\b[A-Z]\([^)]*\)", (role / "README.md").read_text(encoding="utf-8")) == []
+
+
+def test_who_waits_for_a_restart_is_told_by_which_setting(tmp_path: Path) -> None:
+    """Not by the role's, where the runtime has one of its own."""
+    names = ("docker", "containerd")
+    engines = [{"name": name, "reads": "0.6.0", "path": f"/usr/bin/{name}", "pending_restart": True} for name in names]
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars_files": [str(ROLES[0].parent / "cdi_host/vars/main.yml")],
+        "vars": {
+            "cdi_host_runtime_restart": "never",
+            "cdi_host_runtime_settings": {"docker": {"restart": "when_idle"}, "containerd": {}},
+            "__cdi_host_runtimes_found": {"runtimes": engines},
+        },
+        "tasks": [
+            {
+                "ansible.builtin.copy": {
+                    "dest": str(tmp_path / "said"),
+                    "content": "{{ __cdi_host_runtimes_waiting | join('\n') }}",
+                }
+            }
+        ],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    command = [
+        str(Path(sys.executable).parent / "ansible-playbook"),
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        str(tmp_path / "play.yml"),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    docker, containerd = (tmp_path / "said").read_text().splitlines()
+    assert docker.startswith("/usr/bin/docker: ") and docker.endswith("docker.restart is when_idle")
+    assert containerd.startswith("/usr/bin/containerd: ") and containerd.endswith("cdi_host_runtime_restart is never")

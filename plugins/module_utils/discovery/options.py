@@ -10,7 +10,7 @@ rules. A host has no jsonschema: `check` applies the keywords that the tables us
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
@@ -166,16 +166,68 @@ def _has_type(value: Any, name: str) -> bool:
     return isinstance(value, TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
 
 
+# A type of JSON Schema, and a keyword that limits it, in words.
+WORDS = {
+    "string": "a text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+LIMITS = {
+    "minimum": "of {} or more",
+    "maximum": "of {} or less",
+    "minItems": "with {} or more items",
+    "minProperties": "with {} or more entries",
+    "uniqueItems": "without any item twice",
+    "pattern": "that matches {}",
+}
+# What a value is, the first that fits.
+SORTS = (
+    (bool, "a boolean"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (str, "a text"),
+    (Mapping, "a mapping"),
+    ((list, tuple), "a list"),
+)
+LONGEST = 60  # letters of a value that a message shows
+
+
+def expectation(schema: Mapping[str, Any]) -> str:
+    """What a part of JSON Schema asks for, as a message says it after "expected"."""
+    if "description" in schema:
+        return str(schema["description"])
+    if "enum" in schema or "const" in schema:
+        known = schema.get("enum", [schema.get("const")])
+        return ("one of " if len(known) > 1 else "") + ", ".join(map(str, known))
+    types = schema.get("type", [])
+    words = [WORDS[name] for name in ([types] if isinstance(types, str) else types)]
+    limits = {key: text for key, text in LIMITS.items() if key in schema}
+    if {"minimum", "maximum"} <= limits.keys():
+        limits = {**limits, "minimum": "from {}", "maximum": "to {}"}
+    return " ".join([" or ".join(words) or "a value", *(text.format(schema[key]) for key, text in limits.items())])
+
+
+def shown(value: Any) -> str:
+    """A value and its sort, as a message says it after "found"."""
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    sort = next((word for types, word in SORTS if isinstance(value, types)), "a " + type(value).__name__)
+    return f"{text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'} ({sort})"
+
+
 def _is(value: Any, schema: dict[str, Any], where: str) -> None:
     """Raise CdiError unless `value` is what the part of JSON Schema in `schema` says."""
     types = schema.get("type", [])
     types = [types] if isinstance(types, str) else types
-    expected = schema.get("description") or " or ".join(types)
     if types and not any(_has_type(value, name) for name in types):
-        raise CdiError(f"{where}: found {value!r} ({type(value).__name__}); expected {expected}")
-    for keyword, limit in schema.items():
-        if keyword in CHECKS and not CHECKS[keyword](value, limit):
-            raise CdiError(f"{where}: found {value!r}; expected {schema.get('description') or f'{keyword} {limit}'}")
+        raise CdiError(f"{where}: found {shown(value)}; expected {expectation(schema)}")
+    if any(keyword in CHECKS and not CHECKS[keyword](value, limit) for keyword, limit in schema.items()):
+        raise CdiError(f"{where}: found {value!r}; expected {expectation(schema)}")
     if isinstance(value, (list, tuple)):
         for item in value:
             _is(item, schema.get("items", {}), where)

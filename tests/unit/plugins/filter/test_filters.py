@@ -44,7 +44,7 @@ cdi_host_devices_rack7:
 """
 WRONG = (
     ("group_vars/all.yml:2:1: cdi_host_spec_dri: ", "did you mean 'cdi_host_spec_dir'?"),
-    ("group_vars/rack7.yml:2:17: cdi_host_force: ", "found 'perhaps' (str)"),
+    ("group_vars/rack7.yml:2:17: cdi_host_force: ", "found 'perhaps' (a text)"),
     ("group_vars/rack7.yml:5:33: cdi_host_devices_rack7.gpus.want_device_nodes.1: ", "did you mean 'primary'?"),
     ("group_vars/rack7.yml:6:5: cdi_host_devices_rack7.gpus.requird: ", "did you mean 'required'?"),
     ("group_vars/rack7.yml:7:3: cdi_host_devices_rack7.consoles: ", "profile is missing"),
@@ -112,7 +112,26 @@ def test_each_distinct_document_is_checked_once(monkeypatch: pytest.MonkeyPatch)
     hosts = {f"n{number:03}": {"cdi_host_prefix": "x" if number % 2 else "/opt/cdi"} for number in range(100)}
     (only,) = check_settings(hosts, list(hosts))
     assert len(checked) == 2
-    assert only == "cdi_host_prefix: found 'x' (str); expected an absolute path (n001, n003, n005 and 47 more)"
+    assert only == "cdi_host_prefix: found 'x' (a text); expected an absolute path (n001, n003, n005 and 47 more)"
+
+
+@pytest.mark.parametrize(
+    ("variables", "warned"),
+    [
+        ({}, True),
+        ({"cdi_host_devices": {}}, True),
+        ({"cdi_host_devices": {}, "cdi_host_devices_rack7": {}, "cdi_host_force": True}, True),
+        ({"cdi_host_devices_rack7": {"gpus": {"profile": "drm"}}}, False),
+        ({"cdi_host_plugins": {"tty/generic": {"plugin": "generic-tty"}}}, False),
+    ],
+)
+def test_no_devices_at_all_is_a_warning(monkeypatch: pytest.MonkeyPatch, variables: dict, warned: bool) -> None:
+    said = []
+    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text: said.append(text))
+    assert check_settings({"n1": variables, "n2": variables}, ["n1", "n2"]) == []
+    assert [text.startswith("cdi_host_devices: found no entry for n1, n2, so no device") for text in said] == [
+        True
+    ] * warned
 
 
 def test_other_variables_are_none_of_our_business() -> None:
