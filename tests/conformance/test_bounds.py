@@ -21,13 +21,13 @@ MEMORY = 160  # MiB that reading may add, whatever the file says
 def rich(number):
     """A device with more edits than those of the vendors' generators have."""
     return {
-        "name": f"0000:{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}",
-        "annotations": {"vendor.com/serial": f"S{number:012d}"},
+        "name": f"device-{number}",
+        "annotations": {"vendor.com/serial": f"serial-{number}"},
         "containerEdits": {
-            "env": [f"DEVICE={number}"],
+            "env": [f"DEVICE=device-{number}"],
             "deviceNodes": [
                 {"path": f"/dev/dri/card{number}", "hostPath": f"/dev/dri/card{number}", "type": "c", "gid": 44},
-                {"path": f"/dev/dri/renderD{128 + number}", "permissions": "rw", "fileMode": 432},
+                {"path": f"/dev/dri/render{number}", "permissions": "rw", "fileMode": 432},
             ],
             "mounts": [{"hostPath": f"/sys/{number}", "containerPath": f"/sys/{number}", "options": ["ro", "bind"]}],
             "hooks": [
@@ -40,7 +40,9 @@ def rich(number):
 
 def test_a_spec_of_ten_thousand_devices_is_read():
     spec = {"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": [rich(number) for number in range(DEVICES)]}
-    content = yaml.dump(spec, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)).encode()
+    device = yaml.safe_dump([rich("NUMBER")])
+    devices = "".join(device.replace("NUMBER", str(number)) for number in range(DEVICES))
+    content = f"cdiVersion: 0.6.0\nkind: vendor.com/gpu\ndevices:\n{devices}".encode()
     assert len(content) > 6_000_000
     with judge.Judge("newest") as library:
         answer = library.ask(judge.reading("large.yaml", content))
@@ -49,19 +51,11 @@ def test_a_spec_of_ten_thousand_devices_is_read():
     assert reading.spec == spec, reading.findings[:3]
 
 
-WORST = {  # a start, and what is repeated to the bound
+WORST = {  # a start, and what is repeated to the bound; of a dozen that were tried those that took most
     "objects": ("a:\n", "- {}\n"),
-    "lists": ("a: [", "[],"),
-    "nulls": ("a: [", "~,"),
     "texts": ("a: [", "abcdefgh,"),
-    "numbers": ("a: [", "12345678901,"),
-    "levels": ("a: ", "["),
-    "aliases": ("a: &x y\nb: [", "*x,"),
-    "anchors": ("a: [", "&a x,"),
-    "one text": ("a: ", "x"),
-    "one quoted text": ('a: "', "x"),
-    "one number": ("a: ", "1"),
     "keys": ("", "{0:x}:\n"),
+    "one text": ("a: ", "x"),
 }
 READ = """
 import resource, sys
