@@ -88,7 +88,7 @@ class Machine:
         self.plugin, self.type = config["plugin"], config["type"]
         (folder / "bench.conf").write_bytes(self.config)
         boot = Path(self.root + BOOT).read_text().strip()
-        pools = discover_pools(str(directory / "etc"), inventory, boot, snapshot.take(self.root), None, {})
+        pools = discover_pools([str(directory / "etc")], inventory, boot, snapshot.take(self.root), None, {})
         for path, content in pools.documents.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_bytes(content)

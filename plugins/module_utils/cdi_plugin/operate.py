@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
@@ -39,11 +39,11 @@ class Seen(NamedTuple):
 class Operator:
     """The ledger of a host, and the configurations that its grants were made by."""
 
-    def __init__(self, host: Host, config_dir: str = DIRECTORY) -> None:
+    def __init__(self, host: Host, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
         self.host = host
         self.boot_id = inventory.boot_id(host.root)
         self.ledger = Ledger(host.state_dir, self.boot_id)
-        self.configurations = find(config_dir).configurations
+        self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
 
     def look(self) -> Seen:
         """Everything, compared with what the inventory and the pools have. Raises CdiError."""

@@ -13,6 +13,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate impor
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document, table
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
 HEADER = ("REQUEST", "BY", "OWNER", "STATE", "DEVICES")
@@ -25,7 +27,8 @@ def run(arguments: Any, paths: Paths) -> int:
         raise CdiError(f"grants: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
     if arguments.what and arguments.action in ("list", "accept-loss", "migrate"):
         raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
-    operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory))
+    written = read_manifest(paths.state_dir).files
+    operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory), directories(written))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
         if arguments.json:
             say_document({"grants": [], "stamp": operator.stamp()}, sort_keys=False)

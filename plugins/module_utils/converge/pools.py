@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pools of the executables: what the configuration of each may grant. Private API of fleet.cdi.
 
-Every `<config_dir>/<resource-type>.d/<name>.conf` (CDI proposal 2017, "Configuration") names devices by an entry; what
+Every `<directory>/<resource-type>.d/<name>.conf` (CDI proposal 2017, "Configuration") names devices by an entry; what
 it finds goes into a file of its own, which the executable reads (protocol/pool.py).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -35,7 +35,7 @@ class Pools(NamedTuple):
 
 
 def discover_pools(
-    config_dir: str,
+    config_dirs: Iterable[str],
     listing: str,
     boot_id: str,
     snapshot: Snapshot,
@@ -44,9 +44,9 @@ def discover_pools(
 ) -> Pools:
     """Discover the devices of every configuration, and of those that it delegates to. A broken one hides no other."""
     documents: dict[str, bytes] = {}
-    there = find(config_dir)
-    failed: dict[str, CdiError] = {**there.errors}
-    for path, _content, first in there.configurations:
+    there = [find(config_dir) for config_dir in config_dirs]
+    failed: dict[str, CdiError] = {path: error for one in there for path, error in one.errors.items()}
+    for path, _content, first in [configuration for one in there for configuration in one.configurations]:
         try:
             for config in pool.chain(first):
                 entry = pool.entry_of(config)

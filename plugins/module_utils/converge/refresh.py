@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.granted import Granted
@@ -35,6 +36,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.shrink import T
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # Seconds between two looks for devices that are missed: the first, and the longest.
@@ -46,7 +48,7 @@ class Places(NamedTuple):
 
     state_dir: str = "/var/lib/cdi"
     inventory: str = "/run/cdi-inventory.json"  # beside it are the pools
-    config_dir: str = "/etc/cdi"  # of the executables' configurations
+    config_dir: str = "/etc/cdi"  # of the executables' configurations; those that the manifest has may be elsewhere
     root: str = "/"  # of the host whose devices are discovered
     prefix: str = "/opt/cdi"  # of the release
 
@@ -105,11 +107,8 @@ def refresh(
 
 def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
     """One look, and what follows from it; where it is not `final`, specs that would lose devices are left for later."""
-    memories = {
-        kind: memory
-        for kind, document in read_manifest(places.state_dir).kinds.items()
-        if (memory := memory_of(document))
-    }
+    told = read_manifest(places.state_dir)
+    memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
     enricher, unavailable = udev.enricher(places.root)
     view = snapshot.take(places.root)
     seen: dict[str, Seen] = {}
@@ -124,7 +123,8 @@ def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check:
             with suppress(CdiError):
                 seen[kind] = look(_optional(wanted), view, enricher, disabled)
     boot_id = inventory.boot_id(places.root)
-    pools = discover_pools(places.config_dir, places.inventory, boot_id, view, enricher, disabled)
+    config_dirs = directories(told.files, files.canonical(places.config_dir))
+    pools = discover_pools(config_dirs, places.inventory, boot_id, view, enricher, disabled)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
     around = {one: known(*one, boot_id, places.prefix) for one in beside}
     parts: dict[str, Part] = {}

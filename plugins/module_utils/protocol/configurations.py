@@ -9,6 +9,7 @@ CDI proposal 2017, "Configuration".
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
@@ -45,6 +46,16 @@ def find(directory: str = DIRECTORY, resource_type: str = "") -> Found:
             except ProtocolError as error:
                 failed[path] = error
     return Found(tuple(found), failed)
+
+
+def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ...]:
+    """Where this host's configurations are: in `usual`, and where those among `written` (paths, of any files) are."""
+    others = {
+        os.path.dirname(os.path.dirname(path))
+        for path in written
+        if path.endswith(".conf") and os.path.dirname(path).endswith(".d")
+    }
+    return (usual, *sorted(others - {usual}))
 
 
 def read(path: str) -> Configuration:

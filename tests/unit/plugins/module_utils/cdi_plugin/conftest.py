@@ -51,7 +51,7 @@ class Host:
 
     def refresh(self):
         boot = Path(self.root + BOOT).read_text().strip()
-        pools = discover_pools(str(self.directory / "etc"), self.inventory, boot, snapshot.take(self.root), None, {})
+        pools = discover_pools([str(self.directory / "etc")], self.inventory, boot, snapshot.take(self.root), None, {})
         assert not pools.failed, pools.failed
         for path, content in pools.documents.items():
             Path(path).write_bytes(content)

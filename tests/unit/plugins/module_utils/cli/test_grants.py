@@ -37,7 +37,7 @@ def host(tmp_path, capsys, monkeypatch):
     made = Host(tmp_path, tree)
     made.conf = made.configure(config("generic-tty", "tty"))
     operator = operate.Operator
-    monkeypatch.setattr(grants, "Operator", lambda where: operator(where, str(tmp_path / "etc")))
+    monkeypatch.setattr(grants, "Operator", lambda where, _dirs: operator(where, [str(tmp_path / "etc")]))
     defaults = {
         "state_dir": str(made.state),
         "inventory": made.inventory,

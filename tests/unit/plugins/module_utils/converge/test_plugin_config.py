@@ -13,9 +13,11 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plugin_config import Wanted, converge
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 DOCUMENT = {"cdiVersion": "0.0.2", "name": "TTYs", "type": "tty", "plugin": "generic-tty", "args": {}}
@@ -55,6 +57,18 @@ def test_written_with_its_pool_once(host):
     assert host.converge().changed == ()
     other = host.converge({**DOCUMENT, "args": {"num_system_reserved": 60}})
     assert len(other.changed) == 3, "the configuration, the new pool, and the old one that goes"
+
+
+def test_a_refresh_keeps_the_pool_of_a_configuration_elsewhere(host):
+    """The units' refresh knows no config_dir of the module's; the manifest has what the module wrote."""
+    done = host.converge()
+    before = host.files()
+    usual = host.places._replace(config_dir=str(host.base / "usual"))
+    assert (refresh(usual).changed, host.files()) == ((), before)
+    assert directories(read_manifest(host.places.state_dir).files, "/usual") == ("/usual", str(host.base / "etc"))
+    os.unlink(done.path)
+    assert len(refresh(usual).changed) == 1
+    assert host.files() == []
 
 
 def test_a_preview_needs_no_executable_of_ours(host):
