@@ -63,7 +63,7 @@ def examine(state_dir: str, boot_id: str) -> Examined:
 
 def _read(path: str, left: Left) -> Examined:
     """All that is in the store. Raises Damaged, Unusable."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, store, trouble, verify
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, schema, store, trouble, verify
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WITHHELD
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
 
@@ -75,7 +75,7 @@ def _read(path: str, left: Left) -> Examined:
     size = os.path.getsize(path)
     with store.connected(path, time.monotonic() + 1, "ro") as db:
         db.execute("BEGIN")
-        store.check_version(path, db)
+        store.check_version(path, db, schema.OLDEST)
         tables = Tables(db)
         if tables.state.generation < left.generation:
             raise trouble.Damaged("it is older than we left it: an older copy was put in its place")

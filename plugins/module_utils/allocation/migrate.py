@@ -16,6 +16,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
 
+FIRST = 1  # the first schema that a release had: from there on there are steps
+
 
 def migrate(
     ledger: Ledger, steps: Optional[Mapping[int, Sequence[str]]] = None, target: int = schema.USER_VERSION
@@ -38,4 +40,4 @@ def migrate(
 
     if not os.path.lexists(ledger.path):
         return target, target
-    return ledger.transact(operation)
+    return ledger.transact(operation, FIRST)

@@ -42,30 +42,32 @@ class Store:
         self._lock = os.path.join(self.directory, "ledger.lock")
         self._own = 0  # generations that this object's transactions made
 
-    def transact(self, operation: Callable[[Tables], Result]) -> Result:
+    def transact(self, operation: Callable[[Tables], Result], oldest: Optional[int] = None) -> Result:
         """What `operation` returns, once what it changed is on disk; it is rolled back if `operation` raises.
 
-        A damaged store is put aside and rebuilt, and `operation` is called again. Raises Unusable.
+        `oldest` is the oldest schema version that `operation` can work with (None: schema.OLDEST); a migration can with
+        older ones. A damaged store is put aside and rebuilt, and `operation` is called again. Raises Unusable.
         """
         deadline = time.monotonic() + self.wait
+        oldest = schema.OLDEST if oldest is None else oldest
         self._prepare_directory()
         with gate(self._lock, deadline) as held:
             with suppress(Damaged):
-                return self._within(held, deadline, operation)
+                return self._within(held, deadline, operation, oldest)
             # SQLite tells a read that failed from damage by no code (it makes EIO SQLITE_CORRUPT): look a second time.
             readable(self.path)
             try:
-                return self._within(held, deadline, operation)
+                return self._within(held, deadline, operation, oldest)
             except Damaged as damage:
                 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import rebuild
 
                 self.reports.append(rebuild.rebuild(self.path, str(damage), held.left().generation))
             try:
-                return self._within(held, deadline, operation)
+                return self._within(held, deadline, operation, oldest)
             except Damaged as damage:
                 raise Unusable(f"{self.path}: is damaged again: {damage}. Look at the disk.", "damaged") from None
 
-    def _within(self, held: Gate, deadline: float, operation: Callable[[Tables], Result]) -> Result:
+    def _within(self, held: Gate, deadline: float, operation: Callable[[Tables], Result], oldest: int) -> Result:
         left = held.left()
         found = look(self.path)
         if found is None and left.boot_id:
@@ -79,7 +81,7 @@ class Store:
             check_header(self.path)
         with connected(self.path, deadline) as db:
             db.execute("BEGIN IMMEDIATE")
-            check_version(self.path, db)  # within, where it costs no locks of its own
+            check_version(self.path, db, oldest)  # within, where it costs no locks of its own
             tables = Tables(db)
             if not known:
                 self._check(db, tables, left)
@@ -126,7 +128,8 @@ class Store:
             size = os.path.getsize(self.path)
         except OSError as error:
             raise trouble.of_system(self.path, "look at", error) from None
-        verify.verify(db, tables, size)
+        known = schema.versions(tables.state.version)[0] >= schema.OLDEST
+        (verify.verify if known else verify.sound)(db, tables, size)
 
     def _prepare_directory(self) -> None:
         """Make the directory if there is none; refuse one in which others can replace the store. Raises Unusable."""
@@ -344,8 +347,8 @@ def check_header(path: str) -> None:
 HEADER = PAGE.to_bytes(2, "big") + b"\1\1"  # page size; written and read by way of a rollback journal
 
 
-def check_version(path: str, db: sqlite3.Connection) -> None:
-    """Raise Damaged for no store of ours, Unusable for a store that this release can't work with."""
+def check_version(path: str, db: sqlite3.Connection, oldest: int) -> None:
+    """Raise Damaged for no store of ours, Unusable for one that is newer than this release or older than `oldest`."""
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         raise Damaged("its header is not that of a store")
     version, needs = schema.versions(db.execute("PRAGMA user_version").fetchone()[0])
@@ -358,9 +361,9 @@ def check_version(path: str, db: sqlite3.Connection) -> None:
             f"{schema.VERSION}. Use the release that wrote it, or a newer one",
             "newer",
         )
-    if version < schema.OLDEST:
+    if version < oldest:
         raise Unusable(
-            f"{path}: has schema version {version}; this release reads {schema.OLDEST} to {schema.VERSION}. Activate "
+            f"{path}: has schema version {version}; this release reads {oldest} to {schema.VERSION}. Activate "
             "it again, which migrates the store, or use the release that wrote it",
             "older",
         )

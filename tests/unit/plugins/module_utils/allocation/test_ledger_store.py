@@ -172,13 +172,33 @@ class TestVersions:
         add(ledger, 2)
         assert held(ledger) == [1, 2] and info(ledger).schema == 2
 
-    def test_an_older_store_that_this_release_cannot_work_with(self, ledger, monkeypatch):
+    @pytest.mark.parametrize("left", ["as this boot left it", "as an earlier boot left it"])
+    def test_an_older_store_is_refused_until_it_is_migrated(self, ledger, monkeypatch, left):
+        """A release whose schema is 2, and that can't work with 1: the store goes through its migration."""
         add(ledger, 1)
-        monkeypatch.setattr(schema, "OLDEST", 2)
+        if left == "as an earlier boot left it":
+            os.utime(ledger.path)
+        table = "CREATE TABLE more (id INTEGER)"
+        for name, value in (("VERSION", 2), ("OLDEST", 2), ("USER_VERSION", 202), ("STEPS", {1: [table]})):
+            monkeypatch.setattr(schema, name, value)
+        monkeypatch.setattr(schema, "TABLES", (*schema.TABLES, table))
+        later = Ledger(directory(ledger), "boot-1")
         with pytest.raises(
-            trouble.Unusable, match="has schema version 1; this release reads 2 to 1. Activate it again"
+            trouble.Unusable, match="has schema version 1; this release reads 2 to 2. Activate it again"
         ):
-            add(ledger, 2)
+            add(later, 2)
+        assert migrate(later, target=schema.USER_VERSION) == (101, 202)
+        add(later, 2)
+        assert held(later) == [1, 2] and info(later).schema == 2 and not later.reports
+
+    def test_an_older_store_that_is_damaged_is_no_migrated_one(self, ledger, monkeypatch):
+        add(ledger, 1)
+        with open(ledger.path, "r+b") as file:
+            file.truncate(4096)
+        monkeypatch.setattr(schema, "VERSION", 2)
+        monkeypatch.setattr(schema, "OLDEST", 2)
+        migrate(ledger, {1: []}, 202)
+        assert "it was rebuilt" in ledger.reports[0] and not info(ledger).complete
 
     def test_opening_migrates_nothing_and_migrating_twice_neither(self, ledger, monkeypatch):
         add(ledger, 1)
