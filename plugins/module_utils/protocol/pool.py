@@ -21,6 +21,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import
 # Plugin -> the discovery profile of its devices. `rule` takes any profile: its args are a whole devices entry.
 PROFILES = {"drm": "drm", "generic-tty": "tty", "rule": "rule", "sriov": "sriov"}
 
+# Plugin -> option as the proposal's text has it -> as its example does, and discovery (docs/executables.md).
+ALIASES = {"drm": {"want_device_types": "want_device_nodes"}}
+
 # What in args is for the executable and says nothing about which devices there are.
 OWN = ("setup", "teardown", "time_limit", "delegate", "shared", "owner", "picked")
 
@@ -33,12 +36,20 @@ DEEPEST = 4
 def entry_of(config: Config) -> Optional[dict[str, Any]]:
     """The devices entry of a configuration, named after its type; None for a plugin that is not ours.
 
-    The options are not checked here: discovery does that, and names the wrong one.
+    The options are not checked here: discovery does that, and names the wrong one. Raises ProtocolError 107 for an
+    option under both of its names.
     """
     profile = PROFILES.get(config.plugin)
     if profile is None:
         return None
     options = _without_own(config.args)
+    for alias, name in ALIASES.get(config.plugin, {}).items():
+        if alias in options and name in options:
+            raise ProtocolError(
+                errors.CONTENT, f"config: args has {alias} and {name}, which mean the same; expected one of them"
+            )
+        if alias in options:
+            options[name] = options.pop(alias)
     if config.plugin != "rule":
         options.pop("profile", None)
     return {"profile": profile, "required": False, **options}

@@ -224,7 +224,7 @@ def _live(places: Places, written: Written) -> Live:
         files.canonical(pool.pool_path(places.inventory, one.type, one.plugin, one.args))
         for chain in written.configurations.values()
         for one in chain
-        if pool.entry_of(one) is not None
+        if one.plugin in pool.PROFILES
     }
     pools = {path: _or(partial(inventory.read, path, boot_id), None)[1] for path in sorted(needed)}
     return Live(boot_id, listed, error if expected else "", pools)

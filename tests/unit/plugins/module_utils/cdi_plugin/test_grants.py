@@ -74,6 +74,12 @@ def test_delete_frees_and_may_be_repeated(two):
     assert machine.add(conf, "gpu:2", "b") == GPU0 + GPU1
 
 
+def test_the_proposals_text_has_another_name_for_an_option_than_its_example(hosts):
+    machine = hosts(gpus((4096, 8192)))
+    conf = machine.configure(config(want_device_types=["render"]))
+    assert machine.add(conf, "gpu:1", "a") == GPU0[1:]
+
+
 # --- several configurations
 
 

@@ -99,6 +99,8 @@ def test_the_table_of_errors_is_documented():
     [
         ("drm", {"vendorid_whitelist": ["0x1234"]}, {"profile": "drm", "vendorid_whitelist": ["0x1234"]}),
         ("drm", {"profile": "tty"}, {"profile": "drm"}),
+        ("drm", {"want_device_types": ["render"]}, {"profile": "drm", "want_device_nodes": ["render"]}),
+        ("rule", {"want_device_types": ["render"]}, {"profile": "rule", "want_device_types": ["render"]}),
         ("generic-tty", {"num_system_reserved": 12}, {"profile": "tty", "num_system_reserved": 12}),
         ("sriov", {"delegate": {"plugin": "drm"}}, {"profile": "sriov"}),
         ("rule", {"match": {"driver": "x"}}, {"profile": "rule", "match": {"driver": "x"}}),
@@ -111,6 +113,13 @@ def test_the_table_of_errors_is_documented():
 def test_entries(plugin, args, entry):
     args = {**args, "delegate": {"plugin": "a"}} if "delegate" in args else args
     assert pool.entry_of(config(plugin, **args)) == (entry and {"required": False, **entry})
+
+
+def test_an_option_under_both_of_its_names_is_refused():
+    with pytest.raises(ProtocolError) as caught:
+        pool.entry_of(config("drm", want_device_types=["render"], want_device_nodes=["primary"]))
+    assert caught.value.code == 107
+    assert "want_device_types and want_device_nodes, which mean the same" in str(caught.value.details)
 
 
 def test_a_pool_is_named_by_what_it_holds():
