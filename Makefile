@@ -70,7 +70,9 @@ unit: $(VENV) $(LINK)
 	@$(RUN) python tests/harness/halves.py tests/unit
 
 floor: $(FLOOR) $(LINK)
+	$(COUNTERPARTS) floor
 	@$(call run,venv-floor) python tests/harness/floor.py
+	@$(call run,venv-floor) python tests/harness/oldest_python.py
 
 integration: $(VENV) $(LINK) copy
 	$(COUNTERPARTS) integration

@@ -57,7 +57,7 @@ TABLE = (
     Counterpart(
         "mmdebstrap",
         "command -v mmdebstrap",
-        ("integration", "adversary", "molecule", "e2e"),
+        ("floor", "integration", "adversary", "molecule", "e2e"),
         "images of container hosts",
     ),
     Counterpart(

@@ -105,8 +105,14 @@ ADVICE = {
 
 
 def of_sqlite(path: str, error: Exception) -> Exception:
-    """What to raise for an error that sqlite3 raised: Unusable, or Damaged."""
+    """What to raise for an error that sqlite3 raised: Unusable, or Damaged.
+
+    Its text is empty where SQLite's message can't be decoded, which quotes a schema that is damaged: Python before 3.11
+    drops such a message (PyErr_SetString), later ones raise UnicodeDecodeError (store.connected).
+    """
     text = str(error)
+    if not text:
+        return Damaged("its schema is no text any more")
     code = getattr(error, "sqlite_errorname", "")
     for part, cause, advice in CAUSES:
         if part in text.lower():

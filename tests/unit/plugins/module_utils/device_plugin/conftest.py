@@ -6,6 +6,7 @@ lie."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,18 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import res
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import Kubelet, Places
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import Stage
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import program, trusted_directory
+
+
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[None]:
+    """The event loop that what a test makes belongs to, and that `units.run` runs it in."""
+    made = asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    yield
+    made.run_until_complete(made.shutdown_asyncgens())
+    made.run_until_complete(made.shutdown_default_executor())
+    made.close()
+    asyncio.set_event_loop(None)
 
 
 @pytest.fixture

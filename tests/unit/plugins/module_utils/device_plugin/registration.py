@@ -25,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics im
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Registrar
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Part, Site
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import run
 
 NAME = "acme.com/widget"
 DEADLINE = 30  # seconds, for what takes one at most
@@ -161,7 +162,7 @@ def play(places: Places, scene: Any, kubelet: Kubelet | None = None) -> None:
             await places.registrar.closed()
 
     with mock.patch.object(register, "LOOK", 0.1):  # nothing tells it of changes here, so it looks more often
-        asyncio.run(whole())
+        run(whole())
 
 
 def state_is(places: Places, state: str) -> Any:

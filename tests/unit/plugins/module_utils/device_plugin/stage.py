@@ -29,6 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status imp
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import run
 
 NAME = "acme.com/widget"
 NOTHING = specs.load([])
@@ -91,7 +92,7 @@ class Stage:
                 finally:
                     await server.close(0)
 
-        asyncio.run(whole())
+        run(whole())
 
     async def allocate(self, *ids: str) -> Any:
         request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": ids}])

@@ -146,7 +146,7 @@ asyncio.run(scene())
 @pytest.mark.usefixtures("place")
 def test_a_call_that_fails_leaves_no_connection(python):
     """Errors that hold themselves held it, until Python looked for such: one for each call to an old kubelet."""
-    paths = os.pathsep.join(path for path in sys.path if path.endswith("build/pythonpath"))
+    paths = os.pathsep.join(path for path in sys.path if path.endswith(("build/pythonpath", "/site")))
     environment = {**os.environ, "PYTHONPATH": paths, "GRPC_VERBOSITY": "NONE"}
     found = subprocess.run(
         [python, "-c", FAILING], env=environment, check=True, capture_output=True, text=True, timeout=60

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,18 @@ def program(directory: str, name: str, commands: str) -> list[str]:
         file.write(f"#!/bin/sh\n{commands}\n")
     os.chmod(path, 0o755)
     return [path]
+
+
+def run(scene: Coroutine[Any, Any, Any]) -> Any:
+    """Run a scene in the event loop of the test (fixture `loop`), as asyncio.run does in one of its own.
+
+    Before Python 3.10 an asyncio.Event or Lock belongs to the loop that was the current one when it was made.
+    """
+    current = asyncio.get_event_loop()
+    try:
+        return current.run_until_complete(scene)
+    finally:
+        left = asyncio.all_tasks(current)
+        for task in left:
+            task.cancel()
+        current.run_until_complete(asyncio.gather(*left, return_exceptions=True))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 
 import pytest
 
@@ -80,7 +79,7 @@ def test_environment_and_directory_of_the_caller_stay_out(target, tmp_path):
 def test_ansible_of_the_host_stays_out(target, tmp_path, run):
     """The PyPI package `ansible` brings ansible_collections/__init__.py, a regular package, into site-packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
-    site = sysconfig.get_path("purelib", "venv", {"base": str(tmp_path / "venv"), "platbase": str(tmp_path / "venv")})
+    (site,) = (tmp_path / "venv/lib").glob("python3*/site-packages")
     os.makedirs(f"{site}/ansible_collections")
     with open(f"{site}/ansible_collections/__init__.py", "w") as file:
         file.write("raise SystemExit('caught')\n")

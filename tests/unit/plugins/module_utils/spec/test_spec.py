@@ -157,7 +157,7 @@ BAD_JSON = {
     "no spec": (b"{}", "/cdiVersion: found nothing, expected the field, which is required"),
     "null": (b"null", r"/: found null, expected an object \(spec\)"),
     "no number": (b'{"kind": NaN}', "NaN is no number"),
-    "a long number": (b"1" * 5000, "no JSON .*digits"),
+    "a long number": (b"1" * 5000, "no JSON .*digits|/: found 1+"),
     "an escape of JSON only": (b'{"kind": "a\\/b"}', "YAML parsers, which runtimes use"),
     "a surrogate pair": (b'{"kind": "\\ud83d\\ude00"}', "YAML parsers, which runtimes use"),
     "a control character": (b'{"kind": "\x7f"}', "YAML parsers, which runtimes use"),
