@@ -142,14 +142,15 @@ def best(machine: Machine, request: Request) -> tuple[str, ...] | None:
     def score(members: Iterable[tuple[str, int]]) -> int:
         return sum(machine.pairs[one][other] for (_a, one), (_b, other) in itertools.combinations(members, 2))
 
-    def key(chosen: tuple[tuple[str, int], ...]) -> tuple[int, int, int, int, int, list[tuple[int, str]]]:
+    def key(chosen: tuple[tuple[str, int], ...]) -> tuple[int, int, int, int, int, int, list[tuple[int, str]]]:
         nodes = [node if node is not None and node >= 0 else None for node in
                  (machine.classes[index].numa_node for _member, index in chosen)]  # fmt: skip
         stay = [one for one in devices if one not in chosen and machine.classes[one[1]].whole]
         names = sorted((len(member), member) for member, _index in chosen)
         near = sum(node in request.near for node in nodes)
         opened = sum(machine.classes[index].whole for _member, index in chosen)
-        return -near, -score(chosen), len(set(nodes)), -score(stay), opened, names
+        room = sum(sum(machine.classes[index].free.values()) for _member, index in chosen)
+        return -near, -score(chosen), len(set(nodes)), opened, room, -score(stay), names
 
     sets = (
         chosen
@@ -157,7 +158,7 @@ def best(machine: Machine, request: Request) -> tuple[str, ...] | None:
         if set(request.must_include) <= {member for member, _index in chosen}
     )
     least = min(map(key, sets), default=None)
-    return None if least is None else tuple(name for _length, name in least[5])
+    return None if least is None else tuple(name for _length, name in least[6])
 
 
 class Subsets:

@@ -11,11 +11,13 @@ order, the one
    that are granted are, and otherwise as many as possible;
 2. with the larger sum of pair scores inside the set;
 3. on fewer NUMA nodes, where all devices of unknown locality together count as one more node;
-4. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part already
-   isn't free, so its pairs don't count here;
-5. with fewer devices of which nobody held a part: a share of a device rather comes from one that is shared already.
+4. with fewer devices of which nobody held a part: a share of a device rather comes from one that is shared already.
    Between sets of whole devices this makes no difference;
-6. whose ids come first: the sorted ids of both are compared one by one. Shorter ids come before longer ones, and those
+5. whose devices have less left, all capacities summed up: what is asked for fits them more tightly, and larger ones
+   stay for those who need them;
+6. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part already
+   isn't free, so its pairs don't count here;
+7. whose ids come first: the sorted ids of both are compared one by one. Shorter ids come before longer ones, and those
    of one length in the order of their characters, so tty9 is before tty10, and PCI addresses are as on the bus.
 
 These are packed into one integer, the first highest, so that the search compares plain numbers and no two sets are
@@ -144,9 +146,9 @@ def _packed(
 ) -> tuple[list[Joined], list[list[int]], int]:
     """The key in single numbers: a leaf for each class of `left`, what each pair is worth, what a NUMA node costs.
 
-    From the lowest bit up: one bit for each device that may be chosen, the last id lowest; devices that were whole;
-    what is lost of the pairs that stay free; NUMA nodes; pair scores; devices that are near. Each part has bits enough
-    for any difference, so that it never reaches into the next.
+    From the lowest bit up: one bit for each device that may be chosen, the last id lowest; what is lost of the pairs
+    that stay free; what the devices have left; devices that were whole; NUMA nodes; pair scores; devices that are near.
+    Each part has bits enough for any difference, so that it never reaches into the next.
     """
     ranked = sorted((len(one), one, index) for index, members in left.items() for one in members)
     heaviest = max(*map(max, pairs), -min(map(min, pairs)))
@@ -155,9 +157,12 @@ def _packed(
     score_range = heaviest * request.number**2
     residue_range = score_range + request.number * max(map(abs, lost))
 
-    opened = len(ranked)
-    residue = opened + request.number.bit_length() + 1
-    node = residue + (2 * residue_range + 2).bit_length()
+    rooms = [sum(one.free.values()) for one in classes]
+
+    residue = len(ranked)
+    room = residue + (2 * residue_range + 2).bit_length()
+    opened = room + (request.number * max(rooms)).bit_length() + 1
+    node = opened + request.number.bit_length() + 1
     score = node + len(classes).bit_length() + 1
     near = score + (2 * score_range + 2).bit_length()
 
@@ -171,7 +176,7 @@ def _packed(
                 row[index] = weight
     bits: dict[int, list[int]] = {index: [0] for index in left}
     for rank, (_length, _id, index) in enumerate(ranked, 1):
-        bits[index].append(bits[index][-1] + (1 << (opened - rank)))
+        bits[index].append(bits[index][-1] + (1 << (residue - rank)))
 
     paid = {_locality(classes[index]) for index in fixed}
     nodes: dict[Optional[int], int] = {}
@@ -181,7 +186,7 @@ def _packed(
             continue
         locality = _locality(classes[index])
         each = sum(number * packed[index][other] for other, number in fixed.items()) - (lost[index] << residue)
-        each -= classes[index].whole << opened
+        each -= (classes[index].whole << opened) + (rooms[index] << room)
         each += (locality in request.near) << near
         mutual = packed[index][index]
         values = [number * each + number * (number - 1) // 2 * mutual + low for number, low in enumerate(bits[index])]

@@ -123,10 +123,10 @@ def _plain(text: str) -> str:
 
 
 def _info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
-    """INFO: what this host has, whether it is free or not, so that a node's capacity can be made of it."""
+    """INFO: how much can be granted where nothing is, so that a node's capacity can be made of it."""
     pool = call.pool()
     type_ = call.config.type
-    fields = {type_: len(pool.devices)}
+    fields = {type_: len(devices.finest(pool.devices))}
     fields.update({f"{type_}-{name}": amount for name, amount in sorted(devices.offered(pool.devices).items())})
     return fields, _nothing
 

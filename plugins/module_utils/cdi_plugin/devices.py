@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
@@ -24,17 +24,27 @@ def read(path: str, boot_id: str) -> Inventory:
     return pool._replace(devices=tuple(device for device in pool.devices if device.health.is_usable))
 
 
-def offered(devices: Iterable[Device]) -> dict[str, int]:
-    """Sub-resource -> how much of it these devices have together.
+def offered(devices: Sequence[Device]) -> dict[str, int]:
+    """Sub-resource -> how much of it can be granted of these devices at one time.
 
     A capacity whose name is no resource-subtype can't be asked for, so it is not offered.
     """
-    total: dict[str, int] = {}
-    for device in devices:
-        for name, amount in device.capacity.items():
-            if grammar.is_resource_subtype(name):
-                total[name] = total.get(name, 0) + amount
-    return total
+    names = sorted({name for device in devices for name in device.capacity if grammar.is_resource_subtype(name)})
+    return {
+        name: sum(device.capacity[name] for device in finest([one for one in devices if name in one.capacity]))
+        for name in names
+    }
+
+
+def finest(devices: Iterable[Device], needs: Mapping[str, int] = {}) -> list[Device]:
+    """Those that have what is needed, and of a device and its parts only the parts: the most that go side by side.
+
+    The whole would take its parts from everybody else, where one of them would do.
+    """
+    fit = [one for one in devices if all(one.capacity.get(name, 0) >= amount for name, amount in needs.items())]
+    wholes = {name for one in fit for name in one.part_of}
+    ids = {one.id for one in fit}
+    return [one for one in fit if one.id not in wholes and ids.isdisjoint(one.consists_of)]
 
 
 def nodes(devices: Sequence[Device], pool: Inventory) -> tuple[Node, ...]:

@@ -12,6 +12,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import Request as Asked
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import finest
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -41,18 +42,16 @@ class Picker:
         locks = held.locks({name for one in self.pool.devices for name in (*_resources(one), *_items(one))})
         free = [device for device in self.pool.devices if self._is_free(device, amounts, locks)]
         wanted = Request(asked.devices or 1, self.near, (), needs)
+        out: set[str] = set()  # that can't be had after all
         while True:
-            chosen = self._choose(free, locks, wanted)
+            left = [device for device in free if device.id not in out]
+            chosen = self._choose(finest(left, needs), locks, wanted)
             lost = self.faults(chosen)
             clash = "" if lost else _overlapping(chosen)
             if not lost and not clash:
                 return [hold_of(device, amounts) for device in chosen]
             self.lost.update(lost)
-            finer = _finest(free, needs) if clash else free
-            if len(finer) < len(free):
-                free = finer
-            else:
-                free = [device for device in free if device.id not in lost and device.id != clash]
+            out.update(lost, [clash])
 
     def _is_free(self, device: Device, amounts: Mapping[str, int], locks: Mapping[str, Lock]) -> bool:
         """Whether the device, or `amounts` of it, can be held beside `locks`, for all we know."""
@@ -99,11 +98,3 @@ def _overlapping(chosen: Sequence[Device]) -> str:
             return device.id
         locks.update((resource, Lock(mode)) for resource, mode in hold.locks().items())
     return ""
-
-
-def _finest(free: Sequence[Device], needs: Mapping[str, int]) -> list[Device]:
-    """Those with what is needed, and of a device and its parts only the parts: so are most of them side by side."""
-    fit = [one for one in free if all(one.capacity.get(name, 0) >= amount for name, amount in needs.items())]
-    wholes = {name for one in fit for name in one.part_of}
-    ids = {one.id for one in fit}
-    return [one for one in fit if one.id not in wholes and ids.isdisjoint(one.consists_of)]

@@ -170,6 +170,14 @@ def test_shares_fill_a_device_before_the_next(shares):
     assert machine.add(conf, "gpu-memory:96", "e") == GPU0
 
 
+def test_what_is_asked_for_goes_where_it_fits_tightest(hosts):
+    machine = hosts(gpus((81920, 16384, 16384)))
+    conf = machine.configure(config(shared=True))
+    assert machine.add(conf, "gpu:1,gpu-memory:8Gi", "a") == GPU1
+    assert machine.add(conf, "gpu-memory:8Gi", "b") == ["/dev/dri/card2", "/dev/dri/renderD130"]
+    assert machine.add(conf, "gpu:1,gpu-memory:32Gi", "c") == GPU0
+
+
 def test_a_minimum_of_a_whole_device_is_no_share(shares):
     machine, conf = shares
     assert machine.add(conf, "gpu:1,gpu-memory:1000", "a") == GPU0

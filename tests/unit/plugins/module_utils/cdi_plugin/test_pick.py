@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import parse
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import finest, offered
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -63,9 +64,20 @@ def pick(devices, request, held=(), lost=(), near=()):
 def test_a_device_and_its_parts_are_never_picked_together():
     pool = [device("gpu"), device("mig1", ("gpu",)), device("mig2", ("gpu",))]
     assert pick(pool, "gpu:2") == ["mig1", "mig2"]
-    assert pick(pool, "gpu:1") == ["gpu"]
+    assert pick(pool, "gpu:1") == ["mig1"]
     with pytest.raises(ProtocolError, match="error 100.: asked for 3 devices; 2 are free"):
         pick(pool, "gpu:3")
+
+
+def test_a_whole_is_not_taken_from_its_parts_where_a_part_would_do():
+    """A physical function with four virtual ones beside it, and a GPU with partitions."""
+    port = [device("pf", memory=8), *(device(f"vf{number}", ("pf",)) for number in range(4))]
+    assert pick(port, "gpu:1") == ["vf0"]
+    assert pick(port, "gpu:4") == ["vf0", "vf1", "vf2", "vf3"]
+    assert pick(port, "gpu:1,gpu-memory:8") == ["pf"], "no part has as much"
+    assert pick(port, "gpu:1", lost=["vf0", "vf1", "vf2", "vf3"]) == ["pf"]
+    assert pick(port, "gpu-memory:1") == ["vf0"]
+    assert (len(finest(port)), offered(port)) == (4, {"memory": 16}), "what INFO says can be granted"
 
 
 def test_what_the_device_plugin_holds_by_its_nodes_alone():
@@ -90,7 +102,7 @@ def test_what_the_device_plugin_holds_by_its_nodes_alone():
 
 def test_a_group_and_what_it_consists_of_are_never_picked_together():
     pool = [device("a", consists_of=("f1", "f2")), device("f1"), device("f2"), device("g")]
-    assert pick(pool, "gpu:2") == ["a", "g"]
+    assert pick(pool, "gpu:2") == ["f1", "g"]
     assert pick(pool, "gpu:3") == ["f1", "f2", "g"]
 
 
