@@ -83,25 +83,12 @@ def test_who_waits_for_a_restart_is_told_by_which_setting(tmp_path: Path) -> Non
             "cdi_host_runtime_settings": {"docker": {"restart": "when_idle"}, "containerd": {}},
             "__cdi_host_runtimes_found": {"runtimes": engines},
         },
-        "tasks": [
-            {
-                "ansible.builtin.copy": {
-                    "dest": str(tmp_path / "said"),
-                    "content": "{{ __cdi_host_runtimes_waiting | join('\n') }}",
-                }
-            }
-        ],
+        "tasks": [{"ansible.builtin.debug": {"msg": "{{ __cdi_host_runtimes_waiting }}"}}],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
-    command = [
-        str(Path(sys.executable).parent / "ansible-playbook"),
-        "-i",
-        "localhost,",
-        "-c",
-        "local",
-        str(tmp_path / "play.yml"),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    docker, containerd = (tmp_path / "said").read_text().splitlines()
+    program = str(Path(sys.executable).parent / "ansible-playbook")
+    command = [program, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    docker, containerd = re.findall('"(/usr/bin/.*)"', said)
     assert docker.startswith("/usr/bin/docker: ") and docker.endswith("docker.restart is when_idle")
     assert containerd.startswith("/usr/bin/containerd: ") and containerd.endswith("cdi_host_runtime_restart is never")
