@@ -39,8 +39,8 @@ options:
     default: /etc/fleet-cdi/device-plugin.json
   kubelet_dir:
     description:
-      - The directory of the kubelet. The service may write below the first two parts of its path, as below C(/var/lib),
-        since the kubelet may make the rest while it runs.
+      - The directory of the kubelet. The service may write into its C(device-plugins) and C(plugins_registry), which it
+        makes where they are missing, and into nothing else there.
     type: path
     default: /var/lib/kubelet
   state_dir:
@@ -65,6 +65,12 @@ options:
     type: list
     elements: str
     default: []
+  writable_paths:
+    description:
+      - Absolute paths of files and directories that these commands may write besides. The plugin itself needs none.
+    type: list
+    elements: str
+    default: []
   wait:
     description:
       - How many seconds a new instance gets to take over.
@@ -85,6 +91,7 @@ EXAMPLES = r"""
   fleet.cdi.device_plugin_service:
     device_access: true
     capabilities: [CAP_SYS_ADMIN]
+    writable_paths: [/var/log/gpu-clean]
 
 - name: Stop it, and leave nothing
   fleet.cdi.device_plugin_service:
@@ -114,6 +121,7 @@ def main() -> None:
             "metrics": {"type": "str", "default": ""},
             "device_access": {"type": "bool", "default": False},
             "capabilities": {"type": "list", "elements": "str", "default": []},
+            "writable_paths": {"type": "list", "elements": "str", "default": []},
             "wait": {"type": "int", "default": 60},
             **on_host.ARGUMENTS,
         },

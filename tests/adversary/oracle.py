@@ -16,9 +16,10 @@ from typing import NamedTuple
 ESCAPE = "escapes"  # the attacker's code or words had an effect with root's rights
 FOREIGN = "foreign files"  # something that is not ours was made, changed, removed or shown
 TRACEBACK = "tracebacks"  # an error that nobody foresaw, in our process or in the attack
+LOST = "lost devices"  # what is offered without the attack, and not with it; or a spec that runtimes refuse
 MEMORY = "memory"  # more than its bound
 TIME = "time"
-SORTS = (ESCAPE, FOREIGN, TRACEBACK, MEMORY, TIME)
+SORTS = (ESCAPE, FOREIGN, TRACEBACK, LOST, MEMORY, TIME)
 READ = 1 << 20  # bytes at the start of a file that count; its size and times count as well
 
 

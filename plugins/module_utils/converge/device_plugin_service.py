@@ -153,7 +153,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         return result, [*warnings, *more]
     if options["wait"] < 0:
         raise CdiError(f"wait: found {options['wait']}; expected 0 or more seconds")
-    unit = Unit(**{key: options[key] for key in Unit._fields})._replace(capabilities=tuple(options["capabilities"]))
+    unit = Unit(**{key: options[key] for key in Unit._fields})._replace(
+        capabilities=tuple(options["capabilities"]), writable_paths=tuple(options["writable_paths"])
+    )
     command = os.path.join(unit.prefix, "bin", "fleet-cdi")
     if not check and not os.access(command, os.X_OK):
         raise CdiError(f"{command}: there is no such program; install the release first (module fleet.cdi.release)")

@@ -13,7 +13,7 @@ import os
 import re
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, argument, quoted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, argument, check_path, quoted
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import KUBELET, PATH, Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -37,6 +37,11 @@ KUBELETS = (
     "snap.microk8s.daemon-kubelite.service",
 )
 
+# Where the plugin has its sockets, below the kubelet's directory. What else is there belongs to pods.
+KUBELET_DIRECTORIES = ("device-plugins", "plugins_registry")
+
+WATCHDOG = 30  # seconds without a word of the event loop until systemd ends the process; it speaks three times as often
+
 CAPABILITY = re.compile(r"CAP_[A-Z0-9_]+\Z")
 
 HEAD = """\
@@ -55,12 +60,16 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 Environment={mark}={digest}
+# Made outside of the sandbox, which can open only what is there.
+ExecStartPre=-+/usr/bin/mkdir -p {needed}
 ExecStart={command} plugin run --config {config} --instance %i
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=always
 RestartSec=1
 TimeoutStopSec=15
 KillMode=mixed
+# The event loop says that it is alive; a process that is frozen is ended, and started again.
+WatchdogSec={watchdog}
 OOMScoreAdjust=-900
 # The directory is that of both instances: it stays while the other one runs.
 RuntimeDirectory={run_dir}
@@ -113,6 +122,7 @@ class Unit(NamedTuple):
     metrics: str = ""  # "host:port", "" for none
     device_access: bool = False  # for the commands setup and teardown
     capabilities: tuple[str, ...] = ()  # for them, too
+    writable_paths: tuple[str, ...] = ()  # for them, too: directories or files besides those that the plugin needs
 
 
 def path() -> str:
@@ -130,17 +140,19 @@ def text(unit: Unit) -> bytes:
     for capability in unit.capabilities:
         if not CAPABILITY.match(capability):
             raise CdiError(f"capabilities: found {capability!r}; expected names as in capabilities(7), CAP_SYS_ADMIN")
-    for name in ("prefix", "config", "state_dir", "kubelet_dir"):
-        value = getattr(unit, name)
-        if not value.startswith("/") or any(ord(letter) < 32 for letter in value):
-            raise CdiError(f"{name}: found {value!r}; expected an absolute path without control characters")
+    paths = [(name, getattr(unit, name)) for name in ("prefix", "config", "state_dir", "kubelet_dir")]
+    for name, value in (*paths, *(("writable_paths", path) for path in unit.writable_paths)):
+        check_path(name, value)
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
-    writable = {_root(unit.state_dir), _root(unit.kubelet_dir), *(["/tmp"] if unit.device_access else [])}
+    needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
+    writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
     values = {
         "before": " ".join(KUBELETS),
         "mark": MARK,
         "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),
         "config": argument(unit.config),
+        "needed": " ".join(map(argument, needed)),
+        "watchdog": WATCHDOG,
         "run_dir": os.path.basename(RUN_DIR),
         "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
         "capabilities": " ".join(unit.capabilities),
@@ -156,13 +168,3 @@ def mark(content: bytes) -> str:
     """The mark in a unit's file, "" if it has none."""
     found = re.search(rf"^Environment={MARK}=([0-9a-f]+)$".encode(), content, re.MULTILINE)
     return found.group(1).decode() if found else ""
-
-
-def _root(path: str) -> str:
-    """What of `path` has to be writable: a directory above it that is there from the start and stays.
-
-    What is missing, or removed and made again, while the service runs would be read-only to it otherwise: systemd
-    makes the exceptions of ProtectSystem=strict when it starts a service, and the kubelet may come later.
-    """
-    parts = [part for part in path.split("/") if part]
-    return "/" + "/".join(parts[:-1][:2] or parts)  # never all that there is

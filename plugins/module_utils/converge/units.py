@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
 UNIT_DIR = "/etc/systemd/system"
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
@@ -129,7 +131,9 @@ class Settings(NamedTuple):
 
 
 def texts(settings: Settings) -> dict[str, bytes]:
-    """Path -> content of each file."""
+    """Path -> content of each file. Raises CdiError for a path that can't be part of one."""
+    for name in ("prefix", "directory", "state_dir", "inventory"):
+        check_path(name, getattr(settings, name))
     # The directories themselves may have to be made.
     writable = {os.path.dirname(path) for path in (settings.directory, settings.state_dir, settings.inventory)}
     command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
@@ -156,6 +160,12 @@ def texts(settings: Settings) -> dict[str, bytes]:
         RULES: _RULES,
     }
     return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}
+
+
+def check_path(name: str, path: str) -> None:
+    """Raise CdiError for a path that is not absolute, or would not stay on one line of a unit, or not be seen there."""
+    if not path.startswith("/") or not path.isprintable():
+        raise CdiError(f"{name}: found {path!r}; expected an absolute path without control characters")
 
 
 def quoted(path: str) -> str:

@@ -33,6 +33,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import (
     status,
     udev,
     watch,
+    watchdog,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
@@ -60,13 +61,17 @@ END = 4.0  # seconds for everything to end
 class Daemon:
     """One instance. Made in the running loop; `run` serves until `end` is set."""
 
-    def __init__(self, path: str, instance: str = "", log: Optional[Log] = None) -> None:
+    def __init__(
+        self, path: str, instance: str = "", log: Optional[Log] = None, dog: Optional[watchdog.Watchdog] = None
+    ) -> None:
         self._log = log or Log()
         self._metrics = Metrics()
         self._config = inforce.load(path)
         self._instance = status.Instance(inforce.run_dir(path), instance or os.urandom(4).hex())
         self._watch = watch.Watch(self._log)
         self._udev = udev.Events(self._soon)
+        self._watchdog = dog
+        self._writable: frozenset[str] = frozenset()  # directories that we could write when we began
         self._node: Optional[Node] = None
         self._former: dict[str, set[str]] = {}
         self._began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
@@ -88,6 +93,8 @@ class Daemon:
                 self._former.setdefault(name, set()).update(found.get("devices", ()))
         release = report.release()
         self._log.info("started", instance=self._instance.name, release=release or None, config=self._config.path)
+        if self._watchdog is not None:
+            self._later(self._watchdog.feed())
         try:
             self._watch.start()
             why = self._udev.start()
@@ -138,6 +145,7 @@ class Daemon:
             before = self._node
             self._node = self._make(settings, before)
             if before is None:
+                self._writable = frozenset(path for path in _directories(settings) if not _is_read_only(path))
                 self._follow(settings)
                 self._watch.follow("host", self._node.viewer.subjects(), self._soon)
             await self._tell.metrics_at(settings.metrics, self._text, self._lacking)
@@ -236,6 +244,7 @@ class Daemon:
         """See that what is registered is listed."""
         while True:
             await asyncio.sleep(DOUBT)
+            self._look_at_directories()
             if self._node:
                 await self._safely("a look at what the kubelet lists", self._node.doubt())
 
@@ -259,8 +268,20 @@ class Daemon:
         self._look_at_sockets()
 
     def _look_at_sockets(self) -> None:
+        self._look_at_directories()
         if self._node is not None:
             self._node.look()
+
+    def _look_at_directories(self) -> None:
+        """End where one of our directories was removed and made anew: the sandbox has the one that was there before.
+
+        A service may write only where systemd opened its sandbox when it started the service (ReadWritePaths): it
+        starts us again in a moment, with the new directory.
+        """
+        anew = next((path for path in sorted(self._writable) if _is_read_only(path)), None)
+        if anew is not None and self._defect is None:
+            self._defect = CdiError(f"{anew}: was made anew, and is read-only for this process; it starts again")
+            self.end.set()
 
     # Status
 
@@ -302,9 +323,22 @@ class Daemon:
             pool.shutdown(wait=False)
 
 
+def _directories(settings: Settings) -> tuple[str, ...]:
+    return settings.state_dir, settings.plugin_dir, settings.registry_dir
+
+
+def _is_read_only(path: str) -> bool:
+    """Whether a directory is there, and is on a file system that we can't write."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
 def run(path: str, instance: str = "") -> int:
     """Serve by the configuration at `path` until SIGTERM or SIGINT; SIGHUP reads it again. Raises CdiError."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the configuration is read there is none to read again
+    dog = watchdog.asked_for(os.environ)
     # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
@@ -318,7 +352,7 @@ def run(path: str, instance: str = "") -> int:
         ) from None
 
     async def serve_until_told() -> None:
-        daemon, loop = Daemon(path, instance), asyncio.get_running_loop()
+        daemon, loop = Daemon(path, instance, dog=dog), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.end.set)

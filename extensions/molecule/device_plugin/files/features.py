@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,8 @@ import node
 RESOURCE, CLEAN = "example.com/test", "example.com/clean"
 SPEC = "/etc/cdi/example.com-test.json"
 PROBED = "/var/lib/test-probe"
+PLUGINS = "/var/lib/kubelet/device-plugins"
+QUICK = "/run/systemd/system/fleet-cdi-device-plugin@.service.d"
 LISTED = 2.0  # seconds in which the plugin asks what pods have: three times in cdi_device_plugin_grace
 PATIENCE = 20.0  # seconds; less than the 30 in which the plugin looks without being told of anything
 
@@ -163,6 +167,52 @@ def reload(instance):
     assert main_process(instance) == before
 
 
+def directory_made_anew(instance):
+    """The kubelet's directory is another one: the sandbox has that of before, so systemd starts the plugin again."""
+    before = main_process(instance)
+    subprocess.run(["systemctl", "stop", "kubelet"], check=True)
+    shutil.rmtree(PLUGINS)
+    os.mkdir(PLUGINS, 0o750)
+    subprocess.run(["systemctl", "start", "kubelet"], check=True)
+    assert until(kubelet_answers), "the kubelet does not answer"
+    ask("admit", pod="without devices", containers={"main": {}})
+    allocatable(2)
+    allocatable(1, CLEAN)
+    assert main_process(instance) not in (before, "0")
+
+
+def kubelet_answers() -> bool:
+    """Whether it can be asked."""
+    try:
+        return bool(ask("capacity"))
+    except OSError:
+        return False
+
+
+def frozen_process(instance):
+    """Systemd ends one that says nothing any more, here after less time than usual, and starts another."""
+    os.makedirs(QUICK, exist_ok=True)
+    replace(f"{QUICK}/quick.conf", "[Service]\nWatchdogSec=3\nTimeoutAbortSec=1\n")
+    try:
+        restarted(instance)
+        before = main_process(instance)
+        time.sleep(7)  # twice as long as it may be silent
+        assert main_process(instance) == before, log(instance)
+        os.kill(int(before), signal.SIGSTOP)
+        assert until(lambda: main_process(instance) not in (before, "0")), log(instance)
+        allocatable(2)
+    finally:
+        shutil.rmtree(QUICK)
+        restarted(instance)
+
+
+def restarted(instance: str) -> None:
+    """It runs by the unit as it is now."""
+    subprocess.run(["systemctl", "daemon-reload"], check=True)
+    subprocess.run(["systemctl", "restart", f"fleet-cdi-device-plugin@{instance}"], check=True)
+    allocatable(2)
+
+
 FEATURES = {
     "sockets in the kubelet's directory, spec directories": sockets_and_specs,
     "inotify": polling_is_not_needed,
@@ -173,6 +223,8 @@ FEATURES = {
     "setup and teardown": commands,
     "a kubelet that is started again": kubelet_restart,
     "reload": reload,
+    "a directory that is made anew": directory_made_anew,
+    "a process that is frozen": frozen_process,
 }
 
 

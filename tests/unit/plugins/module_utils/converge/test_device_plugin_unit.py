@@ -22,7 +22,8 @@ TRIED = yaml.safe_load((CHECKOUT / "extensions/molecule/device_plugin/vars/direc
 
 # What says when and how the service runs, rather than what it may do.
 LIFE = {
-    "Type", "Environment", "ExecStart", "ExecReload", "Restart", "RestartSec", "TimeoutStopSec", "KillMode",
+    "Type", "Environment", "ExecStartPre", "ExecStart", "ExecReload", "WatchdogSec", "Restart", "RestartSec",
+    "TimeoutStopSec", "KillMode",
     "OOMScoreAdjust", "RuntimeDirectoryPreserve",
 }  # fmt: skip
 
@@ -91,7 +92,8 @@ def test_what_it_is_before_and_that_it_never_gives_up():
         (Unit(capabilities=("CAP_SYS_ADMIN", "CAP_KILL")), ["CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL\n"], []),
         (Unit(prefix="/o p%t"), ['ExecStart="/o p%%t/bin/fleet-cdi" plugin run '], []),
         (Unit(config="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
-        (Unit(state_dir="/srv $x/cdi"), ['-"/srv $x"'], []),
+        (Unit(state_dir="/srv $x/cdi"), ['=-"/srv $x/cdi" ', '-p "/srv $$x/cdi" '], ['-"/srv $x"']),
+        (Unit(writable_paths=("/var/log/x",)), [' -"/var/log/x"\n'], ['mkdir -p "/var/log']),
     ],
 )
 def test_what_settings_change(unit, has, lacks):
@@ -102,15 +104,23 @@ def test_what_settings_change(unit, has, lacks):
 @pytest.mark.parametrize(
     ("unit", "writable"),
     [
-        (Unit(), '-"/var/lib"'),
-        (Unit(kubelet_dir="/var/lib/k0s/kubelet"), '-"/var/lib"'),
-        (Unit(kubelet_dir="/data/kubelet", state_dir="/srv/site/cdi"), '-"/data" -"/srv/site"'),
-        (Unit(kubelet_dir="/kubelet"), '-"/kubelet" -"/var/lib"'),
-        (Unit(kubelet_dir="/var/snap/microk8s/common/var/lib/kubelet"), '-"/var/lib" -"/var/snap"'),
+        (Unit(), ["/var/lib/cdi", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry"]),
+        (
+            Unit(kubelet_dir="/data/kubelet", state_dir="/srv/site/cdi"),
+            ["/data/kubelet/device-plugins", "/data/kubelet/plugins_registry", "/srv/site/cdi"],
+        ),
     ],
 )
-def test_where_it_may_write_is_there_before_the_kubelet(unit, writable):
-    assert f"\nReadWritePaths={writable}\n" in text(unit).decode()
+def test_it_may_write_what_it_needs_and_makes_that_first(unit, writable):
+    lines = text(unit).decode().splitlines()
+    assert "ReadWritePaths=" + " ".join(f'-"{path}"' for path in writable) in lines
+    made = "ExecStartPre=-+/usr/bin/mkdir -p " + " ".join(f'"{path}"' for path in writable)
+    assert lines.index(made) < next(index for index, line in enumerate(lines) if line.startswith("ExecStart="))
+
+
+def test_a_frozen_daemon_is_started_again():
+    lines = text(Unit()).decode().splitlines()
+    assert {"WatchdogSec=30", "Restart=always"} <= set(lines)
 
 
 def test_the_mark_tells_texts_apart():
@@ -126,6 +136,7 @@ def test_the_mark_tells_texts_apart():
         ({"capabilities": ("SYS_ADMIN",)}, "capabilities: found 'SYS_ADMIN'"),
         ({"capabilities": ("CAP_KILL\nUser=x",)}, "capabilities: found"),
         ({"config": "/etc/x\nUser=nobody"}, "config: found"),
+        ({"writable_paths": ("/x\nUser=nobody",)}, "writable_paths: found"),
         ({"prefix": "opt"}, "prefix: found 'opt'; expected an absolute path"),
     ],
 )
