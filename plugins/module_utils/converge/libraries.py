@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import Found, Runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import Found
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import releases
 
 
@@ -31,17 +32,27 @@ def libraries(found: Found) -> tuple[Linked, ...]:
 
     A runtime that is newer than what we know reads what the last one reads, and perhaps more.
     """
-    linked = [one for runtime in found.runtimes for one in _of_runtime(runtime)]
+    linked = [
+        one
+        for runtime in found.runtimes
+        for one in _linked(
+            f"{runtime.name} {runtime.version}", runtime.name, table.numbers(runtime.version) or (0, 0, 0)
+        )
+    ]
     return tuple(linked) if linked and not found.unknown else ANY
 
 
-def _of_runtime(runtime: Runtime) -> Iterator[Linked]:
-    numbers = table.numbers(runtime.version) or (0, 0, 0)
-    title, library = f"{runtime.name} {runtime.version}", table.library(runtime.name, numbers)
-    follows = table.follows_links(runtime.name, numbers)
+def of_places(places: Iterable[Place]) -> tuple[Linked, ...]:
+    """What these installed runtimes read specs with."""
+    return tuple(one for place in places for one in _linked(place.title, place.name, place.numbers))
+
+
+def _linked(title: str, name: str, version: table.Version) -> Iterator[Linked]:
+    """What a release of the engine `name` reads specs with; nothing if it is from before CDI."""
+    library, follows = table.library(name, version), table.follows_links(name, version)
     if library:
         yield Linked(title, releases.row(library), follows)
-    if table.is_newer(runtime.name, numbers):
+    if table.is_newer(name, version):
         yield Linked(title, releases.NEWER.name, follows)
 
 

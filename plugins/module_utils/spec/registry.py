@@ -263,6 +263,13 @@ def resolve(
     )
 
 
+def seen_with(registry: Registry, names: Collection[str]) -> Registry:
+    """`registry` as the releases `names` of the library resolve it."""
+    other = resolve(registry.directories, registry.specs, registry.errors, names, registry.unread)
+    kept = ("broken", "unclear", "crashes", "targets")
+    return other._replace(**{key: getattr(registry, key) for key in kept})
+
+
 _View = tuple[tuple[SpecFile, dict[str, Any]], ...]  # the files that a release takes for specs, and what for
 
 

@@ -153,23 +153,30 @@ def _valid(spec: dict[str, Any]) -> Sight:
     return Sight((Taken(spec, by - old),) if by - old else (), old & by)
 
 
+def unknown_field(spec: dict[str, Any], name: str) -> str:
+    """The first field of a spec that release `name` does not know, as a JSON pointer; "" if it knows all."""
+    return next((use.pointer for use in _fields(spec, model.SPEC) if name not in releases.knowing(*use[:2])), "")
+
+
 class _Use(NamedTuple):
     """A field where a spec uses it."""
 
     table: str
     key: str
     value: Any
+    pointer: str
 
 
-def _fields(value: dict[str, Any], table: model.Table) -> Iterator[_Use]:
+def _fields(value: dict[str, Any], table: model.Table, pointer: str = "") -> Iterator[_Use]:
     """Every field in a well-formed object that is not in all releases, or has another rule in some."""
     for key, found in value.items():
-        field = table.fields[key]
+        field, at = table.fields[key], f"{pointer}/{key}"
         if field.until or field.since != model.VERSIONS[0] or key == "closID":
-            yield _Use(table.name, key, found if isinstance(found, str) else None)
+            yield _Use(table.name, key, found if isinstance(found, str) else None, at)
         if isinstance(field.type, model.Table) and found:
-            for item in found if field.many else (found,):
-                yield from _fields(item, field.type)
+            items = ((f"{at}/{index}", item) for index, item in enumerate(found)) if field.many else ((at, found),)
+            for where, item in items:
+                yield from _fields(item, field.type, where)
 
 
 # -- from bytes to a tree of _Object, list, str (in quotes) and _Plain

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import Linked, named, of_places
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import owner
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.model import VERSIONS
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import unknown_field
 
 
 def _unknown(view: View) -> Iterator[Symptom]:
@@ -66,11 +69,52 @@ def _silent(view: View) -> Iterator[Symptom]:
 
 
 def _too_new(view: View) -> Iterator[Symptom]:
-    for file in view.written.registry.specs:
+    for file, behind in _unread(view):
         version = file.spec["cdiVersion"].removeprefix("v")
-        behind = [_named(place) for place in _behind(version, view.running.runtimes)]
+        who = ", ".join(_named(place) for place in behind if _is_behind(place, version))
+        if who:
+            yield Symptom(file.path, f"it is CDI {version}; none of its devices exists for {who}")
+
+
+def _not_every_runtime(view: View) -> Iterator[Symptom]:
+    """A spec of a version that a runtime knows, of which it takes nothing all the same."""
+    for file, behind in _unread(view):
+        version = file.spec["cdiVersion"].removeprefix("v")
+        for place in behind:
+            if not _is_behind(place, version):
+                field = next((unknown_field(file.spec, one.release) for one in of_places([place])), "")
+                why = f"it does not know {field}" if field else "it refuses what is in the file"
+                yield Symptom(file.path, f"none of its devices exists for {place.title}: {why}")
+
+
+def _unread(view: View) -> Iterator[tuple[SpecFile, list[Place]]]:
+    """Each spec that some runtimes of this host do not read, and these."""
+    readers = [state.place for state in view.running.runtimes if state.place.reads]
+    for file in view.written.registry.specs:
+        behind = [place for place in readers if not any(one.release in file.seen_by for one in of_places([place]))]
         if behind:
-            yield Symptom(file.path, f"it is CDI {version}; none of its devices exists for {', '.join(behind)}")
+            yield file, behind
+
+
+def _crash(view: View) -> Iterator[Symptom]:
+    for path, names in view.written.registry.crashes.items():
+        who = named(readers_of(view), names)
+        if who:
+            yield Symptom(path, f"the CDI library of {who} crashes on it, and no device of any file resolves")
+
+
+def _directory(view: View) -> Iterator[Symptom]:
+    registry = view.written.registry
+    for one in registry.unread:
+        who = named((reader for reader in readers_of(view) if not reader.follows_links), one.releases)
+        if who:
+            lost = ", ".join(registry.directories[at] for at in one.priorities)
+            yield Symptom(one.path, f"it {one.why}, so that {who} reads nothing in {lost}")
+
+
+def readers_of(view: View) -> tuple[Linked, ...]:
+    """What the runtimes of this host read specs with."""
+    return of_places(state.place for state in view.running.runtimes)
 
 
 def _used(view: View) -> tuple[State, ...]:
@@ -84,9 +128,8 @@ def _turned_off(place: Place, view: View) -> bool:
     return any(key["value"] is False for record in records for key in record["keys"])
 
 
-def _behind(version: str, states: Iterable[State]) -> list[Place]:
-    readers = [state.place for state in states if state.place.reads]
-    return [place for place in readers if VERSIONS.index(place.reads) < VERSIONS.index(version)]
+def _is_behind(place: Place, version: str) -> bool:
+    return version not in VERSIONS or VERSIONS.index(place.reads) < VERSIONS.index(version)
 
 
 def _named(place: Place) -> str:
@@ -113,5 +156,17 @@ RULES = (
         _too_new,
         f"{advice.PROVISION}, which writes what the runtimes read",
         f"upgrade the runtime; or {advice.VENDOR}",
+    ),
+    Rule(
+        "not-every-runtime",
+        _not_every_runtime,
+        f"{advice.PROVISION}, which writes what the runtimes read",
+        "let the tool that wrote it leave that out; `fleet-cdi validate {subject}` names what not every runtime reads",
+    ),
+    Rule("runtime-crash", _crash, "remove or correct it at once; `fleet-cdi validate {subject}` names the fault"),
+    Rule(
+        "directory-unread",
+        _directory,
+        "make it a directory of its own (`mount --bind` puts another place there), or upgrade the runtime",
     ),
 )

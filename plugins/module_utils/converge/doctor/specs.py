@@ -10,14 +10,18 @@ from functools import partial
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.runtimes import readers_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import named
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import passes_environment
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import hooks_without_environment
 
 
 def _invalid(view: View) -> Iterator[Symptom]:
+    seen_by = {file.path: file.seen_by for file in view.written.registry.specs}
     for path, error in view.written.registry.errors.items():
-        yield Symptom(path, error)
+        who = named(readers_of(view), seen_by.get(path, ()))
+        yield Symptom(path, f"{error}. It counts all the same: {who} reads it" if who else error)
 
 
 def _conflict(view: View) -> Iterator[Symptom]:

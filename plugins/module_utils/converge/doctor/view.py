@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
     units,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as plugin_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import of_places
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import compare
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate, status
@@ -45,7 +46,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installa
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import OciRuntime, detect_oci
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import survey as survey_runtimes
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load, seen_with
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Reason
 
 
@@ -144,7 +145,9 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
         detect_oci(places.path),
         status_errors,
     )
-    return View(places, wanted, written._replace(managed=managed), live, running)
+    names = [one.release for one in of_places(found.places)]
+    registry = seen_with(written.registry, names) if names else written.registry
+    return View(places, wanted, written._replace(managed=managed, registry=registry), live, running)
 
 
 def _wanted(places: Places) -> Wanted:

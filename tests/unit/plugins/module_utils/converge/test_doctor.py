@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, Running
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
@@ -177,7 +178,9 @@ class TestSurvey:
 
 def runtime(name, version, reads, *, enabled=True, running=None, error="", units=()):
     """A runtime that is installed; `running`: whether its daemon runs with CDI, None without a daemon."""
-    place = Place(name, "system", version, (1, 0, 0), reads, f"/usr/bin/{name}", f"/etc/{name}.json", units)
+    place = Place(
+        name, "system", version, table.numbers(version), reads, f"/usr/bin/{name}", f"/etc/{name}.json", units
+    )
     asked = Asked(None) if running is None else Asked(Running(running, ("/etc/cdi",)), "", True)
     return State(place, None if error else Reading(enabled, "default", ("/etc/cdi",)), error, asked)
 
@@ -250,6 +253,44 @@ class TestRuntimes:
             "it is CDI 0.6.0; none of its devices exists for podman 4.3.1 (reads up to 0.5.0)",
         )
         assert "upgrade the runtime" in finding.next
+
+    @pytest.mark.parametrize(
+        ("version", "edits", "why"),
+        [
+            ("0.5.0", {"env": ["A=1"], "additionalGids": []}, "podman 4.3.1: it does not know /{}/additionalGids"),
+            ("0.7.0", {"intelRdt": {"enableCMT": True}}, "docker 29.2.0: it does not know /{}/intelRdt/enableCMT"),
+        ],
+    )
+    def test_a_spec_that_not_every_runtime_reads(self, host, version, edits, why):
+        path = host.put("etc/a.json", "x", version=version, **edits)
+        found = {one.rule: one for one in host.diagnose(OLD, NEW)}["not-every-runtime"]
+        assert found[1:3] == (path, f"none of its devices exists for {why.format('devices/0/containerEdits')}")
+
+    def test_a_spec_of_a_version_that_nobody_knows(self, host):
+        path = host.put("etc/a.json", "x", version="1.2.0")
+        found = {one.rule: one for one in host.diagnose(OLD)}
+        assert found["too-new"].subject == path and "1.2.0" in found["invalid"].problem
+
+    def test_a_file_with_errors_that_a_runtime_reads_all_the_same(self, host):
+        host.put("etc/a.json", "x", mounts=[{"hostPath": "/a", "containerPath": "/b", "type": "c"}], version="0.3.0")
+        by = {one.rule: one.problem for one in host.diagnose(OLD, NEW)}
+        assert by["invalid"].endswith("It counts all the same: podman 4.3.1 reads it")
+        assert "docker 29.2.0: it refuses what is in the file" in by["not-every-runtime"]
+
+    def test_a_file_that_makes_a_runtime_crash(self, host):
+        path = host.put("etc/a.json", "x", hooks=[None])
+        found = {one.rule: one for one in host.diagnose(OLD, NEW)}["runtime-crash"]
+        assert found.subject == path and "podman 4.3.1 and docker 29.2.0 crashes" in found.problem
+
+    def test_a_directory_that_is_a_symlink(self, host):
+        (host.root / "etc").rename(host.root / "real")
+        (host.root / "etc").symlink_to("real")
+        host.put("etc/a.json", "x")
+        (found,) = [one for one in host.diagnose(OLD, NEW) if one.rule == "directory-unread"]
+        assert found[1:3] == (
+            f"{host.root}/etc",
+            f"it is a symlink, so that podman 4.3.1 reads nothing in {host.root}/etc",
+        )
 
     def test_runtimes_that_read_none_or_do_not_answer(self, host):
         host.put("etc/a.json", "x")
