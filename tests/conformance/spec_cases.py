@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spec_documents import ANYWHERE, DOCUMENT
 from spec_grammar import good_spec
@@ -35,7 +35,12 @@ def generate(count: int, seed: int = 1) -> Iterator[Case]:
 
 def one(rng: Random, number: int) -> Case:
     """A good spec, in half of the cases changed once or more."""
-    spec, made = good_spec(rng), []
+    return changed(rng, good_spec(rng), number)
+
+
+def changed(rng: Random, spec: Any, number: int) -> Case:
+    """The file of `spec`, which is changed too; in half of the cases once or more."""
+    made = []
     as_yaml = rng.random() < 0.35
     dice = rng.random()
     while dice > 0.5:

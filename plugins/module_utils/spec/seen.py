@@ -144,13 +144,13 @@ def _valid(spec: dict[str, Any]) -> Sight:
         by &= releases.knowing(table, key)
     if "/" in {use.value for use in _fields(spec, model.SPEC) if use.key == "closID"}:
         by = releases.having(by, "root_class")
-    if any(not device["name"][:1].isalpha() for device in spec["devices"]):
-        by = releases.having(by, "any_name")
-    one_letter = [device["name"] for device in spec["devices"] if len(device["name"]) == 1]
-    old = by - releases.having(by, "any_name") if one_letter else NONE
     if "." in spec["kind"].partition("/")[2]:
         by = releases.having(by, "dotted_class")
-    return Sight((Taken(spec, by - old),) if by - old else (), old & by)
+    all_names = (device["name"] for device in spec["devices"])
+    odd = next((name for name in all_names if len(name) == 1 or not name[0].isalpha()), "")
+    strict = by - releases.having(by, "any_name") if odd else NONE
+    taken = (Taken(spec, by - strict),) if by - strict else ()
+    return Sight(taken, strict if odd[:1].isalpha() else NONE)
 
 
 def unknown_field(spec: dict[str, Any], name: str) -> str:
@@ -319,6 +319,8 @@ class _Decoder:
                 raise _UnclearError(f"the key {known!r} in several spellings")
             self.keep(releases.knowing(table.name, known))
             found[known] = self.field(item, table.fields[known])
+        if table is model.DEVICE and found.get("containerEdits") is None:
+            found["containerEdits"] = {}
         return {key: found[key] for key in table.fields if found.get(key) is not None}
 
     def key(self, text: str, table: model.Table) -> str:

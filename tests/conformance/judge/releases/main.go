@@ -103,8 +103,9 @@ func read(directory string, asked *request, said *answer) error {
 }
 
 func registry(directories []string, said *answer) error {
+	// Before 0.5.0 the error is that of a file; runtimes go on with the others.
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(directories...), cdi.WithAutoRefresh(false))
-	if err != nil {
+	if cache == nil {
 		return err
 	}
 	said.Providers = map[string]string{}
