@@ -128,7 +128,7 @@ specs:
           type: str
           sample: each variable once
         severity:
-          description: V(warning); a spec with an error is one of RV(errors).
+          description: V(error) or V(warning); a spec with an error is one of RV(errors), too.
           type: str
           sample: warning
 devices:

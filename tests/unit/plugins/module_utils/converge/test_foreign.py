@@ -11,13 +11,13 @@ import re
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign, libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, releases
 
 KIND = "nvidia.com/gpu"
 
@@ -89,6 +89,39 @@ def test_what_the_demo_wrote_is_no_strangers(host, tmp_path, directory, choice):
     assert "make demo-undo" in plan.warnings[0]
     assert set(host.offered()) == {f"{KIND}={name}" for name in ("0", "all")}
     path.unlink(missing_ok=True)
+
+
+ODD = [
+    {"cdiVersion": "1.2.0"},  # read by runtimes that are yet to come
+    {"cdiVersion": "0.3.0", "containerEdits": {"mounts": [{"hostPath": "/a", "containerPath": "/b", "type": "c"}]}},
+    {"containerEdits": {"deviceNodes": [{"path": "/dev/a", "permissions": "none"}]}},  # by 1.1.1 alone
+]
+
+
+@pytest.mark.parametrize("more", ODD)
+@pytest.mark.parametrize(("directory", "name"), PLACES)
+def test_a_spec_that_we_refuse_and_some_release_reads_provides_its_kind(host, directory, name, more):
+    path = host.theirs(directory, name, {**spec("0"), **more})
+    with pytest.raises(CdiError, match=f"is already provided by {path}"):
+        host.converge(foreign.FAIL)
+    plan = host.converge(foreign.USE)
+    assert plan.changes == () and path in plan.warnings[0]
+    host.converge(foreign.REPLACE)
+    ours = f"{host.directories[0]}/nvidia.com-gpu.json"
+    assert registry.load(host.directories, releases.BY_NAME).devices == {
+        f"{KIND}={name}": ours for name in ("0", "all")
+    }
+    assert undo(host.state_dir).restored == (path,)
+
+
+def test_a_provider_that_a_runtime_here_does_not_read_is_said(host):
+    path = host.theirs("etc", "nvidia.yaml", {**spec("0"), "cdiVersion": "0.7.0"})
+    found = foreign.providers(KIND, registry.load(host.directories), read_manifest(host.state_dir))
+    here = (libraries.Linked("podman 4.9.3", "0.6.0"), libraries.Linked("docker 28.5.1", "1.0.0"))
+    known = registry.load(host.directories)
+    place = (host.directories[0], known, read_manifest(host.state_dir))
+    plan = foreign.plan(KIND, OURS, foreign.USE, found, *place, libraries=lambda: here)
+    assert plan.warnings[1].startswith(f"{path}: podman 4.9.3 does not read it")
 
 
 def test_ours_makes_room_when_another_tool_comes(host):
