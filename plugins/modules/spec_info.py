@@ -62,6 +62,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+kinds:
+  description:
+    - What this collection was told to offer on the host, by kind, and by whom (O(fleet.cdi.spec#module:managed_by)).
+      Kinds whose devices are all missing, so that there is no file now, and those of other directories are in it too.
+  returned: success
+  type: dict
+  sample:
+    fleet.cdi/tty: cdi_host
 specs:
   description:
     - Every file that some release of the CDI library takes for a spec, lowest priority first.

@@ -50,7 +50,8 @@ def converge(
     check: bool = False,
     on_held: str = leaving.KEEP,
 ) -> Outcome:
-    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed.
+    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed but where the
+    devices that it is for can't be told: it is written then.
 
     One that is to go stays, or is refused, by `on_held`, while requests hold devices by it: DEL needs it.
     """
@@ -80,6 +81,12 @@ def converge(
     # Whatever is missed just now is for the next refresh to drop.
     report = refresh(places, grace=float("inf"), check=check)
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
+    unusable = [text for text in report.failed if text.startswith(f"{path}: ")] if content is not None else []
+    if unusable:
+        raise CdiError(
+            f"{'; '.join(unusable)}. The configuration {'would be' if check else 'is'} there, and its executable can "
+            "grant nothing until that is put right."
+        )
     change = plan.changes[0] if plan.changes else None
     return Outcome(path, change, tuple(changed), (*report.warnings, *report.failed))
 

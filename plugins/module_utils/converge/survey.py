@@ -82,7 +82,15 @@ def document(found: Survey) -> dict[str, Any]:
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module spec_info for its `options`; it only reads, check mode or not. Raises CdiError."""
-    return document(survey(options["directories"], options["state_dir"], options["inventory"])), []
+    found = document(survey(options["directories"], options["state_dir"], options["inventory"]))
+    return {**found, "kinds": kinds(read_manifest(options["state_dir"]))}, []
+
+
+def kinds(manifest: Manifest) -> dict[str, str]:
+    """Kind -> who asked for it, of all that a refresh keeps up or that we wrote a spec of, in whatever directory."""
+    asked = {record["kind"]: record["by"] for record in manifest.files.values() if record["kind"]}
+    asked.update({kind: str(memory["wanted"].get("by", "")) for kind, memory in manifest.kinds.items()})
+    return asked
 
 
 def _is_ours(path: str, manifest: Manifest) -> bool:

@@ -90,6 +90,7 @@ class TestSurvey:
         )
         by = [spec.pop("managed_by") for spec in document["specs"]]
         assert [one is None for one in by] == [False, True]
+        assert document.pop("kinds") == {KIND: ""}
         assert [spec.pop("findings") for spec in document["specs"]] == [[], []]
         assert [spec.pop("seen_by")[-2:] for spec in document["specs"]] == [["1.1.1", "newer"]] * 2
         reason = {"rule": "node-missing", "pointer": "/devices/0/containerEdits/deviceNodes/0/path"}

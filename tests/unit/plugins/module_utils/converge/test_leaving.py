@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import leaving, memory
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import leaving, memory, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Seen, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, Found
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import ENTRIES, KIND, id_of
@@ -150,3 +151,13 @@ class TestRefresh:
         host.want_less({id_of(1): ["podman container web"]})
         assert host.refresh(grace=0).missing == ()
         assert set(host.spec()) == {"0", "0000:00:01.0"}
+
+
+def test_the_role_knows_kinds_without_a_file(host):
+    """Dropped while its devices are missing, a kind would come back with them."""
+    host.insert(1)
+    host.refresh()
+    host.remove(1)
+    host.refresh(grace=0)
+    assert not host.spec_path.exists()
+    assert survey.kinds(read_manifest(host.places.state_dir)) == {KIND: "test"}

@@ -124,6 +124,15 @@ def test_names_lead_nowhere_else(host, name, type_):
     assert not os.path.exists(host.base / "etc")
 
 
+def test_one_that_can_grant_nothing_is_an_error(host):
+    args = {"profile": "rule", "kind": "v.com/none", "match": {"driver": "no_such_driver"}, "required": True}
+    with pytest.raises(
+        CdiError, match="generic.conf: .*found no device, but has required: true.*can grant nothing until"
+    ):
+        host.converge({**DOCUMENT, "plugin": "rule", "args": args})
+    assert host.files()[0] == "etc/tty.d/generic.conf"
+
+
 class TestHeld:
     @pytest.fixture
     def held(self, host):
