@@ -58,11 +58,11 @@ def place(root: Path, name: str, directory: bool = False) -> Path:
     path = root
     for part in Path(name).parts[:-1]:
         path = path / part
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
             path.unlink()
         path.mkdir(exist_ok=True)
     path = path / Path(name).name
-    if path.is_dir() and not path.is_symlink():
+    if not path.is_symlink() and path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
@@ -264,7 +264,7 @@ def libraries(rng: random.Random, root: Path, _outside: Path) -> None:
 def modes(rng: random.Random, root: Path, _outside: Path) -> None:
     for name in rng.sample(FOLDERS, 3):
         path = root / name
-        if path.is_dir() and not path.is_symlink():
+        if not path.is_symlink() and path.is_dir():
             path.chmod(rng.choice((0, 0o777, 0o4755, 0o1777)))
 
 

@@ -28,9 +28,9 @@ COMPAT, OURS, LAST = (f"{DROP_INS}/{name}.conf" for name in ("00-compat-fleet-cd
 SYSTEM = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 MULTIARCH = ("/lib/{}-linux-gnu", "/usr/lib/{}-linux-gnu", "/lib", "/usr/lib")
 # What is read of the configuration of an image, which may be made to take all of the host's memory and time: ldconfig
-# compares each directory with all others. Debian's has 2 files and 4 directories.
-MOST_FILES, MOST_FOLDERS = 1000, 4000
-MOST_LINES = 20  # of ldconfig's that are shown
+# reads a file each time that it is included, and compares each directory with all others. Debian's has 6 lines.
+MOST_FILES, MOST_LINES = 1000, 10_000
+MOST_SAID = 20  # lines of ldconfig's that are shown
 
 
 def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes, seconds: int) -> list[str]:
@@ -50,7 +50,7 @@ def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes, s
     add(inside, OURS, [folder for folder in folders if folder not in known])
     add(inside, LAST, system)
     status, said = confined.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, seconds)
-    lines = said.splitlines()[:MOST_LINES]
+    lines = said.splitlines()[:MOST_SAID]
     if status:
         raise HookError(
             f"{ldconfig}: failed for the container ({_why(status, seconds)}): {'; '.join(lines) or 'it said nothing'}"
@@ -82,32 +82,53 @@ def _is_musl(inside: Inside) -> bool:
     return bool(inside.names("/lib", "ld-musl-")) and not inside.has(CACHE)
 
 
-def _configured(inside: Inside) -> set[str]:
-    """The directories in ld.so.conf and in what it includes (ldconfig(8)), but for our own drop-ins.
+class _File:
+    """A file of the configuration: what it says."""
 
-    Raises HookError, for more than MOST_FILES or MOST_FOLDERS, too.
+    def __init__(self, lines: int) -> None:
+        self.lines = lines
+        self.includes: list[str] = []
+
+
+def _configured(inside: Inside) -> set[str]:
+    """The directories in ld.so.conf and in what it includes (ldconfig(8)), but for those in our own drop-ins.
+
+    Raises HookError, for more than MOST_FILES and MOST_LINES, too: a file counts each time that it is included.
     """
     found: set[str] = set()
-    left, known = [CONFIG], {CONFIG, OURS, LAST}
-    patterns: set[str] = set()
+    read: dict[str, _File] = {}
+    left, files, lines = [CONFIG], 0, 0
     while left:
-        for line in inside.read(left.pop()).split("\n"):
-            words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # as ldconfig, which reads C's strings
-            if words[:1] == ["include"] and words[1:]:
-                if words[1] not in patterns:
-                    patterns.add(words[1])
-                    left += [file for file in _matching(inside, words[1].strip()) if file not in known]
-                    known.update(left)
-            elif words and words[0] != "hwcap":
-                found.add(words[0].partition("=")[0].rstrip("/") or "/")
-            _bound("files", len(known), MOST_FILES)
-            _bound("directories", len(found), MOST_FOLDERS)
+        name = left.pop()
+        if name not in read:
+            read[name] = _parsed(inside, name, set() if name in (OURS, LAST) else found)
+        files, lines = files + 1, lines + read[name].lines
+        _bound("files", files, MOST_FILES)
+        _bound("lines", lines, MOST_LINES)
+        left += read[name].includes
     return found
+
+
+def _parsed(inside: Inside, name: str, folders: set[str]) -> _File:
+    """A file of the configuration; the directories in it are added to `folders`."""
+    text = inside.read(name)
+    file = _File(text.count("\n"))
+    _bound("lines", file.lines, MOST_LINES)
+    for line in text.split("\n"):
+        words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # as ldconfig, which reads C's strings
+        if words[:1] == ["include"] and words[1:]:
+            file.includes += _matching(inside, words[1].strip())
+            _bound("files", len(file.includes), MOST_FILES)
+        elif words and words[0] != "hwcap":
+            folders.add(words[0].partition("=")[0].rstrip("/") or "/")
+    return file
 
 
 def _bound(what: str, number: int, most: int) -> None:
     if number > most:
-        raise HookError(f"{CONFIG}: found more than {most} {what} in it and in what it includes; expected less")
+        raise HookError(
+            f"{CONFIG}: found more than {most} {what} in it and in what it includes, each time; expected less"
+        )
 
 
 def _matching(inside: Inside, pattern: str) -> list[str]:

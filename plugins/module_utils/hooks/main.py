@@ -129,6 +129,7 @@ def _limit(seconds: int, name: str) -> None:
         _end(FAILED, f"{name}: is not done after {seconds} s, so the container can't start; --timeout allows more")
 
     _signal.signal(_signal.SIGALRM, late)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))  # crun starts hooks with most signals blocked
     _signal.alarm(seconds)
 
 

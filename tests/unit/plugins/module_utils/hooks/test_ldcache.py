@@ -266,7 +266,9 @@ def test_a_drop_in_keeps_its_order(tmp_path):
 
 HUGE = {
     "a file": ("etc/ld.so.conf", "/a\n" * 100_000, "/etc/ld.so.conf: found a file of more than 262144 bytes"),
-    "directories": ("etc/ld.so.conf", "".join(f"/d{n}\n" for n in range(5000)), "found more than 4000 directories"),
+    "lines": ("etc/ld.so.conf", "".join(f"/d{n}\n" for n in range(10_001)), "found more than 10000 lines"),
+    "a file that includes itself": ("etc/ld.so.conf", "include ld.so.conf\n", "found more than 1000 files"),
+    "two that do": ("etc/ld.so.conf.d/a.conf", "include *.conf\ninclude ld.so.conf.d/*\n", "more than 1000 files"),
     "files": ("etc/ld.so.conf", "".join(f"include /d{n}\n" for n in range(2000)), "found more than 1000 files"),
     "our own drop-in": ("etc/ld.so.conf.d/00-fleet-cdi.conf", "/a\n" * 100_000, "found a file of more than 262144"),
 }
