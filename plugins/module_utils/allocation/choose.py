@@ -77,7 +77,7 @@ def choose(classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: Re
     """The best set of devices.
 
     `pairs[c][d]` is the score of a member of class c with one of class d, `pairs[c][c]` of two members of c: any
-    integers, symmetric. `work` bounds the search where more than 16 devices of no hierarchy can be had; see search.py.
+    integers, symmetric. `work` bounds the search where many devices of no hierarchy can be had; see search.py.
     Raises Infeasible.
     """
     if request.number < 1:

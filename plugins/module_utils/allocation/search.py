@@ -25,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.problem impor
 )
 
 UNBOUNDED = 16  # up to so many units the search runs to its end, whatever the pairs are
+FEW, MANY = 4, 64  # and where no more than FEW are asked for of up to MANY: some 20 ms at most
 WORK = 3_000  # blocks looked at in the search, after which a larger machine's answer is what was found so far
 ROUNDS = 10_000  # pairs of blocks looked at before it, to make the first answer better
 
@@ -34,7 +35,8 @@ def solve(problem: Problem, work: int = WORK) -> tuple[list[int], bool]:
     start = greedy(problem)
     if problem.units == 1 or len(problem.blocks) == 1:
         return start, True
-    if sum(len(block.values) - 1 for block in problem.blocks) <= UNBOUNDED:
+    units = sum(len(block.values) - 1 for block in problem.blocks)
+    if units <= UNBOUNDED or (units <= MANY and problem.units <= FEW):
         return Search(problem, improve(problem, start, 2), sys.maxsize).run()
     return Search(problem, improve(problem, start, ROUNDS // len(problem.blocks) ** 2), work).run()
 

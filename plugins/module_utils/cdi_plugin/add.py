@@ -72,6 +72,8 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     localities = devices.numa_nodes(chosen)
     if localities:
         fields["numa_locality"] = localities
+    if not picker.proved:
+        fields["proved"] = False
     return fields, lambda: None if added.repeated else _take_back(call, key, pool, tokens)
 
 

@@ -30,6 +30,7 @@ class Picker:
         self.near = near
         self.faults = faults
         self.lost: dict[str, str] = {}
+        self.proved = True  # False: there may be a better set than the one that was picked last
 
     def pick(self, held: Held) -> list[Hold]:
         """The holds of the best set of free devices whose nodes are there. Raises ProtocolError 100, 109."""
@@ -66,10 +67,12 @@ class Picker:
         held = {device.id: locks[device.id].used for device in free if device.id in locks}
         classes, pairs = fold(free, self.pool.links, held)
         try:
-            ids = set(choose(classes, pairs, wanted).ids)
+            choice = choose(classes, pairs, wanted)
         except Infeasible as error:
             lost = "".join(f"; {why}" for why in sorted(self.lost.values()))
             raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
+        ids = set(choice.ids)
+        self.proved = choice.proved
         return [device for device in free if device.id in ids]
 
 

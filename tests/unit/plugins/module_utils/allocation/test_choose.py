@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -153,6 +154,29 @@ def test_sixteen_with_other_scores(values):
     for seed in range(5):
         nodes = [source.choice([0, 0, 1, 2, None]) for _device in range(16)]
         on_sixteen(machines.separate(machines.scattered(16, values, seed), nodes), source, SAMPLES // 40)
+
+
+@pytest.mark.parametrize(("size", "number"), [(32, 2), (24, 3), (20, 4), (64, 2)])
+@pytest.mark.parametrize("values", [[0, 1], range(1, 101), [60, 60, 60, 500, 501]], ids=str)
+def test_a_few_of_many_are_exact(size, number, values):
+    source = random.Random(size)
+    nodes = [source.choice([0, 1, None]) for _device in range(size)]
+    machine = machines.separate(machines.scattered(size, values, size), nodes)
+    request = Request(number, source.choice([(), (0,)]))
+    choice = choose(*machine, request)
+    assert (choice.ids, choice.proved) == (machines.best(machine, request), True)
+
+
+@pytest.mark.parametrize("values", [[0, 1], range(1, 101), [60, 60, 60, 500, 501]], ids=str)
+def test_four_of_sixty_four_are_proved(values):
+    scores = machines.scattered(64, values, 4)
+    choice = choose(*machines.separate(scores, [0] * 64), Request(4))
+    pairs = [[scores[a][b] for b in range(64)] for a in range(64)]
+    best = max(
+        pairs[a][b] + pairs[a][c] + pairs[b][c] + pairs[a][d] + pairs[b][d] + pairs[c][d]
+        for a, b, c, d in itertools.combinations(range(64), 4)
+    )
+    assert (choice.score, choice.proved) == (best, True)
 
 
 @pytest.mark.parametrize("number", [1, 7, 8, 9, 20, 36, 63])

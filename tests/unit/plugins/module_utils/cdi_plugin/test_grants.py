@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import choose
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import pick
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys
 
@@ -78,6 +80,15 @@ def test_the_proposals_text_has_another_name_for_an_option_than_its_example(host
     machine = hosts(gpus((4096, 8192)))
     conf = machine.configure(config(want_device_types=["render"]))
     assert machine.add(conf, "gpu:1", "a") == GPU0[1:]
+
+
+def test_a_choice_that_may_not_be_the_best_is_said(hosts, monkeypatch):
+    machine = hosts(gpus((4096, 8192)))
+    conf = machine.configure(config())
+    monkeypatch.setattr(pick, "choose", lambda *given: choose(*given)._replace(proved=False))
+    assert machine.ask("ADD", conf, "gpu:1", "a")[1]["proved"] is False
+    monkeypatch.undo()
+    assert "proved" not in machine.ask("ADD", conf, "gpu:1", "b")[1]
 
 
 # --- several configurations
