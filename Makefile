@@ -13,7 +13,7 @@ INSTALL ?=
 ROOM ?=
 LEVEL ?=
 E2E ?=
-export FLEET_CDI_DATA SEEDS FAMILY SEED JOBS CONTROL
+export FLEET_CDI_DATA
 
 # The environments are made anew when what they hold, or the Python, changes.
 stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' ' -f1)
