@@ -21,7 +21,8 @@ attributes:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
   diff_mode:
     description: >-
-      Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+      Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode. Of specs
+      and inventories they name the devices that change, and are the whole text with C(-v).
   idempotent:
     description: When run twice in a row outside check mode with the same arguments, the second run changes nothing.
   platform:

@@ -38,7 +38,7 @@ def run(module: Any, call: str) -> Any:
     command = _command(module, call)
     if command is None:
         return module.exit_json(changed=False, needs_archive=True)
-    request = json.dumps({"options": module.params, "check": module.check_mode})
+    request = json.dumps({"options": module.params, "check": module.check_mode, "verbosity": module._verbosity})
     try:
         status, out, err = module.run_command(command, data=request, handle_exceptions=False)
     except OSError:  # the launcher's interpreter is gone, as after an upgrade of the distribution

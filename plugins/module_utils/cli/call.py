@@ -32,12 +32,18 @@ CALLS = {
 
 
 def main(call: str) -> int:
-    """Read {"options", "check"} from stdin, print {"result", "warnings"} or, for a CdiError, {"error", "warnings"}."""
+    """Read {"options", "check", "verbosity"} from stdin, print {"result", "warnings"} or {"error", "warnings"}.
+
+    The latter for a CdiError. `verbosity` is how many -v Ansible was given: a diff of devices is whole from 1 on.
+    """
     request = json.load(sys.stdin)
     answer: dict[str, Any] = {"warnings": []}
     try:
         room = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.{CALLS[call]}")
         answer["result"], answer["warnings"] = room.answer(request["options"], request["check"])
+        if not request.get("verbosity") and isinstance(answer["result"].get("diff"), list):
+            show = import_module("ansible_collections.fleet.cdi.plugins.module_utils.converge.show")
+            answer["result"]["diff"] = [show.brief(part) for part in answer["result"]["diff"]]
     except CdiError as error:
         answer["error"] = str(error)
     # Ansible shows these two as they are; the result is data, which it shows as JSON.

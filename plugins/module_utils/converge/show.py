@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change
@@ -38,3 +39,71 @@ def parsed(content: Optional[bytes]) -> Any:
 def units(before: Any, after: Any) -> list[dict[str, Any]]:
     """What systemd is to say of units (a record) other than it does; [] where that is the same."""
     return [] if before == after else [diff("systemd", before._asdict(), after._asdict())]
+
+
+NAMED = 10  # devices that a short diff names, for each of what was added, removed and changed
+
+
+def brief(part: dict[str, Any]) -> dict[str, Any]:
+    """`part` in a line for each kind, "fleet.cdi/tty: + tty61, - tty60, ~ tty3: deviceNodes (PATH)".
+
+    Only where it is about devices, of a spec or of an inventory; other parts are short, and stay.
+    """
+    sides = [part.get(side) for side in ("before", "after")]
+    if not any(isinstance(side, dict) and isinstance(side.get("devices"), list) for side in sides):
+        return part
+    before, after = map(_by_kind, sides)
+    path = part["after_header"]
+    lines = []
+    for kind in dict.fromkeys((*before, *after)):
+        changes = list(_changes(before.get(kind, {}), after.get(kind, {})))
+        lines += [f"{kind}: {', '.join(changes)} ({path})"] if changes else []
+    text = "\n".join(lines or [f"only how it is written ({path})"])
+    return {"before_header": path, "after_header": path, "prepared": f"{text}\n"}
+
+
+def _by_kind(document: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Kind -> name of each device -> what there is of it; "" is what a spec has besides its devices.
+
+    A file of others may hold anything: what is no device of a kind is left out.
+    """
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    if not isinstance(document, dict):
+        return found
+    if isinstance(document.get("kind"), str):
+        rest = {key: value for key, value in document.items() if key not in ("devices", "kind", "containerEdits")}
+        found[document["kind"]] = {"": {**rest, **_mapping(document.get("containerEdits"))}}
+    devices = document.get("devices")
+    for device in filter(None, map(_mapping, devices if isinstance(devices, list) else ())):
+        kind = document.get("kind") or device.get("kind")
+        name = device.get("name") or _first(device.get("names"), device.get("id"))
+        found.setdefault(str(kind), {})[str(name)] = _mapping(device.get("containerEdits", device))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What is another one: names with +, - and ~, and what of the whole spec."""
+    yield from _named("+", [name for name in after if name and name not in before])
+    yield from _named("-", [name for name in before if name and name not in after])
+    differ = {name: _keys(before[name], after[name]) for name in after if name in before}
+    yield from _named("~", [f"{name}: {keys}" for name, keys in differ.items() if name and keys])
+    if differ.get(""):
+        yield f"~ whole spec: {differ['']}"
+
+
+def _named(sign: str, names: Sequence[str]) -> Iterator[str]:
+    yield from (f"{sign} {name}" for name in names[:NAMED])
+    if len(names) > NAMED:
+        yield f"{sign} {len(names) - NAMED} more"
+
+
+def _keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return " and ".join(key for key in dict.fromkeys((*before, *after)) if before.get(key) != after.get(key))
+
+
+def _first(names: Any, otherwise: Any) -> Any:
+    return names[0] if isinstance(names, list) and names else otherwise

@@ -33,3 +33,51 @@ def test_units():
     assert show.units(on, on) == []
     (one,) = show.units(off, on)
     assert (one["before"], one["after"]) == (off._asdict(), on._asdict())
+
+
+def spec(*names, kind="a.com/tty", version="0.3.0", **more):
+    devices = [{"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{name}"}]}} for name in names]
+    return {"cdiVersion": version, "kind": kind, "devices": devices, **more}
+
+
+def listing(*names, health="healthy", kind="a.com/tty"):
+    return {
+        "devices": [{"id": f"tty:{name}", "kind": kind, "names": [name], "health": {"state": health}} for name in names]
+    }
+
+
+CHANGED = spec("a", "b")
+CHANGED["devices"][0]["containerEdits"] = {"deviceNodes": [{"path": "/dev/c"}], "env": ["A=1"]}
+MANY = [f"tty{number}" for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("", spec("a", "b"), "a.com/tty: + a, + b (/etc/a)\n"),
+        (spec("a", "b"), "", "a.com/tty: - a, - b (/etc/a)\n"),
+        (spec("tty60", "x"), spec("x", "tty61"), "a.com/tty: + tty61, - tty60 (/etc/a)\n"),
+        (spec("a", "b"), CHANGED, "a.com/tty: ~ a: deviceNodes and env (/etc/a)\n"),
+        (spec("a"), spec("a", version="0.5.0"), "a.com/tty: ~ whole spec: cdiVersion (/etc/a)\n"),
+        (spec("a"), spec("a", containerEdits={"env": ["A=1"]}), "a.com/tty: ~ whole spec: env (/etc/a)\n"),
+        (spec("a"), spec("a", kind="b.com/c"), "a.com/tty: - a (/etc/a)\nb.com/c: + a (/etc/a)\n"),
+        ({}, spec("a"), "a.com/tty: + a (/etc/a)\n"),
+        ("no JSON", spec("a"), "a.com/tty: + a (/etc/a)\n"),
+        (listing("a"), listing("a", health="unhealthy"), "a.com/tty: ~ a: health (/etc/a)\n"),
+        (listing("a"), listing("a", "b"), "a.com/tty: + b (/etc/a)\n"),
+        (spec("a", "b"), spec("b", "a"), "only how it is written (/etc/a)\n"),
+        (spec(), spec(*MANY), f"a.com/tty: {', '.join(f'+ {name}' for name in MANY[:10])}, + 90 more (/etc/a)\n"),
+    ],
+)
+def test_a_short_diff_says_which_devices_change(before, after, expected):
+    assert show.brief(show.diff("/etc/a", before, after)) == {**HEADERS, "prepared": expected}
+
+
+@pytest.mark.parametrize("part", [show.diff("/etc/a", "a\n", "b\n"), show.diff("/etc/a", {"a": 1}, {"a": 2})])
+def test_what_is_not_about_devices_stays_whole(part):
+    assert show.brief(part) == part
+
+
+def test_a_file_of_others_may_hold_anything():
+    strange = {"kind": 5, "devices": ["x", {}, {"names": 5}, {"containerEdits": 1}, {"names": [], "id": None}]}
+    assert "a.com/tty: + a (/etc/a)\n" in show.brief(show.diff("/etc/a", strange, spec("a")))["prepared"]
