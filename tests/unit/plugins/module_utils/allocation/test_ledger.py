@@ -36,6 +36,30 @@ def never(_held):
     raise AssertionError("picked again")
 
 
+@pytest.mark.parametrize("count", [0, 1, 200, 201, 401, 1000])
+@pytest.mark.parametrize("others", [0, 150, 5000])
+def test_the_locks_of_many_resources(ledger, count, others):
+    """Of those that are asked for all, of those in between none; what others hold makes it no longer."""
+
+    def operation(tables):
+        tables.db.executemany("INSERT INTO locks VALUES (?, 1, 0, 'whole')", ((f"a{n}",) for n in range(0, count, 3)))
+        tables.db.executemany("INSERT INTO locks VALUES (?, 1, 0, 'whole')", ((f"a0-{n}",) for n in range(others)))
+        steps = []
+        tables.db.set_progress_handler(lambda: steps.append(1) and None, 100)
+        found = tables.locks(f"a{number}" for number in range(count))
+        tables.db.set_progress_handler(None, 0)
+        raise Found(found, len(steps))
+
+    class Found(Exception):
+        pass
+
+    with pytest.raises(Found) as caught:
+        ledger.transact(operation)
+    found, steps = caught.value.args
+    assert found == {f"a{number}": Lock("whole") for number in range(0, count, 3)}
+    assert steps <= 1 + count // 2
+
+
 TOGETHER = [
     pytest.param(GPU, GPU, False, id="a device twice"),
     pytest.param(GPU, TTY, True, id="other devices"),
