@@ -1,7 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Atomic durable replacement of one file; nothing else in the collection replaces files. Private API of fleet.cdi.
+"""Atomic durable replacement of one file; nothing else in the collection replaces files.
+
+Every path is resolved step by step, through directories that no other user can change (directories.py), and the work is
+done by the descriptor of the last one.
 
 What is to be taken back one day is written through the manifest (manifest.py), which remembers what was there before.
 """
@@ -13,9 +16,14 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
-from typing import NamedTuple, Optional
+from typing import IO, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+# O_NONBLOCK: nobody waits for a FIFO.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+DROP_INS = "conf.d"  # how the name of a directory of drop-ins ends
 
 # What to do about a failure, by errno.
 ADVICE = {
@@ -37,52 +45,101 @@ class Live(NamedTuple):
     gid: int
 
 
-def read(path: str, limit: int = 16 << 20) -> Optional[Live]:
-    """The file at `path`; None if there is none.
+def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Live]:
+    """The file at `path`; None if there is none. Raises CdiError for a symlink and for what `content` refuses.
 
-    Raises CdiError for a symlink, anything that is no regular file, one larger than `limit` bytes, or one that can't
-    be read.
+    What is read to be written again lies in a directory that nobody else can change. `trusted=False`: in any.
     """
+    directory, name = os.path.split(path)
     try:
-        # O_NONBLOCK: opening a FIFO that somebody left here must not hang a play.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        at = directories.opened(directory) if trusted else os.open(directory, os.O_PATH | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise CdiError(
-                f"{path}: is a symlink to {os.readlink(path)}; expected a regular file. Remove the link."
-            ) from None
         raise _failed("read", path, error) from None
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(handle)
-        raise CdiError(f"{path}: is no regular file ({stat.filemode(found.st_mode)}); expected one, or none")
+    try:
+        handle = _open_regular(path, name, at)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _failed("read", path, error) from None
+    finally:
+        os.close(at)
     with os.fdopen(handle, "rb") as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a configuration file")
-    return Live(content, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        found = os.fstat(handle)
+        return Live(_bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+
+
+def content(path: str, limit: int) -> Optional[bytes]:
+    """What programs find when they open `path`, through symlinks; None where there is no file.
+
+    Raises CdiError for a FIFO, a device or a directory, which is not opened, for a file larger than `limit` bytes, and
+    for one that can't be read.
+    """
+    try:
+        at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _failed("read", path, error) from None
+    try:
+        mode = os.fstat(at).st_mode
+        if not stat.S_ISREG(mode):
+            raise _irregular(path, mode)
+        try:
+            handle = os.open(f"/proc/self/fd/{at}", READ)
+        except FileNotFoundError:  # an image has no /proc, and nobody else's processes
+            handle = os.open(path, READ)
+    except OSError as error:
+        raise _failed("read", path, error) from None
+    finally:
+        os.close(at)
+    with os.fdopen(handle, "rb") as file:
+        return _bounded(path, file, limit)
+
+
+def check(path: str) -> None:
+    """Raise CdiError, as far as it can be told, where `replace` and `remove` would: for check mode. Writes nothing."""
+    directory, name = os.path.split(path)
+    check_directory(directory)
+    with suppress(FileNotFoundError):
+        at = directories.opened(directory)
+        try:
+            _is_regular(path, name, at)
+        finally:
+            os.close(at)
+
+
+def check_directory(path: str) -> None:
+    """Raise CdiError, as far as it can be told, where no file could be made in the directory, or it in one above."""
+    try:
+        at = directories.deepest(path)[0]
+        try:
+            if os.fstatvfs(at).f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+            if not os.access(".", os.W_OK | os.X_OK, dir_fd=at, effective_ids=True):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        finally:
+            os.close(at)
+    except OSError as error:
+        raise _failed("write into", path, error) from None
 
 
 def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[int, int]] = None) -> None:
     """Put `content` at `path`: whole or not at all, and on disk when this returns.
 
-    The temporary file lies beside the target and has its mode, owner (uid, gid) and SELinux label before it takes the
-    name. Of two that replace one file at the same time one may fail: hold a lock. Raises CdiError; the target is then
-    as it was.
+    The temporary file has the target's mode, owner (uid, gid) and SELinux label before it takes the name. Of two that
+    replace one file at the same time one may fail: hold a lock. Raises CdiError; the target is then as it was.
     """
     directory, name = os.path.split(path)
-    temporary = _beside(name)
+    at = _opened(directory, "write into")
+    room, temporary = -1, _temporary(name)
     try:
-        at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _failed("write into", directory, error) from None
-    try:
-        _refuse_irregular(path, name, at)
-        _discard(temporary, at)  # a killed process may have left one
+        _is_regular(path, name, at)
+        room = _room(directory, at)
+        _discard(temporary, room)  # a killed process may have left one
         handle = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=room
         )
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -92,30 +149,35 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
             os.fchmod(handle, mode)
             _label(handle, path)
             os.fsync(handle)
-        os.rename(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-        os.fsync(at)
+        os.rename(temporary, name, src_dir_fd=room, dst_dir_fd=at)
+        _sync(at)
     except OSError as error:
-        _discard(temporary, at)
+        with suppress(OSError):  # what went wrong first is what the user has to know
+            _discard(temporary, room)
         raise _failed("write", path, error) from None
     finally:
         os.close(at)
+        if room >= 0:
+            os.close(room)
 
 
 def remove(path: str) -> None:
-    """Remove the regular file at `path`, durably; one that is not there is fine. Raises CdiError."""
+    """Remove the regular file at `path`, durably, and what a killed process left of it; one that is not there is fine.
+
+    Raises CdiError.
+    """
     directory, name = os.path.split(path)
     try:
-        at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        at = directories.opened(directory)
     except FileNotFoundError:
         return
     except OSError as error:
         raise _failed("remove from", directory, error) from None
     try:
-        _refuse_irregular(path, name, at)
-        os.unlink(name, dir_fd=at)
-        os.fsync(at)
-    except FileNotFoundError:
-        return
+        _discard_rest(directory, name, at)
+        if _is_regular(path, name, at):
+            _discard(name, at)
+            _sync(at)
     except OSError as error:
         raise _failed("remove", path, error) from None
     finally:
@@ -123,63 +185,132 @@ def remove(path: str) -> None:
 
 
 def discard_rest(path: str) -> None:
-    """Remove what a killed process left beside `path`, if that can be."""
+    """Remove what a killed process left of a file for `path`, if that can be."""
     directory, name = os.path.split(path)
-    with suppress(OSError):
-        os.unlink(os.path.join(directory, _beside(name)))
+    with suppress(OSError, CdiError):
+        at = directories.opened(directory)
+        try:
+            _discard_rest(directory, name, at)
+        finally:
+            os.close(at)
+
+
+def remove_directory(path: str) -> bool:
+    """Remove the directory at `path` if it is empty; whether it is gone. Raises CdiError where others can change it."""
+    at = -1
+    try:
+        at, _where, names = directories.deepest(os.path.dirname(path))
+        if not names:
+            os.rmdir(os.path.basename(path), dir_fd=at)
+    except FileNotFoundError:
+        return True
+    except OSError:  # others have files there
+        return False
+    finally:
+        if at >= 0:
+            os.close(at)
+    return True
+
+
+def missing(path: str) -> list[str]:
+    """The directories that `make_directory` would make, outermost first. Raises CdiError."""
+    try:
+        at, where, names = directories.deepest(path)
+    except OSError as error:
+        raise _failed("make", path, error) from None
+    os.close(at)
+    return [os.path.join(where, *names[: end + 1]) for end in range(len(names))]
 
 
 def make_directory(path: str, mode: int = 0o755) -> list[str]:
     """Make `path` and what is missing above it; returns what was made, outermost first. Raises CdiError."""
-    missing = []
-    above = os.path.abspath(path)
-    while not os.path.isdir(above):
-        missing.append(above)
-        above = os.path.dirname(above)
     made: list[str] = []
-    for directory in reversed(missing):
+    for directory in missing(path):
         try:
-            os.mkdir(directory)
-            os.chmod(directory, mode)  # whatever the umask
+            at, _where, names = directories.deepest(directory)  # again, as every name on the way is checked
         except OSError as error:
-            if os.path.isdir(directory):  # somebody else was quicker, so it is theirs
-                continue
             raise _failed("make", directory, error) from None
-        made.append(directory)
+        try:
+            if not names:  # another process was quicker, so it is theirs
+                continue
+            os.mkdir(names[0], dir_fd=at)
+            os.chmod(names[0], mode, dir_fd=at)  # whatever the umask
+            made.append(directory)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _failed("make", directory, error) from None
+        finally:
+            os.close(at)
     return made
 
 
 def canonical(path: str) -> str:
-    """The one name of a file: links above it resolved (/var/run is one to /run), the file itself as it is."""
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    """The one name of a file: links above it resolved as `directories.resolved` does, the file itself as it is."""
+    return os.path.join(directories.resolved(os.path.dirname(path)), os.path.basename(path))
 
 
 def lock(path: str) -> int:
     """Wait for the lock at `path`; returns what holds it until it is closed. Raises CdiError."""
-    while True:
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise _failed("lock", path, error) from None
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        # The holder before us may have removed the file (Manifest.clear): then another process locks a new one.
-        try:
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                return handle
-        except FileNotFoundError:
-            pass
+    directory, name = os.path.split(path)
+    at = _opened(directory, "lock a file in")
+    try:
+        while True:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # The holder before us may have removed the file (Manifest.clear): then another process locks a new one.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=at, follow_symlinks=False)):
+                    return handle
+            os.close(handle)
+    except OSError as error:
+        raise _failed("lock", path, error) from None
+    finally:
+        os.close(at)
+
+
+def _opened(directory: str, what: str) -> int:
+    """A descriptor of a directory that nobody else can change. Raises CdiError, which says `what` could not be done."""
+    try:
+        return directories.opened(directory)
+    except OSError as error:
+        raise _failed(what, directory, error) from None
+
+
+def _open_regular(path: str, name: str, at: int) -> int:
+    """A descriptor to read the regular file `name` in the directory `at`. Raises CdiError for another type, OSError."""
+    _is_regular(path, name, at)
+    handle = os.open(name, READ | os.O_NOFOLLOW, dir_fd=at)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
+        raise _irregular(path, mode)
+    return handle
 
 
-def _refuse_irregular(path: str, name: str, at: int) -> None:
+def _bounded(path: str, file: IO[bytes], limit: int) -> bytes:
+    found = file.read(limit + 1)
+    if len(found) > limit:
+        raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a configuration file")
+    return found
+
+
+def _is_regular(path: str, name: str, at: int) -> bool:
+    """Whether there is a file. Raises CdiError for what is no regular one."""
     try:
         mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     except FileNotFoundError:
-        return
+        return False
     if stat.S_ISLNK(mode):
-        raise CdiError(f"{path}: is a symlink to {os.readlink(path)}; expected a regular file. Remove the link.")
+        target = os.readlink(name, dir_fd=at)
+        raise CdiError(f"{path}: is a symlink to {target}; expected a regular file. Remove the link.")
     if not stat.S_ISREG(mode):
-        raise CdiError(f"{path}: is no regular file ({stat.filemode(mode)}); expected one, or none")
+        raise _irregular(path, mode)
+    return True
+
+
+def _irregular(path: str, mode: int) -> CdiError:
+    return CdiError(f"{path}: is no regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
 
 
 def _label(handle: int, path: str) -> None:
@@ -202,14 +333,49 @@ def _label(handle: int, path: str) -> None:
                 raise  # without the right to set labels the inherited one stays, as with install(1)
 
 
-def _beside(name: str) -> str:
-    """What a file is called before it takes its name: nothing that a runtime reads."""
+def _temporary(name: str) -> str:
+    """What a file is called before it takes its name."""
     return f".{name}.tmp"
 
 
+def _room(directory: str, at: int) -> int:
+    """A descriptor of the directory for the temporary file of one in `directory` (`at`): of one where no runtime reads.
+
+    Runtimes read no such name, but in a directory of drop-ins: CRI-O reads every file there (pkg/config/config.go,
+    UpdateFromPath), and an import "conf.d/*" of containerd matches names with a dot, too. So it lies above that one,
+    unless that is another file system.
+    """
+    if os.path.basename(directory).endswith(DROP_INS):
+        above = os.open("..", os.O_PATH | os.O_CLOEXEC, dir_fd=at)  # it was checked on the way
+        found = os.fstat(above)
+        if found.st_dev == os.fstat(at).st_dev and not found.st_mode & stat.S_ISVTX:
+            return above
+        os.close(above)
+    return os.dup(at)
+
+
+def _discard_rest(directory: str, name: str, at: int) -> None:
+    room = _room(directory, at)
+    try:
+        _discard(_temporary(name), room)
+    finally:
+        os.close(room)
+
+
 def _discard(name: str, at: int) -> None:
+    """Remove a name, if it is there: the removal of one that is not fails on a read-only file system."""
     with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=at, follow_symlinks=False)
         os.unlink(name, dir_fd=at)
+
+
+def _sync(at: int) -> None:
+    """Bring the entries of a directory to disk. Raises OSError."""
+    handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _failed(what: str, path: str, error: OSError) -> CdiError:

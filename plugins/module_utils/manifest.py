@@ -4,6 +4,9 @@
 """What fleet.cdi changed on a host, and what was there before. Private API of fleet.cdi.
 
 It remembers, intent first, so that a crash at any step leaves a file that is not ours or one that undo can take back.
+
+A path has one form here, `files.canonical`: that of the directory without symlinks. So /etc/cdi may become a link, and
+may be named by any of its names.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Optional
 
@@ -47,24 +50,28 @@ class Manifest:
     def __init__(self, state_dir: str, document: dict[str, Any]) -> None:
         self.state_dir = state_dir
         self.path = os.path.join(state_dir, "manifest.json")
-        self.files: dict[str, dict[str, Any]] = document.get("files", {})
+        self.files: dict[str, dict[str, Any]] = _canonical(document.get("files", {}))
         self.directories: list[str] = document.get("directories", [])
-        self.edits: dict[str, dict[str, Any]] = document.get("edits", {})
+        self.edits: dict[str, dict[str, Any]] = _canonical(document.get("edits", {}))
         self.kinds: dict[str, dict[str, Any]] = document.get("kinds", {})
         known = ("version", "files", "directories", "edits", "kinds")
         self.others = {name: section for name, section in document.items() if name not in known}
 
     def owns(self, path: str) -> bool:
         """Whether what is at `path` now is what we put there. Raises CdiError if it can't be read."""
-        record = self.files.get(files.canonical(path))
+        record = self.record(path)
         if record is None:
             return False
         live = files.read(files.canonical(path))
         return digest(live.content if live else None) in record["applied"]
 
+    def record(self, path: str) -> Optional[dict[str, Any]]:
+        """What is known of the file that we wrote at `path`; None for another file."""
+        return self.files.get(files.canonical(path))
+
     def kind_of(self, path: str) -> Optional[str]:
         """The kind whose spec we wrote at `path`; None for a file that has no record."""
-        record = self.files.get(path)
+        record = self.record(path)
         return record["kind"] if record else None
 
     def by(self, path: str) -> str:
@@ -75,26 +82,33 @@ class Manifest:
     def write(self, path: str, content: Optional[bytes], kind: str = "", mode: int = 0o644, by: str = "") -> None:
         """Make `content` (None: no file) what is at `path`, and remember what was there before us.
 
-        Raises CdiError; file and record are then as before.
+        A file that has this very content already becomes ours: it is what a run wrote whose record was lost, and undo
+        removes it. Raises CdiError; file and record are then as before.
         """
+        path = files.canonical(path)
         before = self.files.get(path)
-        record = before or {"applied": [], "prior": _prior(files.read(path))}
         wanted = digest(content)
+        record = before
+        if record is None:
+            live = files.read(path)
+            record = {"applied": [], "prior": None if live and digest(live.content) == wanted else _prior(live)}
         was = [state for state in record["applied"] if state != wanted]
-        if content is not None:
-            self.directories += files.make_directory(os.path.dirname(path))
+        made = [] if content is None else files.missing(os.path.dirname(path))
+        self.directories += made
         self.files[path] = {**record, "kind": kind, "by": by, "applied": [wanted, *was][:2]}
         try:
             self._save()
             if content is None:
                 files.remove(path)
             else:
+                self._make(made, path)
                 files.replace(path, content, mode)
         except CdiError:
             if before is None:
                 del self.files[path]
             else:
                 self.files[path] = before
+            self._unsave()
             raise
         if content is None and record["prior"] is None:
             self.forget(path)
@@ -105,34 +119,52 @@ class Manifest:
         The record is saved first, as the keys in it count only while they have the values that it says. A file that is
         there keeps mode and owner. Raises CdiError; file and record are then as before.
         """
+        path = files.canonical(path)
         live = files.read(path)
         before = self.edits.get(path)
-        if content is not None:
-            self.directories += files.make_directory(os.path.dirname(path))
-        if record is not None:
-            self.edits[path] = record
-            self._save()
+        made = [] if content is None else files.missing(os.path.dirname(path))
+        self.directories += made
         try:
+            if record is not None:
+                self.edits[path] = record
+            if record is not None or made:
+                self._save()
             if content is None:
                 files.remove(path)
             elif live is None:
+                self._make(made, path)
                 files.replace(path, content)
             elif live.content != content:
                 files.replace(path, content, live.mode, (live.uid, live.gid))
         except CdiError:
-            self._note(path, before)
+            self._restore(path, before)
+            self._unsave()
             raise
-        if record is None:
-            self._note(path, None)
+        files.discard_rest(path)
+        if record is None and before is not None:
+            self._restore(path, None)
+            self._save()
 
-    def _note(self, path: str, record: Optional[dict[str, Any]]) -> None:
-        if self.edits.get(path) == record:
-            return
+    def check(self, paths: Iterable[str]) -> None:
+        """Raise CdiError, as far as it can be told, where a change of these files would: for check mode."""
+        for path in (self.path, *paths):
+            files.check(files.canonical(path))
+
+    def _make(self, planned: Sequence[str], path: str) -> None:
+        """Make the directories for `path`. Those of `planned` that another process made meanwhile are not ours."""
+        made = files.make_directory(os.path.dirname(path))
+        self.directories = [one for one in self.directories if one not in planned or one in made]
+
+    def _restore(self, path: str, record: Optional[dict[str, Any]]) -> None:
         if record is None:
-            del self.edits[path]
+            self.edits.pop(path, None)
         else:
             self.edits[path] = record
-        self._save()
+
+    def _unsave(self) -> None:
+        """Save what was before a change that failed, if that can be; if not, more is noted than there is."""
+        with suppress(CdiError):
+            self._save()
 
     def take_back(self, path: str, check: bool = False, force: bool = False) -> str:
         """Put back what was at `path` before us: returns "removed", "restored" or "gone" (it already was as before).
@@ -140,6 +172,7 @@ class Manifest:
         With `check` it only says so. Raises CdiError where somebody changed the file since: it is theirs now, unless
         `force`.
         """
+        path = files.canonical(path)
         live = files.read(path)
         prior = self.files[path]["prior"]
         content = base64.b64decode(prior["content"]) if prior else None
@@ -150,6 +183,7 @@ class Manifest:
         else:
             raise CdiError(f"{path}: was {'changed' if live else 'removed'} by somebody else since fleet.cdi wrote it")
         if check:
+            self.check([path])
             return done
         if done == "restored":
             files.replace(path, content or b"", prior["mode"], (prior["uid"], prior["gid"]))
@@ -161,7 +195,7 @@ class Manifest:
 
     def forget(self, path: str) -> None:
         """Drop the record of `path` without touching the file."""
-        del self.files[path]
+        del self.files[files.canonical(path)]
         self._save()
 
     def remember(self, kinds: Mapping[str, Optional[dict[str, Any]]]) -> None:
@@ -169,8 +203,12 @@ class Manifest:
         after = {**self.kinds, **kinds}
         wanted = {kind: entry for kind, entry in after.items() if entry is not None}
         if wanted != self.kinds:
-            self.kinds = wanted
-            self._save()
+            before, self.kinds = self.kinds, wanted
+            try:
+                self._save()
+            except CdiError:
+                self.kinds = before
+                raise
 
     def clear(self) -> None:
         """Remove the directories that we made and that are empty, and the manifest once it lists nothing else.
@@ -179,7 +217,7 @@ class Manifest:
         """
         made = sorted(self.directories, key=len, reverse=True)
         last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
-        kept = [directory for directory in made if directory in last or not _remove_empty(directory)]
+        kept = [directory for directory in made if directory in last or not files.remove_directory(directory)]
         if self.files or self.kinds or self.edits or self.others:
             if len(kept) < len(made):
                 self.directories = kept
@@ -188,7 +226,7 @@ class Manifest:
         files.remove(self.path)
         files.remove(_lock_of(self.state_dir))
         for directory in last:
-            _remove_empty(directory)
+            files.remove_directory(directory)
 
     def _save(self) -> None:
         document = {**self.others, "version": VERSION, "files": self.files, "directories": self.directories}
@@ -281,17 +319,11 @@ def _note_digests(path: str, digests: Iterable[Optional[str]]) -> None:
             os.close(handle)
 
 
+def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {files.canonical(path): record for path, record in section.items()}
+
+
 def _prior(live: Optional[files.Live]) -> Optional[dict[str, Any]]:
     if live is None:
         return None
     return {**live._asdict(), "content": base64.b64encode(live.content).decode()}
-
-
-def _remove_empty(directory: str) -> bool:
-    try:
-        os.rmdir(directory)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False  # in use by others
-    return True

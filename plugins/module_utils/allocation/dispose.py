@@ -11,12 +11,13 @@ from contextlib import suppress
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import gate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import connected
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import connected, discard
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
 
 WAIT = 5.0  # seconds for others who use the store
 BESIDE = ("ledger.db-journal", "ledger.lock", "commands.lock")
+UNFINISHED = ("ledger.db.new", "ledger.db.new-journal", "ledger.db-journal.new")
 
 
 def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
@@ -26,6 +27,8 @@ def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
     where that can't be told.
     """
     if not os.path.lexists(ledger.path):
+        if not check:
+            _discard_unfinished(ledger.path)
         return False
     _refuse(ledger, len(ledger.grants()), force)
     if check:
@@ -37,12 +40,21 @@ def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
             db.execute("BEGIN IMMEDIATE")  # again: now nobody else grants
             _refuse(ledger, len(Tables(db).grants()), force)
         os.unlink(ledger.path)
-        for name in BESIDE:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(directory, name))
+        discard(os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED))
     with suppress(OSError):  # others have files there
         os.rmdir(directory)
     return True
+
+
+def _discard_unfinished(path: str) -> None:
+    """Remove what a killed process left of a store that was never finished. Raises Unusable."""
+    directory = os.path.dirname(path)
+    rest = [os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED)]
+    if any(map(os.path.lexists, rest)):
+        with gate(os.path.join(directory, "ledger.lock"), time.monotonic() + WAIT) as held:
+            # A store that was used and is gone has a note of that: its grants may be found again (rebuild.py).
+            if not os.path.lexists(path) and not held.left().boot_id:
+                discard(rest)
 
 
 def _refuse(ledger: Ledger, count: int, force: bool) -> None:

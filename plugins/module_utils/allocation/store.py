@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
 
+from ansible_collections.fleet.cdi.plugins.module_utils import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema, trouble
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Gate, Left, gate, peek
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import State, Tables, encode_state
@@ -132,7 +133,10 @@ class Store:
         (verify.verify if known else verify.sound)(db, tables, size)
 
     def _prepare_directory(self) -> None:
-        """Make the directory if there is none; refuse one in which others can replace the store. Raises Unusable."""
+        """Make the directory if there is none; refuse one that others can replace, or the store in it.
+
+        What is checked here stays so for the path, too, which SQLite opens again. Raises Unusable.
+        """
         try:
             check_directory(self.directory)
         except FileNotFoundError:
@@ -166,19 +170,15 @@ class Store:
 def check_directory(directory: str) -> None:
     """Raise Unusable for a state directory in which others can replace the store, FileNotFoundError for none."""
     try:
-        found = os.stat(directory)
+        os.close(directories.opened(directory))
     except FileNotFoundError:
         raise
+    except NotADirectoryError:
+        raise Unusable(f"{directory}: is no directory; expected the state directory", "foreign") from None
     except OSError as error:
         raise trouble.of_system(directory, "use", error) from None
-    if not stat.S_ISDIR(found.st_mode):
-        raise Unusable(f"{directory}: is no directory; expected the state directory", "foreign")
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        raise Unusable(
-            f"{directory}: belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}; expected "
-            "root's or this user's that nobody else can write to, as others could swap the store",
-            "foreign",
-        )
+    except directories.Untrusted as error:
+        raise Unusable(str(error), "foreign") from None
 
 
 def network(path: str, kind: str) -> Unusable:

@@ -12,12 +12,17 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 
 
 def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:
-    """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed.
+    """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed,
+    and what would be refused is refused.
 
     Nothing is written, no lock taken and no directory made on a host that is as it should be. Raises CdiError.
     """
-    plan = make_plan(read_manifest(state_dir))
-    if check or not (plan.changes or plan.kinds):
+    manifest = read_manifest(state_dir)
+    plan = make_plan(manifest)
+    if not (plan.changes or plan.kinds):
+        return plan
+    if check:
+        manifest.check(change.path for change in plan.changes)
         return plan
     with locked_manifest(state_dir) as manifest:
         plan = make_plan(manifest)  # again: now nobody else changes it

@@ -123,7 +123,7 @@ def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) 
 
 def installed(manifest: Manifest) -> bool:
     """Whether the manifest lists the unit."""
-    return unit_file.path() in manifest.files
+    return manifest.record(unit_file.path()) is not None
 
 
 def stop(host: Host = THIS) -> None:

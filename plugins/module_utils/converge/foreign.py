@@ -136,7 +136,7 @@ def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]])
 
 def _is_ours(path: str, manifest: Manifest) -> bool:
     """Whether we put the file there, changed since or not."""
-    record = manifest.files.get(path)
+    record = manifest.record(path)
     return record is not None and record["applied"][0] is not None
 
 

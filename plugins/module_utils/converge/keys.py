@@ -70,7 +70,9 @@ def take_back(manifest: Manifest, path: str, check: bool = False) -> str:
     """
     live = files.read(path)
     found = without_ours(path, live.content if live else None, manifest.edits[path])
-    if not check:
+    if check:
+        manifest.check([path])
+    else:
         manifest.amend(path, found.after, None)
     if found.before == found.after:
         return "gone"

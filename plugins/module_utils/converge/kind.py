@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import Linked, libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
@@ -103,9 +103,9 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
 
 def known(directory: str, listing: str, boot_id: str, prefix: str = "/opt/cdi") -> Known:
     """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
-    usual = tuple(os.path.realpath(path) for path in registry.DIRECTORIES)
-    named = registry.DIRECTORIES if os.path.realpath(directory) in usual else (directory,)
-    directory = os.path.realpath(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
+    usual = tuple(map(directories.resolved, registry.DIRECTORIES))
+    named = registry.DIRECTORIES if directories.resolved(directory) in usual else (directory,)
+    directory = directories.resolved(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     listing = files.canonical(listing) if listing else ""
     try:
         there = inventory.read(listing, boot_id) if listing else Inventory(())
@@ -146,6 +146,8 @@ def plan_kind(
     if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
         spec, engines, limits = _fitted(spec, wanted, found())
     others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
+    if spec is not None and current is not None and current.content == codec.encode(spec):
+        others = tuple(one for one in others if one.path != path)  # ours, whose record was lost
     if others and spec:
         place = (around.directory, around.registry, manifest)
         plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, found.libraries)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import ANY, Linked, named, with_future
-from ansible_collections.fleet.cdi.plugins.module_utils.files import read
+from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical, read
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
@@ -150,10 +150,11 @@ def plan_spec(
     if live is not None and before != content and not recorded and not force:
         raise _not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
     changes, warnings = [], []
-    if before != content or (live is not None and recorded and live.mode != MODE):
+    adopted = live is not None and before == content and not recorded  # its record was lost: it becomes ours again
+    if before != content or adopted or (live is not None and recorded and live.mode != MODE):
         changes.append(Change(path, kind, before, content))
     # A spec of this kind that we wrote into another directory, before the settings changed, would be read as well.
-    moved = [other for other in manifest.files if other != path and manifest.kind_of(other) == kind]
+    moved = [other for other in manifest.files if other != canonical(path) and manifest.kind_of(other) == kind]
     for other in moved:
         found = read(other)
         if found is not None and manifest.owns(other):
@@ -176,15 +177,17 @@ def plan_file(
     force: bool = False,
     advice: str = "Move it away.",
 ) -> tuple[Change, ...]:
-    """What makes `after` (None: no file) the file at `path`, which is no spec.
+    """What makes `after` (None: no file) the file at `path`, which is no spec; one that is there already becomes ours.
 
     Raises CdiError, which ends with `advice`, for one that is none of ours, unless `force`.
     """
+    path = canonical(path)
     live = read(path)
     before = live.content if live else None
-    if before == after:
+    recorded = manifest.record(path) is not None
+    if before == after and (recorded or after is None):
         return ()
-    if before is not None and path not in manifest.files and not force:
+    if before not in (None, after) and not recorded and not force:
         raise _not_ours(path, advice)
     return (Change(path, "", before, after, by),)
 

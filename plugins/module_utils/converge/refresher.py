@@ -102,7 +102,7 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
 
 def installed(manifest: Manifest) -> tuple[str, ...]:
     """The files of ours that the manifest lists."""
-    return tuple(path for path in texts(Settings()) if path in manifest.files)
+    return tuple(path for path in texts(Settings()) if manifest.record(path))
 
 
 def stop(run: Run, booted: Optional[bool] = None) -> None:

@@ -70,7 +70,9 @@ def converge(
     pending = running.is_pending(asked, made.after)
     decision = runtime_restart.decide(place, pending, asked, restart, by)  # before anything is written
     warnings = [*users.trouble, *made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
-    if not check and made.changes:
+    if check and made.changes:
+        read_manifest(state_dir).check(change.path for change in made.changes)
+    elif made.changes:
         with locked_manifest(state_dir) as manifest:
             made = plan(place, wanted, manifest, Source(), managed_by)  # again: now nobody else of ours changes it
             _write(place, made, manifest, decision.restart, by)

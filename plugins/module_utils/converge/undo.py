@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
     device_plugin_service,
     holders,
@@ -23,6 +24,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
+
+REST = ("manifest.json", ".manifest.json.tmp", ".lock")
 
 
 class Undone(NamedTuple):
@@ -42,6 +45,13 @@ def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
     and `force` takes them all. Raises CdiError for a manifest that can't be read.
     """
     state_dir = os.path.abspath(state_dir)
+    done = _undo(state_dir, check, force)
+    if not check:
+        _discard_rest(state_dir)
+    return done
+
+
+def _undo(state_dir: str, check: bool, force: bool) -> Undone:
     manifest = read_manifest(state_dir)
     held = () if force else _held(manifest, state_dir)
     if held:
@@ -109,6 +119,17 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def _discard_rest(state_dir: str) -> None:
+    """Remove what a killed run left: a manifest that lists nothing, its lock, and the state directory if it is empty.
+
+    Raises CdiError.
+    """
+    if any(os.path.lexists(os.path.join(state_dir, name)) for name in REST):
+        with locked_manifest(state_dir):
+            pass  # it is cleared at the end
+    files.remove_directory(state_dir)
+
+
 def _with_ledger(
     done: Undone, state_dir: str, check: bool, force: bool, left: Sequence[str] = (), freed: bool = False
 ) -> Undone:
@@ -116,8 +137,8 @@ def _with_ledger(
 
     `left`: what pods hold. `freed`: with `check`, what the device plugin holds would be free by then.
     """
-    path = os.path.join(os.path.abspath(state_dir), "ledger.db")
-    if not os.path.lexists(path):
+    path = os.path.join(state_dir, "ledger.db")
+    if not any(name.startswith(("ledger.", "commands.lock")) for name in _names(state_dir)):
         return done
     # Here, as few hosts have a store, and SQLite takes long to be imported.
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
@@ -126,11 +147,18 @@ def _with_ledger(
 
     ledger = Ledger(state_dir, inventory.boot_id())
     try:
-        nobody = freed and all(handover.is_ours(grant.key) for grant in ledger.grants())
+        nobody = freed and os.path.lexists(path) and all(handover.is_ours(grant.key) for grant in ledger.grants())
         gone = dispose(ledger, check, force or nobody)
     except CdiError as error:
         return done._replace(kept=(*done.kept, (path, ". ".join((str(error), *left)))))
     return done._replace(removed=(*done.removed, path)) if gone else done
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:

@@ -11,10 +11,10 @@ clears up.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
@@ -31,6 +31,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     discard,
     explained,
     identity,
+    is_begun,
     is_command,
     is_whole,
     launchers_of,
@@ -84,6 +85,8 @@ def present(
         _refuse_foreign_commands(prefix, launchers)
         plan = _plan(prefix, release, python, launchers)
         changed = plan.before != plan.after
+        if check and changed:
+            _check_writable(prefix)
         if check or not changed or (archive is None and not plan.whole):
             return Outcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
@@ -141,6 +144,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
         commands = tuple(sorted(launchers))
         after = describe(prefix, found._replace(active=target, previous=other, leftovers=(), commands=commands))
         if check:
+            _check_writable(prefix)
             return Outcome(True, before, after)
         with locked(prefix):
             if look(prefix) != found:
@@ -164,7 +168,10 @@ def remove(prefix: str, check: bool = False) -> Outcome:
         found = look(prefix)
         before = describe(prefix, found)
         ours = [name for name in (RECORD, LOCK) if os.path.lexists(at(prefix, name))]
-        changed = before != gone or bool(ours)
+        unnoted = is_begun(prefix)
+        changed = before != gone or bool(ours) or unnoted
+        if check and changed:
+            _check_writable(prefix)
         if not changed or check:
             return Outcome(changed, before, gone)
         with locked(prefix):
@@ -177,11 +184,10 @@ def remove(prefix: str, check: bool = False) -> Outcome:
             made = read_record(prefix)["directories"]
             for name in (RECORD, LOCK):
                 discard(at(prefix, name))
+        if unnoted:
+            made = {*made, at(prefix), os.path.join(prefix, "bin"), prefix}
         for directory in sorted(made, key=len, reverse=True):
-            try:
-                os.rmdir(directory)
-            except OSError:  # others use it, or removed it
-                continue
+            files.remove_directory(directory)
     return Outcome(True, before, gone)
 
 
@@ -228,29 +234,25 @@ def _refuse_foreign_commands(prefix: str, names: Iterable[str]) -> None:
 
 
 def _check_directories(prefix: str) -> None:
-    """Raise CdiError unless what there is of <prefix>, bin and lib are directories that no other user swaps."""
+    """Raise CdiError unless what there is of <prefix>, bin and lib are directories that no other user can change.
+
+    Code that runs as root goes there. What is checked here stays so, for the paths that the steps use.
+    """
     if not os.path.isabs(prefix):
         raise CdiError(f"prefix: found {prefix!r}; expected an absolute path")
-    inside = [os.path.join(prefix, name) for name in ("bin", "lib")]
-    for path in [*_above(prefix), *inside]:
+    for path in [prefix, *(os.path.join(prefix, name) for name in ("bin", "lib"))]:
         try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            continue
-        if stat.S_ISLNK(found.st_mode):
-            if path in inside or found.st_uid not in (0, os.geteuid()):
+            if path != prefix and os.path.islink(path):
                 raise CdiError(
-                    f"{path}: is a symlink to {os.readlink(path)} (of user {found.st_uid}); expected a directory, as "
-                    "code that runs as root goes there. Name the real path as prefix, or remove the link."
+                    f"{path}: is a symlink to {os.readlink(path)}; expected a directory, as code that runs as root "
+                    "goes there. Name the real path as prefix, or remove the link."
                 )
-            found = os.stat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            raise CdiError(
-                f"{path}: is no directory ({stat.filemode(found.st_mode)}); choose another prefix, or move it away"
-            )
+            directories.check(path)
+        except NotADirectoryError as error:
+            raise CdiError(f"{error.filename}: is no directory; choose another prefix, or move it away") from None
 
 
-def _above(path: str) -> list[str]:
-    """`path` and the directories above it, outermost first."""
-    parts = [part for part in path.split("/") if part]
-    return ["/" + "/".join(parts[: end + 1]) for end in range(len(parts))]
+def _check_writable(prefix: str) -> None:
+    """Raise CdiError where nothing can be written, as far as it can be told: for check mode."""
+    for name in ("bin", "lib"):
+        files.check_directory(os.path.join(prefix, name))

@@ -94,6 +94,16 @@ def _is_release(directory: str) -> bool:
     return not os.path.islink(directory) and any(os.path.lexists(os.path.join(directory, part)) for part in parts)
 
 
+def is_begun(prefix: str) -> bool:
+    """Whether a run was killed before it noted which directories it made: nothing is there but these and the lock."""
+    try:
+        below = {name: os.listdir(os.path.join(prefix, name)) for name in os.listdir(prefix)}
+        inside = {name for names in below.values() for name in names}
+        return {*below} <= {"bin", "lib"} and inside <= {LOCK, f".{RECORD}.tmp"}
+    except OSError:
+        return False
+
+
 def describe(prefix: str, found: Found) -> dict[str, Any]:
     directory = at(prefix, found.active or "none")
     launchers = launchers_of(directory) if found.active else {}
@@ -250,7 +260,13 @@ def locked(prefix: str) -> Iterator[None]:
         time.sleep(0.05)
     try:
         if made:
-            remember(prefix, directories=sorted({*read_record(prefix)["directories"], *made}))
+            try:
+                remember(prefix, directories=sorted({*read_record(prefix)["directories"], *made}))
+            except CdiError:
+                discard(path)
+                for directory in reversed(made):
+                    files.remove_directory(directory)
+                raise
         yield
     finally:
         os.close(handle)

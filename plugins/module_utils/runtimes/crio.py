@@ -27,6 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
 
 SPEC_DIRS: Path = ("crio", "runtime", "cdi_spec_dirs")
 OPTION = "--cdi-spec-dirs"
+DIRECTORY_OPTIONS = ("--config-dir", "-d")
 DROP_IN = "zz-fleet-cdi.conf"
 
 
@@ -34,7 +35,7 @@ def read(place: Place, source: Source) -> Reading:
     """What CRI-O does by its files and its command line. Raises CdiError for a file that it would not start with."""
     dirs: tuple[str, ...] = DIRECTORIES
     by, files = "default", []
-    for path in (place.config, *source.glob(f"{_directory(place)}/*")):
+    for path in (place.config, *source.below(_directory(place))):
         content = source.read(path)
         if content is not None:
             files.append(path)
@@ -63,4 +64,5 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
 
 
 def _directory(place: Place) -> str:
-    return f"{place.config}.d"
+    named = values(place.arguments, *DIRECTORY_OPTIONS)
+    return named[-1] if named else f"{place.config}.d"

@@ -6,14 +6,13 @@ fleet.cdi."""
 
 from __future__ import annotations
 
-import fnmatch
-import glob
 import os
-import stat
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical
+from ansible_collections.fleet.cdi.plugins.module_utils.directories import resolved
+from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical, content
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.table import Version
@@ -80,26 +79,24 @@ class Source:
         name = canonical(path)
         if name in self.over:
             return self.over[name]
-        try:
-            # O_NONBLOCK: opening a FIFO must not hang.
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise CdiError(f"{path}: can't read it: {error.strerror}") from None
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise CdiError(f"{path}: is no regular file; expected a configuration, or none")
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise CdiError(f"{path}: is larger than {LARGEST >> 20} MiB; expected a configuration")
-        return content
+        return content(path, LARGEST)
 
     def glob(self, pattern: str) -> list[str]:
-        """The files that match, sorted; links above them resolved."""
+        """The files that match, sorted, as Go's filepath.Glob finds them: names with a dot in front, too.
+
+        Links above them are resolved.
+        """
         mine = [path for path, content in self.over.items() if content is not None and _matches(path, pattern)]
-        there = [path for path in map(canonical, glob.glob(pattern)) if self.over.get(path, b"") is not None]
+        there = [path for path in map(canonical, _glob(pattern)) if self.over.get(path, b"") is not None]
         return sorted({*mine, *there})
+
+    def below(self, directory: str) -> list[str]:
+        """All files in `directory` and in those below it, in the order of Go's filepath.Walk."""
+        top = resolved(directory)
+        mine = [path for path, content in self.over.items() if content is not None and path.startswith(f"{top}/")]
+        there = [os.path.join(at, name) for at, _directories, names in os.walk(top) for name in names]
+        found = {*mine, *(path for path in there if self.over.get(path, b"") is not None)}
+        return sorted(found, key=lambda path: path.split("/"))
 
     def with_(self, more: Mapping[str, Optional[bytes]]) -> Source:
         """The same host with more files as they would be."""
@@ -141,8 +138,26 @@ def switch(value: Any, where: str, key: str) -> Optional[bool]:
     raise CdiError(f"{where}: {key}: found {value!r}; expected true or false. Repair it, nothing was changed.")
 
 
+def _glob(pattern: str) -> list[str]:
+    """The paths that match an absolute pattern, "*" and the like in any part of it."""
+    found = ["/"]
+    for part in pattern.strip("/").split("/"):
+        if not any(sign in part for sign in "*?["):
+            found = [os.path.join(above, part) for above in found]
+        else:
+            found = [os.path.join(above, name) for above in found for name in _names(above) if fnmatchcase(name, part)]
+    return [path for path in found if os.path.lexists(path)]
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
 def _matches(path: str, pattern: str) -> bool:
     wanted = canonical(pattern)
-    return os.path.dirname(path) == os.path.dirname(wanted) and fnmatch.fnmatchcase(
+    return os.path.dirname(path) == os.path.dirname(wanted) and fnmatchcase(
         os.path.basename(path), os.path.basename(wanted)
     )

@@ -148,3 +148,38 @@ def test_any_bytes_come_back_as_they_were(content):
     with tempfile.TemporaryDirectory() as root:
         files.replace(f"{root}/a", content)
         assert files.read(f"{root}/a").content == content
+
+
+def test_a_temporary_file_lies_above_a_directory_of_drop_ins(tmp_path, monkeypatch):
+    """CRI-O reads every file of crio.conf.d, whatever its name: a killed run must not leave one there."""
+    directory, rename, moved = tmp_path / "crio.conf.d", os.rename, []
+    directory.mkdir()
+
+    def seen(old, new, *, src_dir_fd, dst_dir_fd):
+        moved.append(tuple(os.readlink(f"/proc/self/fd/{at}") for at in (src_dir_fd, dst_dir_fd)))
+        rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "rename", seen)
+    files.replace(str(directory / "zz.conf"), b"ours")
+    assert moved == [(str(tmp_path), str(directory))]
+    assert (os.listdir(tmp_path), os.listdir(directory)) == (["crio.conf.d"], ["zz.conf"])
+
+
+def test_what_a_killed_run_left_goes_with_the_file(tmp_path):
+    (tmp_path / "conf.d").mkdir()
+    for path, rest in (("a.json", ".a.json.tmp"), ("conf.d/b.conf", ".b.conf.tmp")):
+        (tmp_path / rest).write_bytes(b"half")
+        files.remove(str(tmp_path / path))
+    assert os.listdir(tmp_path) == ["conf.d"]
+
+
+def test_an_error_is_not_hidden_by_one_of_clearing_up(tmp_path, monkeypatch):
+    """On a file system that turns read-only the removal of the temporary file fails, too."""
+
+    def fails(*_arguments, **_more):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", fails)
+    monkeypatch.setattr(os, "unlink", fails)
+    with pytest.raises(CdiError, match="a.json: can't write it: Read-only file system. Choose another place"):
+        files.replace(str(tmp_path / "a.json"), b"1")

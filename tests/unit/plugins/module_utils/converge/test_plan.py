@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from hypothesis import given
@@ -240,14 +241,25 @@ def test_a_foreign_file_stays_unless_forced_and_undo_brings_it_back(host):
     assert host.everything() == before
 
 
-def test_a_foreign_file_that_already_says_what_we_want_stays_foreign(host):
+def test_a_file_with_our_very_content_becomes_ours_again_after_a_lost_manifest(host):
+    """No other program writes these bytes under this name. Undo then removes it, as it would have before the loss."""
+    before = host.everything()
     host.converge(SPEC)
-    content = files.read(f"{host.etc}/{FILE}").content
-    undo(host.state_dir)
-    host.put(host.etc, FILE, content)
+    shutil.rmtree(host.state_dir)
+    assert [change.before == change.after for change in host.converge(SPEC, check=True).changes] == [True]
+    assert len(host.converge(SPEC).changes) == 1 and host.converge(SPEC).changes == ()
+    assert undo(host.state_dir).removed == (f"{host.etc}/{FILE}",)
+    (host.root / "etc").rmdir()  # its record is lost, too
+    assert host.everything() == before
+
+
+def test_a_directory_that_becomes_a_link_keeps_our_files_ours(host):
+    host.converge(SPEC)
+    (host.root / "etc").rename(host.root / "moved")
+    (host.root / "etc").symlink_to("moved")
     assert host.converge(SPEC).changes == ()
-    assert undo(host.state_dir) == ((), (), ())
-    assert (host.root / "etc" / FILE).exists()
+    assert [change.path for change in host.converge(OTHER).changes] == [f"{host.etc}/{FILE}"]
+    assert undo(host.state_dir).removed == (f"{host.root}/moved/{FILE}",)
 
 
 def test_drift_is_mended(host):

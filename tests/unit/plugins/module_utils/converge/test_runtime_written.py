@@ -164,3 +164,30 @@ class TestVerified:
         assert docker.content == OURS
         docker.converge(None)
         assert docker.content == THEIRS
+
+
+class TestCheckMode:
+    """It refuses what the run would refuse."""
+
+    @pytest.mark.parametrize("check", [True, False])
+    def test_a_symlink_in_the_place_of_the_configuration(self, docker, tmp_path, check):
+        (tmp_path / "elsewhere.json").write_bytes(THEIRS)
+        os.symlink(tmp_path / "elsewhere.json", docker.config)
+        with pytest.raises(CdiError, match="daemon.json: is a symlink to .*elsewhere.json; expected a regular file"):
+            docker.converge(check=check)
+        assert (tmp_path / "elsewhere.json").read_bytes() == THEIRS and not os.path.exists(docker.state)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+    @pytest.mark.parametrize("check", [True, False])
+    @pytest.mark.parametrize("whose", ["configuration", "state directory"])
+    def test_a_directory_of_another_user(self, docker, tmp_path, check, whose):
+        docker.write(THEIRS)
+        (tmp_path / "his").mkdir()
+        if whose == "configuration":
+            os.chown(tmp_path / "etc", 65534, 65534)
+        else:
+            docker.state = str(tmp_path / "his/state")
+            os.chown(tmp_path / "his", 65534, 65534)
+        with pytest.raises(CdiError, match=r"belongs to user 65534, group 65534 and has mode 0755, who can put"):
+            docker.converge(check=check)
+        assert (tmp_path / "etc/daemon.json").read_bytes() == THEIRS

@@ -234,5 +234,5 @@ class TestTaken:
         (host.state).mkdir(mode=0o777)
         os.chmod(host.state, 0o777)
         said, troubles = host.refused("0")
-        assert "expected root's or this user's that nobody else can write to" in said
+        assert "that nobody else can write to" in said
         assert troubles == {}

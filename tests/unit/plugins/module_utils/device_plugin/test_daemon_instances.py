@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from hypothesis import given
@@ -93,10 +94,10 @@ def test_who_may_not_ask_whether_it_lives_takes_its_word(tmp_path: Path, monkeyp
 
     really = os.open
 
-    def refused(path: str, *arguments: int) -> int:
+    def refused(path: str, *arguments: int, dir_fd: Optional[int] = None) -> int:
         if path.endswith(".lock"):
             raise PermissionError(path)
-        return really(path, *arguments)
+        return really(path, *arguments, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", refused)
     assert instances(tmp_path) == [("a", True)]

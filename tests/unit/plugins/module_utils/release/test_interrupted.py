@@ -51,7 +51,7 @@ def test_symlink_of_another_user_is_refused(target):
     link = target.directory / "opt"
     link.symlink_to("real")
     os.lchown(link, 65534, 65534)
-    with pytest.raises(CdiError, match=rf"^{re.escape(str(link))}: is a symlink to real \(of user 65534\)"):
+    with pytest.raises(CdiError, match=rf"{re.escape(str(link))} is a symlink of user 65534 to real"):
         target.install(target.release())
     assert not list((target.directory / "real").iterdir())
 
