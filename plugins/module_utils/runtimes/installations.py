@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.files import content
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, detect, table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
 
@@ -70,6 +71,8 @@ INSTALLATIONS: dict[str, dict[str, Installation]] = {
     "cri-o": {"system": Installation("/etc/crio/crio.conf", ("crio.service",), "/var/run/crio/crio.sock")},
 }
 
+ENVIRONMENT = 1 << 20  # bytes of an environment file of a unit
+
 # The option of the command line that names another configuration file.
 CONFIG_OPTIONS = {"docker": ("--config-file",), "containerd": ("--config", "-c"), "cri-o": ("--config", "-c")}
 
@@ -124,10 +127,9 @@ def place(runtime: detect.Runtime, show: Callable[[str], str] = arguments.show) 
 def _running(runtime: detect.Runtime, usual: Installation) -> tuple[str, ...]:
     """What a daemon that systemd did not start was started with."""
     for pid in arguments.processes(runtime.path) if usual.units else ():
-        return arguments.of_process(pid, _text)
+        return arguments.of_process(pid, os.path.realpath(runtime.path))
     return ()
 
 
 def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
+    return (content(path, ENVIRONMENT) or b"").decode(errors="surrogateescape")
