@@ -51,7 +51,7 @@ sys.path.insert(0, str(CHECKOUT / "tests/harness"))
 from oracle import SORTS, TRACEBACK, Control, Finding, Outcome
 
 # Family -> its part of the seeds. What a family costs a seed stands in the closing table.
-FAMILIES = {"images": 50, "texts": 10}
+FAMILIES = {"images": 50, "races": 30, "texts": 10}
 SEEDS = 1000
 CHUNK = 10  # seeds of one family that a process does in a row
 PROGRESS_S = 15

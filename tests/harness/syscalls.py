@@ -1,0 +1,117 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Work in a child process that is stopped at one of its system calls: to kill it there, or to change what it works on.
+
+By ptrace(2), and not by a program such as strace: forked from a process that has imported everything, a child makes
+only the system calls that matter, and a run takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple, Optional
+
+TRACEME, CONT, KILL, DETACH, SYSCALL, SETOPTIONS = 0, 7, 8, 17, 24, 0x4200
+OPTIONS = 0x100001  # PTRACE_O_EXITKILL, PTRACE_O_TRACESYSGOOD
+AT_CALL = signal.SIGTRAP | 0x80
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+LIBC.ptrace.restype = ctypes.c_long
+
+
+class Ended(NamedTuple):
+    """What came of the work."""
+
+    status: Optional[int]  # of the process; None if a signal ended it
+    said: str  # on stdout and stderr
+    stops: int  # before and after each system call, until `at`; all of them where `at` is 0
+    met: bool  # whether `at` was reached
+
+
+def run(
+    work: Callable[[], None], at: int = 0, act: Callable[[int], None] = lambda _pid: None, seconds: int = 20
+) -> Ended:
+    """Fork, do `work` in the child, and call `act` with its process id while it is stopped for the `at`-th time.
+
+    `at` 0: at every stop. An odd stop comes before a system call, an even one after it. Status 0: the work returned; 2:
+    it raised, and said so; 3: it raised what no user should see. Raises TimeoutError after `seconds`, with the child
+    ended.
+    """
+    output = os.memfd_create("said")
+    pid = os.fork()
+    if pid == 0:
+        _child(work, output)
+    try:
+        status, stops, met = _trace(pid, at, act, time.monotonic() + seconds)
+        said = os.pread(output, 1 << 20, 0).decode(errors="replace")
+    finally:
+        os.close(output)
+    return Ended(os.WEXITSTATUS(status) if os.WIFEXITED(status) else None, said, stops, met)
+
+
+def _child(work: Callable[[], None], output: int) -> None:
+    status = 3
+    try:
+        for number in (1, 2):
+            os.dup2(output, number)
+        LIBC.ptrace(TRACEME, 0, None, None)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        work()
+        status = 0
+    except BaseException as error:  # it must never return into the parent's code
+        if type(error).__name__ in ("CdiError", "Untrusted", "Unusable", "Refused", "ProtocolError"):
+            os.write(2, f"{error}\n".encode())
+            status = 2
+        else:
+            os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def _trace(pid: int, at: int, act: Callable[[int], None], deadline: float) -> tuple[int, int, bool]:
+    _pid, status = os.waitpid(pid, 0)
+    LIBC.ptrace(SETOPTIONS, pid, None, OPTIONS)
+    stops, passed = 0, 0
+    while True:
+        LIBC.ptrace(SYSCALL, pid, None, passed)
+        _wait(pid, deadline)
+        _pid, status = os.waitpid(pid, 0)
+        if not os.WIFSTOPPED(status):
+            return status, stops, False
+        passed = 0
+        if os.WSTOPSIG(status) != AT_CALL:
+            passed = os.WSTOPSIG(status)
+            continue
+        stops += 1
+        if at in (0, stops):
+            act(pid)
+        if stops == at:
+            LIBC.ptrace(DETACH, pid, None, None)
+            _wait(pid, deadline)
+            return os.waitpid(pid, 0)[1], stops, True
+
+
+def _wait(pid: int, deadline: float) -> None:
+    """Wait for a stop or the end of the child. Raises TimeoutError, with it ended."""
+    pause = 0.0
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise TimeoutError(f"process {pid} did not end in time")
+        time.sleep(pause)
+        pause = min(0.01, pause + 0.00002)
+
+
+def permitted() -> str:
+    """Why nothing can be traced here, or ""."""
+    if sys.platform != "linux":
+        return "needs Linux"
+    return "" if run(lambda: None, at=1).met else "ptrace is not permitted"

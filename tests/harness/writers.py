@@ -1,0 +1,197 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that writes on a host, on a small host of the test's own: for tests that kill, race, or take the room away.
+
+A new writer is a new row of WRITERS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import ledger as ledgers
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+    device_plugin_config,
+    host,
+    refresh,
+    runtime,
+    runtime_restart,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted as Kind
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
+from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
+
+IMPORTED = (dispose,)  # before the fork: undo imports it when it runs
+
+KIND = "vendor.com/zero"
+ENTRIES = {"zero": {"profile": "rule", "kind": KIND, "match": {"subsystem": "mem"}, "name_by": ["sysname"]}}
+KEY = Key("zero", "fleet-cdi", "request")
+SOURCES = {"__init__.py": "", "release/__init__.py": "", "release/version.py": 'VERSION = "1.0.0"\n'}
+
+
+class Tree(NamedTuple):
+    """Where the things of this host are: each may be moved elsewhere."""
+
+    etc: Path  # specs and configurations
+    state: Path  # the state directory
+    run: Path  # inventory, status
+    prefix: Path  # the release
+
+
+def tree(top: Path) -> Tree:
+    """The usual places, below `top`."""
+    return Tree(top / "etc", top / "var/cdi", top / "run", top / "opt/cdi")
+
+
+def _kind(at: Tree, content: str, entries: bool = False) -> None:
+    devices = [{"name": "one", "containerEdits": {"env": [f"A={content}"]}}]
+    wanted = Kind(KIND, ENTRIES if entries else None, None if entries else {"devices": devices})
+    wanted = wanted._replace(runtimes={"docker": "26.1.5"})
+    paths = host.Paths(str(at.etc / "cdi"), str(at.run / "inventory.json"), str(at.state), str(at.prefix))
+    host.converge(wanted, paths)
+
+
+def spec(at: Tree) -> None:
+    """A spec, then another one in its place."""
+    _kind(at, "1")
+    _kind(at, "2")
+
+
+def specs_of_devices(at: Tree) -> None:
+    """What module spec makes of a real device: spec, inventory and memory."""
+    _kind(at, "", entries=True)
+
+
+def refreshed(at: Tree) -> None:
+    """A refresh of what `specs_of_devices` made."""
+    listing = str(at.run / "inventory.json")
+    refresh.refresh(refresh.Places(str(at.state), listing, str(at.etc / "cdi"), "/", str(at.prefix)))
+
+
+def reboot(at: Tree) -> None:
+    """What a reboot takes."""
+    (at.run / "inventory.json").unlink(missing_ok=True)
+
+
+def docker(at: Tree) -> None:
+    """CDI in docker's configuration, which is there already."""
+    place = Place("docker", "system", "26.1.5", (26, 1, 5), "0.8.0", "dockerd", str(at.etc / "docker/daemon.json"))
+    _runtime(place, Wanted(True), at)
+
+
+def crio(at: Tree) -> None:
+    """The spec directories of CRI-O, in a directory of drop-ins."""
+    place = Place("cri-o", "system", "1.31.0", (1, 31, 0), "0.8.0", "crio", str(at.etc / "crio/crio.conf"))
+    _runtime(place, Wanted(True, ("/etc/cdi",)), at)
+
+
+def _runtime(place: Place, wanted: Wanted, at: Tree) -> None:
+    by = runtime_restart.Restarter(
+        lambda _command: Said(0, "", ""), lambda _unit: "", lambda _place: running.Asked(None, "", False)
+    )
+    runtime.converge(place._replace(units=("no.service",)), wanted, str(at.state), by=by)
+
+
+def plugin_service(at: Tree) -> None:
+    """The configuration of the device plugin."""
+    device_plugin_config.write(str(at.etc / "fleet-cdi/device-plugin.json"), b"{}\n", str(at.state), False, False)
+
+
+def status(at: Tree) -> None:
+    """What an instance of the device plugin leaves of itself."""
+    instance = Instance(str(at.run / "cdi-device-plugin"), "a")
+    instance.enter()
+    instance.write({"instance": "a", "since_boot": 1.0, "resources": {}})
+    instance.leave()
+
+
+def release(at: Tree) -> None:
+    """A release, its launchers and links."""
+    made = Sources.release
+    launchers = {"fleet-cdi": "#!/bin/sh\n", "cdi-hook": "#!/bin/sh\n"}
+    python = Interpreter("/usr/bin/python3", "3.11.2", "cpython-311", ())
+    install.present(str(at.prefix), made.id, python, launchers, _says(made.id), build.pack(made))
+
+
+def _says(release_id: str) -> Callable[[Sequence[str]], tuple[int, str, str]]:
+    return lambda _command: (0, release_id, "")
+
+
+def add(at: Tree) -> None:
+    """A grant."""
+    hold = Hold("mem:zero", KIND)
+    ledgers.Ledger(str(at.state), "boot").add(KEY, {"zero": 1}, lambda _held: [hold], "external")
+
+
+def delete(at: Tree) -> None:
+    """The grant given back."""
+    ledgers.Ledger(str(at.state), "boot").delete(KEY)
+
+
+def undo(at: Tree) -> None:
+    """Everything taken back but the release."""
+    undoing.undo(str(at.state))
+
+
+class Sources:
+    """The release that is installed; made once, by `prepare`."""
+
+    release: Any = None
+
+
+def prepare(directory: Path) -> None:
+    """Make what the writers need, in a directory of its own."""
+    for name, text in SOURCES.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)
+    Sources.release = build.build(str(directory))
+
+
+Writer = Callable[[Tree], None]
+
+# Writer -> what has to come before it.
+WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
+    "spec": (spec, ()),
+    "spec of devices": (specs_of_devices, ()),
+    "refresh": (refreshed, (specs_of_devices, reboot)),
+    "docker": (docker, ()),
+    "cri-o": (crio, ()),
+    "device plugin's configuration": (plugin_service, ()),
+    "device plugin's start": (status, ()),
+    "release": (release, ()),
+    "ADD": (add, ()),
+    "DEL": (delete, (add,)),
+    "undo": (undo, (spec, docker, crio)),
+}
+
+
+def host_of(top: Path) -> Tree:
+    """A host below the empty directory `top`, as a distribution leaves it."""
+    at = tree(top)
+    for directory in (at.etc / "docker", at.etc / "crio/crio.conf.d", at.state.parent, at.run, at.prefix.parent):
+        directory.mkdir(parents=True)
+    (at.etc / "docker/daemon.json").write_text('{\n  "debug": true\n}\n')
+    return at
+
+
+def everything(top: Path) -> dict[str, tuple[str, bytes]]:
+    """What there is below `top`: path -> type and mode, content."""
+    found = {}
+    for directory, names, others in os.walk(top):
+        for name in (*names, *others):
+            path = Path(directory, name)
+            state = path.lstat()
+            held = os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+            found[str(path.relative_to(top))] = (oct(state.st_mode), held)
+    return found

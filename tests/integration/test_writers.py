@@ -1,0 +1,159 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that writes on a host (tests/harness/writers.py): killed at every change, and where it can't write.
+
+A new writer is a new row there, and is tested here without another line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import syscalls
+import writers
+
+from ansible_collections.fleet.cdi.plugins.module_utils.release import install
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as those who write have it")
+WRITERS = sorted(set(writers.WRITERS) - {"device plugin's start"})  # it leaves what the next start takes away
+
+
+def undone(at):
+    """What an operator does after a run that was killed, until nothing of ours is left."""
+    install.remove(str(at.prefix))
+    if (at.state / "ledger.db").exists():
+        writers.delete(at)
+    writers.undo(at)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def traced(tmp_path_factory):
+    why = syscalls.permitted()
+    if why:
+        pytest.skip(why)
+    writers.prepare(tmp_path_factory.mktemp("release"))
+
+
+def fresh(name, top):
+    """A host on which what a writer needs was done, and what there was before all of it."""
+    at = writers.host_of(top)
+    before = writers.everything(top)
+    for one in writers.WRITERS[name][1]:
+        one(at)
+    return at, before
+
+
+def changes(work, top):
+    """The stops at which something changed on the host."""
+    seen = [writers.everything(top)]
+    found = []
+
+    def look(_pid):
+        now = writers.everything(top)
+        count[0] += 1
+        if now != seen[0]:
+            seen[0] = now
+            found.append(count[0])
+
+    count = [0]
+    ended = syscalls.run(work, act=look, seconds=120)
+    assert ended.status == 0, ended.said
+    return found
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_killed_run_and_an_undo_leave_nothing(name, tmp_path):
+    """Killed after each single change that it makes on the disk."""
+    at, _before = fresh(name, tmp_path / "dry")
+    stops = changes(lambda: writers.WRITERS[name][0](at), tmp_path / "dry")
+    assert len(stops) > 2
+    for stop in stops:
+        top = tmp_path / str(stop)
+        at, before = fresh(name, top)
+        ended = syscalls.run(lambda at=at: writers.WRITERS[name][0](at), stop, lambda pid: os.kill(pid, signal.SIGKILL))
+        assert ended.status is None or (ended.status == 0 and not ended.met)  # not every run makes the same calls
+        left = sorted({*writers.everything(top)} - {*before})
+        undone(at)
+        assert writers.everything(top) == before, f"killed at stop {stop}, which left {left}"
+        shutil.rmtree(top)
+
+
+# Run in a mount namespace of its own: <program> <writer> <directory> <"full" or "read-only">.
+ALONE = """
+import os, subprocess, sys
+from pathlib import Path
+import syscalls, writers
+name, top, how = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+writers.prepare(top / "release")
+host = top / "host"
+host.mkdir()
+mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "fleet-cdi-test", str(host)]
+subprocess.run(mount, check=True)
+at = writers.host_of(host)
+for one in writers.WRITERS[name][1]:
+    one(at)
+if how == "full":
+    try:
+        with open(host / "filler", "wb", 0) as file:
+            while True:
+                file.write(bytes(4096))
+    except OSError:
+        pass
+else:
+    subprocess.run(["mount", "-o", "remount,ro", str(host)], check=True)
+before = writers.everything(host)
+ended = syscalls.run(lambda: writers.WRITERS[name][0](at))
+after = writers.everything(host)
+print(ended.said, end="")
+changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+print("status", ended.status, "changed", *changed)
+"""
+
+
+def alone(name, top, how):
+    """(what the writer said, its status, what is changed)"""
+    harness = str(Path(writers.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([harness, *sys.path])}
+    command = ["unshare", "-m", "--propagation", "private", sys.executable, "-c", ALONE, name, str(top), how]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if "unshare failed" in done.stderr:
+        pytest.skip("no mount namespaces here")
+    assert done.returncode == 0, done.stderr
+    said, _line, rest = done.stdout.rpartition("status ")
+    status, _word, changed = rest.split(" ", 2) if rest.count(" ") > 1 else (*rest.split(), "")
+    return said, int(status), changed.split()
+
+
+@pytest.mark.parametrize("name", writers.WRITERS)
+def test_on_a_read_only_file_system_it_is_one_error_that_says_so(name, tmp_path):
+    said, status, changed = alone(name, tmp_path, "read-only")
+    assert (status, changed) == (2, []), said
+    assert said.count("\n") == 1 and "Read-only file system" in said
+
+
+# Locks stay, as another process may wait for one, with their directory.
+LOCKS = {
+    "ADD": ["var/cdi", "var/cdi/ledger.lock"],
+    "refresh": ["var/cdi/.lock"],  # the note of what was about to be saved
+    "device plugin's start": ["run/cdi-device-plugin", "run/cdi-device-plugin/a.lock"],
+}
+# What is freed needs no room: DEL has it reserved, and undo writes smaller files than there are.
+NEEDS_NONE = ("DEL", "undo")
+
+
+@pytest.mark.parametrize("name", writers.WRITERS)
+def test_without_room_it_is_one_error_and_nothing_is_changed(name, tmp_path):
+    said, status, changed = alone(name, tmp_path, "full")
+    if name in NEEDS_NONE:
+        assert status == 0, said
+        return
+    assert (status, changed) == (2, LOCKS.get(name, [])), said
+    assert "No space left on device" in said or "disk is full" in said
+    assert said.count("\n") == 1 and "Free some space there" in said
