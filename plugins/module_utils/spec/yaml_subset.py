@@ -34,9 +34,10 @@ CONSTANTS = {
 INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
 NUMERIC = frozenset("+-.0123456789")  # what all of these start with
 OCTAL = re.compile(r"0o?([0-7]+)\Z")
+# Without the underscores, which may stand anywhere but at the start, also in "0_xB80" (go-yaml 2, resolve.go).
 NUMBER = re.compile(
-    r"[-+]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|\.[0-9_]+([eE][-+]?[0-9]+)?"
-    r"|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))\Z|\.(nan|NaN|NAN)\Z"
+    r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|\.[0-9]+([eE][-+]?[0-9]+)?"
+    r"|[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))\Z|\.(nan|NaN|NAN)\Z"
 )
 
 
@@ -101,7 +102,7 @@ def plain(text: str) -> Any:
     octal = OCTAL.match(text)
     if octal:
         return Octal(octal[1], 8)
-    return Number(text) if NUMBER.match(text) else text
+    return Number(text) if NUMBER.match(text.replace("_", "")) else text
 
 
 class Document:
