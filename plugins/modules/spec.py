@@ -55,6 +55,8 @@ options:
     description:
       - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
         CDI specification.
+      - A hook without C(env) that runs outside of the container is written as it is, with a warning. Some runtimes give
+        it the environment of the image, and a variable like C(LD_PRELOAD) in that runs code of the image on the host.
     type: dict
   managed_by:
     description:

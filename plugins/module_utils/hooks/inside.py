@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40  # as the kernel (path_resolution(7))
+DEEPEST = 256  # directories; each takes a descriptor while a path is walked, and may be made
 NOT_ENTERED = ("proc", "sys")
 LARGEST = 1 << 18  # bytes of a file that is read; Debian's largest ld.so.conf has 34
 MOST_NAMES = 1000  # of a directory, of those that are looked for
@@ -60,6 +61,8 @@ class Inside:
                 while target.startswith("/") and len(stack) > 1:
                     os.close(stack.pop())
                 left += _parts(target)
+            elif len(stack) > DEEPEST:
+                raise HookError(f"{path}: leads more than {DEEPEST} directories deep in the image; expected less")
             elif left:
                 stack.append(_enter(stack[-1], name, make))
             else:

@@ -145,3 +145,12 @@ def test_only_files_and_directories_are_opened(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(HookError, match="/fifo: is no file of the container"):
         Inside(os.fsencode(tmp_path)).read("/fifo")
+
+
+def test_a_link_does_not_lead_as_deep_as_it_likes(tmp_path):
+    (tmp_path / "link").symlink_to("a/" * 2000)
+    with pytest.raises(HookError, match="/link/b: leads more than 256 directories deep in the image"):
+        Inside(os.fsencode(tmp_path)).link("target", "/link/b")
+    deep = "/".join("a" * 255)
+    Inside(os.fsencode(tmp_path)).link("target", f"/{deep}/b")
+    assert os.readlink(f"{tmp_path}/{deep}/b") == "target"
