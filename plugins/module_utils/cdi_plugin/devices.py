@@ -36,15 +36,15 @@ def offered(devices: Sequence[Device]) -> dict[str, int]:
     }
 
 
-def finest(devices: Iterable[Device], needs: Mapping[str, int] = {}) -> list[Device]:
-    """Those that have what is needed, and of a device and its parts only the parts: the most that go side by side.
+def finest(devices: Sequence[Device], needs: Mapping[str, int] = {}) -> list[Device]:
+    """All but those of which there are parts that have what is needed: the most that go side by side.
 
     The whole would take its parts from everybody else, where one of them would do.
     """
     fit = [one for one in devices if all(one.capacity.get(name, 0) >= amount for name, amount in needs.items())]
     wholes = {name for one in fit for name in one.part_of}
     ids = {one.id for one in fit}
-    return [one for one in fit if one.id not in wholes and ids.isdisjoint(one.consists_of)]
+    return [one for one in devices if one.id not in wholes and ids.isdisjoint(one.consists_of)]
 
 
 def nodes(devices: Sequence[Device], pool: Inventory) -> tuple[Node, ...]:

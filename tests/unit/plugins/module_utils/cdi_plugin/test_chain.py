@@ -86,7 +86,7 @@ def test_nobody_else_gets_what_a_chain_holds(machine):
     assert machine.refused(gpu, "gpu:1", "b")[0] == 100  # neither a function nor the GPU that they are parts of
     assert machine.refused(conf, "gpu:1", "b")[0] == 100
     assert machine.ask("DEL", conf, "", "a") == (0, None)
-    assert machine.add(gpu, "gpu:1", "b") == ["/dev/dri/card0", "/dev/dri/renderD128"]
+    assert machine.add(gpu, "gpu:3", "b") == [*BOTH, "/dev/dri/card3", "/dev/dri/renderD131"]  # not the GPU beside them
     assert machine.refused(conf, "gpu:1", "c")[0] == 100
 
 
