@@ -77,6 +77,9 @@ def pod_of(name, port):
     (volume,) = [volume for volume in spec["volumes"] if "configMap" in volume]
     del volume["configMap"]
     volume["hostPath"] = {"path": f"/etc/{name}", "type": "Directory"}
+    # The node of these tests has its inventory at the usual place.
+    next(one for one in spec["volumes"] if one["name"] == "inventory")["hostPath"]["path"] = "/run"
+    configuration["inventory"] = "/host/run/fleet-cdi/cdi-inventory.json"
     return pod, configuration
 
 

@@ -9,6 +9,7 @@ What validates is Kubernetes' own (tests/conformance/kubelet/manifest). That its
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
 
+NEEDED = ("dev", "sys", "usr", "opt/cdi")  # nodes, what is said of them, files that specs name
 FOLDER = Path(__file__).resolve().parents[2] / "examples/kubernetes"
 MANIFEST = "".join((FOLDER / name).read_text() for name in ("configmap.yaml", "daemonset.yaml"))
 
@@ -56,7 +58,7 @@ def test_an_api_server_takes_it(validate):
             'unknown field "spec.template.spec.containers[0].startup',
         ),
         ("maxSurge: 1", "maxSurge: 0", "maxUnavailable: Required value: cannot be 0 when maxSurge is 0"),
-        ("{name: state, mountPath", "{name: stale, mountPath", 'volumeMounts[4].name: Not found: "stale"'),
+        ("{name: state, mountPath", "{name: stale, mountPath", 'volumeMounts[10].name: Not found: "stale"'),
     ],
 )
 def test_it_would_not_take_anything(validate, right, wrong, says):
@@ -87,9 +89,14 @@ def test_what_the_configuration_names_is_mounted(documents):
     settings = config.parse(document, "the config map")
     volumes = {one["name"]: one.get("hostPath", {}).get("path") for one in pod["volumes"]}
     mounts = {one["mountPath"]: (volumes[one["name"]], one.get("readOnly", False)) for one in container["volumeMounts"]}
-    assert mounts[settings.root] == ("/", True)
-    for path in (*settings.spec_dirs, settings.inventory):
-        assert path.startswith(f"{settings.root}/"), f"{path} is the pod's, not the node's"
+    node = {mount: place for mount, place in mounts.items() if mount.startswith(f"{settings.root}/")}
+    assert all(place == (mount[len(settings.root) :], True) for mount, place in node.items())
+    for path in (
+        *settings.spec_dirs,
+        os.path.dirname(settings.inventory),
+        *(f"{settings.root}/{one}" for one in NEEDED),
+    ):
+        assert path in node, f"{path} is the pod's, not the node's"
     for path in (settings.plugin_dir, settings.state_dir, settings.run_dir):
         assert mounts[path] == (path, False), (
             "the kubelet, executables and `fleet-cdi` of the node know it by that name"

@@ -40,6 +40,8 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
+# Made outside of the sandbox, which can open only what is there.
+ExecStartPre=-+/usr/bin/mkdir -p {needed}
 {first}\
 # Devices that come one after the other lead to one refresh in two seconds; a boot does not wait for that.
 ExecStartPre=-/bin/sh -c "systemctl --quiet is-active multi-user.target && sleep 2"
@@ -134,8 +136,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
     """Path -> content of each file. Raises CdiError for a path that can't be part of one."""
     for name in ("prefix", "directory", "state_dir", "inventory"):
         check_path(name, getattr(settings, name))
-    # The directories themselves may have to be made.
-    writable = {os.path.dirname(path) for path in (settings.directory, settings.state_dir, settings.inventory)}
+    writable = sorted({settings.directory, settings.state_dir, os.path.dirname(settings.inventory)})
     command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
@@ -150,7 +151,8 @@ def texts(settings: Settings) -> dict[str, bytes]:
         "nodes": " --make-nodes" if settings.make_nodes else "",
         "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd counts anew for each command
         "mknod": " CAP_MKNOD" if settings.make_nodes else "",
-        "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
+        "writable": " ".join("-" + quoted(path) for path in writable),
+        "needed": " ".join(map(argument, writable)),
         "interval": settings.interval,
     }
     files = {

@@ -90,7 +90,7 @@ class Viewer:
         states = (*map(watch.contents, folders), watch.state(settings.inventory))
         if self._known is None or states != self._states:
             registry = specs.load(settings.spec_dirs)
-            found, problems = known.read(settings.inventory, inventory.boot_id(settings.root))
+            found, problems = known.read(settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id())
             offered = offer(settings, registry, found)
             units = [unit for resource in offered.resources for unit in resource.units]
             directories = sorted({os.path.dirname(path) for unit in units for path in unit.paths})[:MOST_DIRECTORIES]

@@ -200,13 +200,14 @@ class TestTexts:
     def test_what_settings_add(self):
         text = self.text(SERVICE, load_modules=("nvidia", "nvidia-uvm"), make_nodes=True)
         lines = [line for line in text.splitlines() if line.startswith("ExecStart")]
-        assert lines[0] == "ExecStartPre=-+/usr/sbin/modprobe -a nvidia nvidia-uvm"
+        assert lines[1] == "ExecStartPre=-+/usr/sbin/modprobe -a nvidia nvidia-uvm"
         assert lines[-1].endswith("--make-nodes")
         assert "CAP_MKNOD" in text and "CAP_MKNOD" not in self.text(SERVICE)
 
     def test_only_where_it_writes_is_writable(self):
         text = self.text(SERVICE, directory="/srv/a%b/cdi", state_dir="/var/lib/cdi", inventory="/run/cdi.json")
-        assert '\nReadWritePaths=-"/run" -"/srv/a%%b" -"/var/lib"\n' in text
+        assert '\nReadWritePaths=-"/run" -"/srv/a%%b/cdi" -"/var/lib/cdi"\n' in text
+        assert '\nExecStartPre=-+/usr/bin/mkdir -p "/run" "/srv/a%%b/cdi" "/var/lib/cdi"\n' in text
 
     def test_the_rules_make_the_file_that_the_path_unit_waits_for_and_the_service_removes(self):
         rules = units.texts(SETTINGS)[units.RULES].decode().splitlines()

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the examples give away. tests/e2e/test_manifest.py asks an API server's code about the same files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+MANIFEST = Path(__file__).resolve().parents[2] / "examples/kubernetes/daemonset.yaml"
+# What has secrets of the node or of its pods, so that a pod with it, or with anything above it, has these, too.
+SECRET = (
+    *(
+        "/boot",
+        "/etc/kubernetes",
+        "/etc/passwd",
+        "/etc/shadow",
+        "/etc/ssh",
+        "/etc/ssl/private",
+        "/home",
+        "/mnt",
+        "/proc/1",
+    ),
+    *("/root", "/run/containerd", "/run/crio", "/run/docker.sock", "/run/secrets", "/run/systemd", "/run/user", "/srv"),
+    *("/tmp", "/var/lib/containerd", "/var/lib/docker", "/var/lib/etcd", "/var/lib/kubelet/config.yaml", "/var/log"),
+    *("/var/lib/kubelet/pki", "/var/lib/kubelet/pods", "/var/spool"),
+)
+WRITABLE = {"/var/lib/kubelet/device-plugins", "/var/lib/cdi", "/run/cdi-device-plugin"}
+
+
+def shown(text: str) -> tuple[dict[str, str], set[str]]:
+    """(place on the node -> the secret that a pod would have with it, places that the pod may write)."""
+    pod = yaml.safe_load(text)["spec"]["template"]["spec"]
+    places = {one["name"]: os.path.normpath(one["hostPath"]["path"]) for one in pod["volumes"] if "hostPath" in one}
+    secrets: dict[str, str] = {}
+    for place in places.values():
+        inside = place.rstrip("/") + "/"
+        for secret in SECRET:
+            if f"{secret}/".startswith(inside) or inside.startswith(f"{secret}/"):
+                secrets[place] = secret
+    mounts = [mount for container in pod["containers"] for mount in container["volumeMounts"]]
+    return secrets, {places[one["name"]] for one in mounts if one["name"] in places and not one.get("readOnly")}
+
+
+def test_the_daemon_set_shows_its_pod_no_secret_of_the_node():
+    assert shown(MANIFEST.read_text(encoding="utf-8")) == ({}, WRITABLE)
+
+
+@pytest.mark.parametrize(
+    "place", ["/", "/etc", "/run", "/var/lib", "/var/lib/kubelet", "/var/lib/kubelet/pods/x", "/root/"]
+)
+def test_the_test_would_see_it(place):
+    text = MANIFEST.read_text(encoding="utf-8")
+    assert shown(text.replace("path: /usr,", f"path: {place},"))[0]
