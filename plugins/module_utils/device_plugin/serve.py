@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -65,10 +66,17 @@ class Server:
         self._idle.set()
 
     async def open(self) -> None:
-        """Listen, and answer a call through the socket before this returns. Raises CdiError."""
+        """Listen, and answer a call through the socket before this returns. Raises CdiError.
+
+        gRPC goes by path, so the directory has to be one that no other user can change.
+        """
         import grpc
         import grpc.aio
 
+        try:
+            os.close(directories.opened(os.path.dirname(self.path)))
+        except OSError as error:
+            raise CdiError(f"{self.path}: can't serve {self.resource} there: {error.strerror}") from None
         # Nobody sees it before it serves; and gRPC, when it ends, removes whatever has the name that it was given.
         made = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}")
         self._grpc = grpc.aio.server(options=OPTIONS)

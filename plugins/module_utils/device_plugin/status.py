@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.watch import State, state
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -71,6 +71,7 @@ class Instance:
         files.make_directory(self.run_dir)
         path = self._path("lock")
         try:
+            os.close(directories.opened(self.run_dir))  # what was checked stays so
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             _lock(self._lock)
         except BlockingIOError:

@@ -204,3 +204,15 @@ def test_a_socket_of_others_that_has_the_name_by_now_stays(place: Path) -> None:
 
     play(place / "s.sock", scene)
     assert Path("s.sock").is_socket()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_no_socket_is_made_in_a_directory_of_another_user(place: Path) -> None:
+    async def scene(server: Server) -> None:
+        await server.open()
+
+    (place / "his").mkdir()
+    os.chown(place / "his", 65534, 65534)
+    with pytest.raises(CdiError, match="belongs to user 65534"):
+        play(place / "his/s.sock", scene)
+    assert not list((place / "his").iterdir())
