@@ -267,11 +267,15 @@ def _problems(ours: SpecFile, after: Registry) -> Iterator[_Problem]:
 
 def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear]) -> None:
     for path, one in unclear.items():
-        if one.may_define(ours.spec["kind"]):
+        kind = ours.spec["kind"]
+        if one.may_define(kind) or one.may_crash:
+            what = (
+                f"which devices of {kind} {path} defines" if one.may_define(kind) else f"what {path} does to runtimes"
+            )
             raise CdiError(
-                f"{ours.path}: can't tell which devices of {ours.spec['kind']} {path} defines: "
-                f"{one.why.removeprefix(path + ': ')}. Expected a file that every runtime reads alike, or none. Repair "
-                f"or remove it (`fleet-cdi validate {path}` says what is wrong), then run this again."
+                f"{ours.path}: can't tell {what}: {one.why.removeprefix(path + ': ')}. Expected a file that every "
+                f"runtime reads alike, or none. Repair or remove it (`fleet-cdi validate {path}` says what is wrong), "
+                "then run this again."
             )
 
 

@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, releases, versions, yaml_subset
@@ -46,9 +46,19 @@ class Unclear(NamedTuple):
 
     def may_define(self, kind: str) -> bool:
         """Whether it may be a spec of `kind`: YAML can't say a kind without having it in the text, escaped or not."""
+        return self._may_have(lambda text: kind in text)
+
+    @property
+    def may_crash(self) -> bool:
+        """Whether a release may die of it: of a null, or of a vendor or class of one letter."""
+        return self._may_have(lambda text: bool(_DEADLY.search(text)))
+
+    def _may_have(self, found: Callable[[str], bool]) -> bool:
         if not self.text or _HIDING.search(self.text):
             return True
-        return kind in self.text or kind in _ESCAPE.sub(_unescaped, self.text)
+        texts = (self.text, _ESCAPE.sub(_unescaped, self.text))
+        # Without a version a file is refused before anything else is looked at.
+        return any("cdiversion" in text.casefold() for text in texts) and any(map(found, texts))
 
 
 class Sight(NamedTuple):
@@ -87,6 +97,14 @@ class _Object(NamedTuple):
 # A tag that makes text of base64, or a directive that makes such a tag.
 _HIDING = re.compile(r"!!binary|!<|^%TAG|!\S*!", re.MULTILINE)
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|.)", re.DOTALL)
+
+# What makes a release crash: null, written out or as an item that is nothing but a dash, an anchor or a tag; a kind with
+# a part of one letter, which a path that begins with a slash is not.
+_DEADLY = re.compile(
+    r"(?i:\bnull\b)|~|^[ \t?:-]*-[ \t]*(?:[&!]\S*[ \t]*)*(?:#.*)?$"
+    r"|(?<![\w./-])(?:[A-Za-z]/[A-Za-z]|[A-Za-z][\w.-]*/[A-Za-z](?![\w./-]))",
+    re.MULTILINE,
+)
 
 # Of go-yaml; the underscores are taken out before. Both releases read octals with and without the letter.
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)\Z")
@@ -140,10 +158,10 @@ def read(content: bytes, path: str, reading: Optional[codec.Reading] = None) -> 
 def _valid(spec: dict[str, Any]) -> Sight:
     """What the releases make of a valid spec: only its version and its fields, empty ones too, can be new to them."""
     by = releases.declaring(spec["cdiVersion"])
-    for table, key in {(use.table, use.key) for use in _fields(spec, model.SPEC)}:
+    for table, key, in_root_class in {(use.table, use.key, use.value == "/") for use in _fields(spec, model.SPEC)}:
         by &= releases.knowing(table, key)
-    if "/" in {use.value for use in _fields(spec, model.SPEC) if use.key == "closID"}:
-        by = releases.having(by, "root_class")
+        if in_root_class:
+            by = releases.having(by, "root_class")
     if "." in spec["kind"].partition("/")[2]:
         by = releases.having(by, "dotted_class")
     all_names = (device["name"] for device in spec["devices"])
@@ -172,7 +190,7 @@ def _fields(value: dict[str, Any], table: model.Table, pointer: str = "") -> Ite
     for key, found in value.items():
         field, at = table.fields[key], f"{pointer}/{key}"
         if field.until or field.since != model.VERSIONS[0] or key == "closID":
-            yield _Use(table.name, key, found if isinstance(found, str) else None, at)
+            yield _Use(table.name, key, found if key == "closID" else None, at)
         if isinstance(field.type, model.Table) and found:
             items = ((f"{at}/{index}", item) for index, item in enumerate(found)) if field.many else ((at, found),)
             for where, item in items:

@@ -355,10 +355,15 @@ class TestOtherSpecs:
         assert f"port0 is also in {other}: a newer runtime would resolve neither" in warning
 
     def test_a_file_whose_names_can_not_be_told_stops_a_write_of_its_kind_alone(self, host):
-        other = host.put(host.etc, "vendor.yaml", f"kind: !x {KIND}\n".encode())
+        other = host.put(host.etc, "vendor.yaml", f"cdiVersion: 0.3.0\nkind: !x {KIND}\n".encode())
         with pytest.raises(CdiError, match=f"can't tell which devices of {KIND} {other} defines: the tag '!x'"):
             host.converge(SPEC)
         host.converge({**SPEC, "kind": "other.com/serial"}, kind="other.com/serial")
+
+    def test_a_file_that_may_make_a_runtime_crash_stops_every_write(self, host):
+        other = host.put(host.etc, "vendor.yaml", "cdiVersion: 0.3.0\nkind: a/gpu\n".encode("utf-16"))
+        with pytest.raises(CdiError, match=f"can't tell what {other} does to runtimes: it is UTF-16"):
+            host.converge(SPEC)
 
     def test_a_file_that_makes_the_runtime_crash_stops_every_write(self, host):
         crash = {**SPEC, "kind": "a.com/b", "cdiVersion": "0.5.0", "containerEdits": {"hooks": [None]}}

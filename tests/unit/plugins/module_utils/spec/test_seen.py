@@ -49,15 +49,37 @@ def test_case(case):
         (b'kind: "a.com\\/gpu"', True),
         (b'kind: "a.com/\\\n  gpu"', True),
         (b"kind: !!binary YS5jb20vZ3B1", True),
-        ("kind: a.com/gpu".encode("utf-16"), True),
         (b"kind: a.com/gpus", True),  # it may be a key of something else, and to be asked for costs little
         (b"kind: a.com/nic: b", False),
         (b"{", False),
     ],
 )
 def test_a_file_that_is_unclear_may_define_only_kinds_that_are_in_it(text, may):
-    content = text + b"\n" + b"\xff" * 0
-    assert seen.Unclear("", seen._text(content)).may_define("a.com/gpu") is may
+    content = b"cdiVersion: 0.3.0\n" + text
+    assert unclear(content).may_define("a.com/gpu") is may
+    assert unclear(content.decode().encode("utf-16")).may_define("a.com/gpu") is may
+    assert unclear(text).may_define("a.com/gpu") is (b"binary" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("kind: a/gpu", True),
+        ("kind: a.com/g", True),
+        ('kind: "a.com\\/g"', True),
+        ('"mounts": [null]', True),
+        ("mounts: [~]", True),
+        ("mounts:\n-\n", True),
+        ("mounts:\n- &x # nothing", True),
+        ("kind: a.com/gpu\nmounts:\n- hostPath: /a/b\n  containerPath: /dev/c", False),
+    ],
+)
+def test_a_file_that_is_unclear_may_crash_only_for_what_is_in_it(text, may):
+    assert unclear(f"cdiVersion: 0.3.0\n{text}".encode()).may_crash is may
+
+
+def unclear(content):
+    return seen.Unclear("", seen._text(content))
 
 
 class TestRegistry:
