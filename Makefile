@@ -107,6 +107,7 @@ bench: $(VENV) $(LINK)
 
 nightly: $(VENV) $(LINK)
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
+	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
 
 format: $(VENV)
 	@build/venv/bin/ruff format .

@@ -98,7 +98,7 @@ class _Object(NamedTuple):
 _HIDING = re.compile(r"!!binary|!<|^%TAG|!\S*!", re.MULTILINE)
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|\r?\n[ \t]*|.)", re.DOTALL)
 
-# What makes a release crash: null, written out or as an item that is nothing but a dash, an anchor or a tag; a kind with
+# What makes a release crash: null, written out or as an item that is only a dash, an anchor or a tag; a kind with
 # a part of one letter, which a path that begins with a slash is not.
 _DEADLY = re.compile(
     r"(?i:\bnull\b)|~|^[ \t?:-]*-[ \t]*(?:[&!]\S*[ \t]*)*(?:#.*)?$"
