@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 
-import host
+import footprint
 
 # Part -> minutes that it may take on two cores with cold caches; 45 in sum.
 MINUTES = {
@@ -91,10 +91,10 @@ def main() -> int:
     for part in MINUTES:
         print(f"\n===== {part} =====", flush=True)
         start = time.monotonic()
-        before = host.look()
+        before = footprint.look()
         status, said = run(part)
         # With INSTALL=1 this one installs packages, which bring files of their own.
-        left = [] if part == "setup" else host.changes(before, host.look())
+        left = [] if part == "setup" else footprint.changes(before, footprint.look())
         if left:
             text = [f"{part}: left this host other than it was:\n", *(f"  {line}\n" for line in left)]
             print("".join(text), end="", flush=True)

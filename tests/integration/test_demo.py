@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import counterparts
-import host
+import footprint
 import mirror
 import pytest
 
@@ -67,20 +67,20 @@ def demo(tmp_path):
 
 def test_demo_and_its_undo_each_twice(demo, tmp_path):
     """In whatever order: what is there after an undo is what was there before, so any other order is one of these."""
-    before = host.look()
+    before = footprint.look()
     demo("demo-undo")
-    assert host.look() == before
+    assert footprint.look() == before
     first = demo("demo")
     assert "fleet.cdi/tty=tty13" in first and "podman run --rm --device" in first
     if not counterparts.missing(("podman", "runc", "busybox-static")):
         assert "Exactly its device." in first
-    written = host.look()
+    written = footprint.look()
     assert {Path(path).parent for path in written.keys() - before.keys()} == {SPECS.resolve()}
     assert "changed=0 " in demo("demo")
-    assert host.look() == written
+    assert footprint.look() == written
     for _again in range(2):
         demo("demo-undo")
-        assert host.look() == before
+        assert footprint.look() == before
         assert not (tmp_path / "fleet.cdi" / "build" / "demo").exists()
 
 

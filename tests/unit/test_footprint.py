@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import os
 
-import host  # tests/harness
+import footprint  # tests/harness
 import parts
 import pytest
 
@@ -44,19 +44,19 @@ def root(tmp_path):
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_each_change_is_named(root, change):
-    before = host.look(str(root))
+    before = footprint.look(str(root))
     do, line = CHANGES[change]
     do(root)
-    (found,) = host.changes(before, host.look(str(root)))
+    (found,) = footprint.changes(before, footprint.look(str(root)))
     assert found.endswith(line)
 
 
 def test_what_does_not_count(root):
-    before = host.look(str(root))
+    before = footprint.look(str(root))
     (root / "opt/cdi").mkdir(parents=True)  # the place of a mount
     _write(root / "home/user/file")
     os.utime(root / "etc/cdi/theirs.json")
-    assert host.changes(before, host.look(str(root))) == []
+    assert footprint.changes(before, footprint.look(str(root))) == []
 
 
 def test_a_part_that_leaves_something_has_failed(monkeypatch, capsys):
@@ -69,7 +69,7 @@ def test_a_part_that_leaves_something_has_failed(monkeypatch, capsys):
 
     monkeypatch.setattr(parts, "run", run)
     monkeypatch.setattr(parts, "MINUTES", {"setup": 1, "sanity": 1})
-    monkeypatch.setattr(host, "look", lambda: dict(there))
+    monkeypatch.setattr(footprint, "look", lambda: dict(there))
     monkeypatch.setattr(parts, "TOTAL", 2)
     assert parts.main() == 1
     said = capsys.readouterr().out
