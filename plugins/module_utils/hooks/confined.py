@@ -117,7 +117,8 @@ def _fork(libc: ctypes.CDLL) -> int:
     _call(libc.unshare, CLONE_NEWPID)
     child = os.fork()
     if child:
-        _call(libc.setns, own, CLONE_NEWPID)  # later children are our own again
+        # Later children are our own again. A user namespace that sees the host's processes refuses it, but needs none.
+        libc.setns(own, CLONE_NEWPID)
     os.close(own)
     return child
 

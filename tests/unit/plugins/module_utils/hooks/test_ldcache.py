@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,8 +16,9 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat, confined, ldcache
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
+from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 
-from .conftest import tree
+from .conftest import COLLECTIONS, tree
 
 LDCONFIG = "/sbin/ldconfig"
 # Any library of this machine, by the name of its file: the soname is another one.
@@ -324,3 +326,31 @@ def test_a_note_with_other_types_is_as_good_as_none():
     for note in ({"CUDA Version": ["12.8"]}, {"CUDA Version": 12.8}, {"CUDA Version": None, "Driver": {"535": 1}}):
         assert not compat.is_for(note, (570, 0, 0), (), (12, 4, 0))
         assert not compat.is_for(note, (570, 0, 0), (535, 0, 0), ())
+
+
+def test_a_user_namespace_with_the_hosts_processes_is_enough(bundle):
+    """As rootless podman starts hooks with --pid=host."""
+    enter = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "--user", "--map-root-user"]
+    if subprocess.run([*enter, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets no ordinary user make a user namespace")
+    install(bundle)
+    # A release that an ordinary user can read, with an interpreter of the host's.
+    release = bundle.directory.parent / "release"
+    shutil.copytree(
+        COLLECTIONS / "fleet/cdi/plugins/module_utils",
+        release / "ansible_collections/fleet/cdi/plugins/module_utils",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    program = release / "bin/cdi-hook"
+    program.parent.mkdir()
+    program.write_text(launcher.texts("/usr/bin/python3", {})[launcher.CDI_HOOK])
+    program.chmod(0o755)
+    for path in (release.parent, *release.parent.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    for path in bundle.directory.parents:
+        path.chmod(path.stat().st_mode | 0o111)
+    state = json.dumps({"bundle": str(bundle.directory)})
+    words = [*enter, str(program), "createContainer", "--folder", "/opt/lib"]
+    done = subprocess.run(words, input=state, capture_output=True, text=True, check=False, cwd="/")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cached(bundle.root) == {"libz.so.1": "/opt/lib/libz.so.1"}
