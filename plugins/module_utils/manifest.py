@@ -276,7 +276,7 @@ def read_manifest(state_dir: str) -> Manifest:
             for record in document.get("edits", {}).values():
                 record["for"], record["syntax"], record["created"], record["keys"], record["first"], record["by"]
             return Manifest(state_dir, document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CdiError(
             f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. "
             "Restore it, or move it away and look after the files that it named by hand."

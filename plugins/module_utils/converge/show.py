@@ -32,7 +32,7 @@ def parsed(content: Optional[bytes]) -> Any:
     """The document in a file, or its text if it holds none, or "" for no file."""
     try:
         return json.loads(content) if content else ""
-    except ValueError:
+    except (ValueError, RecursionError):
         return (content or b"").decode(errors="replace")
 
 

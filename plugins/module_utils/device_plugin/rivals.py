@@ -62,7 +62,7 @@ def registered(directory: str) -> dict[str, frozenset[str]]:
         document: Any = json.loads(live.content) if live else {}
         found = document.get("Data", {}).get("RegisteredDevices") or {}
         return {str(name): frozenset(map(str, ids or ())) for name, ids in found.items()}
-    except (CdiError, ValueError, AttributeError, TypeError):
+    except (CdiError, ValueError, AttributeError, TypeError, RecursionError):
         return {}
 
 

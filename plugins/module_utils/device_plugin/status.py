@@ -128,7 +128,7 @@ def _read(path: str) -> Optional[dict[str, Any]]:
         if document is None or document["version"] != VERSION:
             return None
         document["instance"], float(document["since_boot"]), document["resources"].items()
-    except (CdiError, ValueError, KeyError, TypeError, AttributeError):
+    except (CdiError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return dict(document)
 

@@ -46,7 +46,7 @@ def read(state_dir: str) -> dict[str, Disabled]:
         version = document["version"]
         if version == VERSION:
             return {str(name): Disabled(**fields) for name, fields in document["devices"].items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CdiError(
             f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. Restore it, or move it away and "
             "disable again what must not be used."

@@ -58,7 +58,7 @@ def read(path: str, boot_id: str) -> Inventory:
         raise CdiError(
             f"inventory {path}: can't be read ({error.strerror}); expected a file, readable to you"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CdiError(f"inventory {path}: is damaged ({error}); {AGAIN}") from None
     version = document.get("version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > VERSION:

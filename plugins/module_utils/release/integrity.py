@@ -75,7 +75,7 @@ def _of_record(prefix: str) -> Iterator[Fault]:
             raise ValueError(f"directories: found {document['directories']}; expected bin, lib and what is above them")
         if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):
             raise ValueError(f"rolled_back: found {document['rolled_back']!r}, expected a release or null")
-    except (AttributeError, CdiError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, CdiError, KeyError, TypeError, ValueError, RecursionError) as error:
         yield Fault(path, f"is damaged ({' '.join(str(error).split())})")
 
 

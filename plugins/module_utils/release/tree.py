@@ -224,7 +224,7 @@ def read_record(prefix: str) -> dict[str, Any]:
     try:
         with open(at(prefix, RECORD), encoding="utf-8") as file:
             record.update(json.load(file))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         pass  # without it directories stay that we could have removed: no reason to stop
     return record
 
