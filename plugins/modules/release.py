@@ -40,6 +40,13 @@ options:
         is another user's symlink.
     type: path
     default: /opt/cdi
+  command_link:
+    description:
+      - Whether C(/usr/local/bin/fleet-cdi) is a link to the command, so that it is on the PATH. By default it is as it
+        was said before, and made by the first installation.
+      - Only for the O(prefix) V(/opt/cdi), as one name can mean one release only. O(state=absent) removes it. Something
+        else of that name is refused, and stays.
+    type: bool
   python:
     description:
       - The interpreter on the host that runs the release, Python 3.9 or later. An absolute path.
@@ -177,6 +184,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
+            "command_link": {"type": "bool"},
             "parts": {
                 "type": "list",
                 "elements": "str",

@@ -29,7 +29,14 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         else:
             launchers = launcher.texts(python.path, {**options["paths"], "prefix": options["prefix"]})
             outcome = install.present(
-                options["prefix"], options["release"], python, launchers, _run, _archive(options["archive"]), check
+                options["prefix"],
+                options["release"],
+                python,
+                launchers,
+                _run,
+                _archive(options["archive"]),
+                check,
+                options["command_link"],
             )
     if outcome.needs_archive:
         return {"needs_archive": True}, []  # to the action plugin, which calls again

@@ -22,7 +22,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import 
 from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     COMMANDS,
     LOCK,
+    ON_PATH,
     RECORD,
+    USUAL,
     Found,
     at,
     byte_code,
@@ -33,14 +35,17 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     identity,
     is_begun,
     is_command,
+    is_on_path,
     is_whole,
     launchers_of,
+    leads_here,
     link,
     link_commands,
     locked,
     look,
     read_record,
     remember,
+    set_on_path,
     target_of,
     unlink_commands,
 )
@@ -72,25 +77,30 @@ def present(
     run: Run,
     archive: Optional[bytes] = None,
     check: bool = False,
+    on_path: Optional[bool] = None,
 ) -> Outcome:
     """Make `release` the active one, started by `launchers` (name -> text), and keep the one before as previous.
 
     A release that is there and whole is used; otherwise `archive` is needed, and asked for if it is None. Everything is
     checked before it is activated, and raises CdiError: what was active before then still is.
+
+    `on_path` says whether ON_PATH is to be a link to the command; None: as it was said before, at first yes. Under any
+    other prefix than the usual one there is none.
     """
     if not RELEASE.fullmatch(release):
         raise CdiError(f"release: found {release!r}; expected <version>-<12 hex digits>")
     with explained(prefix):
         _refuse_foreign(prefix)
         _refuse_foreign_commands(prefix, launchers)
-        plan = _plan(prefix, release, python, launchers)
+        linked = _linked(prefix, on_path)
+        plan = _plan(prefix, release, python, launchers, linked)
         changed = plan.before != plan.after
         if check and changed:
             _check_writable(prefix)
         if check or not changed or (archive is None and not plan.whole):
             return Outcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
-            plan = _plan(prefix, release, python, launchers)  # another process may have been here
+            plan = _plan(prefix, release, python, launchers, linked)  # another process may have been here
             clear(prefix, plan.found.leftovers, keep=release)
             if not plan.whole:
                 unpack(prefix, release, archive or b"", python, launchers, run)
@@ -103,6 +113,9 @@ def present(
             if previous and previous != plan.found.previous:
                 link(prefix, "previous", previous)
             link_commands(prefix, launchers)
+            # A link of others to the same command does, and stays theirs.
+            if prefix == USUAL and (is_on_path(prefix) or not leads_here(prefix)):
+                set_on_path(prefix, linked)
             if plan.found.active != release:
                 link(prefix, "current", release)
             unlink_commands(prefix, launchers)
@@ -177,6 +190,8 @@ def remove(prefix: str, check: bool = False) -> Outcome:
         with locked(prefix):
             found = look(prefix)
             unlink_commands(prefix, ())
+            if is_on_path(prefix):
+                os.unlink(ON_PATH)
             for name in ("current", "previous"):
                 if target_of(prefix, name):
                     os.unlink(at(prefix, name))
@@ -191,7 +206,20 @@ def remove(prefix: str, check: bool = False) -> Outcome:
     return Outcome(True, before, gone)
 
 
-def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str, str]) -> _Plan:
+def _linked(prefix: str, on_path: Optional[bool]) -> bool:
+    """Whether ON_PATH is to be ours. Raises CdiError where it is something else."""
+    if prefix != USUAL:
+        return False
+    wanted = read_record(prefix)["on_path"] is not False if on_path is None else on_path
+    if wanted and os.path.lexists(ON_PATH) and not leads_here(prefix):
+        raise CdiError(
+            f"{ON_PATH}: is there already and is not ours; expected nothing, or a link to {prefix}/bin/fleet-cdi. Move "
+            "it away, or do without it: command_link: false (role: cdi_host_command_link)."
+        )
+    return wanted and (is_on_path(prefix) or not os.path.lexists(ON_PATH))
+
+
+def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str, str], on_path: bool) -> _Plan:
     found = look(prefix)
     before = describe(prefix, found)
     directory = at(prefix, release)
@@ -206,6 +234,7 @@ def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str
         "previous": None if previous == release else previous,
         "damaged": False,
         "commands": sorted(launchers),
+        "on_path": ON_PATH if on_path else None,
         "launchers": {name: text.splitlines() for name, text in sorted(launchers.items())},
         "byte_code": sorted({*compiled, python.tag}),
         "leftovers": [],

@@ -16,10 +16,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
 from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
 from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     COMMANDS,
+    ON_PATH,
     RECORD,
     at,
     identity,
     is_command,
+    is_on_path,
     target_of,
 )
 
@@ -71,6 +73,8 @@ def _of_record(prefix: str) -> Iterator[Fault]:
             return
         document = json.loads(live.content)
         made = (f"{prefix}/bin/", f"{prefix}/lib/")
+        if document.get("on_path") and not is_on_path(prefix):
+            yield Fault(ON_PATH, f"is not the link to {prefix}/bin/fleet-cdi that was made")
         if not all(any(one.startswith(f"{directory}/") for one in made) for directory in document["directories"]):
             raise ValueError(f"directories: found {document['directories']}; expected bin, lib and what is above them")
         if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):

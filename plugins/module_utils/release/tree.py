@@ -30,6 +30,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import REL
 
 COMMANDS = "../lib/current/bin/"
 
+USUAL = "/opt/cdi"
+ON_PATH = "/usr/local/bin/fleet-cdi"  # a link to the command, for a release under USUAL: one name means one release
+
 RECORD = ".fleet-cdi.json"
 LOCK = ".fleet-cdi.lock"
 _LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp")
@@ -44,6 +47,7 @@ class Found(NamedTuple):
     releases: tuple[str, ...]
     leftovers: tuple[str, ...]  # in lib: of runs that were killed, and releases that nothing refers to
     commands: tuple[str, ...]  # in <prefix>/bin, those that are ours
+    on_path: str = ""  # ON_PATH where that is a link of ours
 
 
 def at(prefix: str, *names: str) -> str:
@@ -70,7 +74,9 @@ def look(prefix: str) -> Found:
         previous = None
     leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
     leftovers += [name for name in releases if name not in (current, previous)]
-    return Found(current, previous, releases, tuple(leftovers), _commands(prefix))
+    return Found(
+        current, previous, releases, tuple(leftovers), _commands(prefix), ON_PATH if is_on_path(prefix) else ""
+    )
 
 
 def _commands(prefix: str) -> tuple[str, ...]:
@@ -87,6 +93,34 @@ def is_command(prefix: str, name: str) -> bool:
         return os.readlink(os.path.join(prefix, "bin", name)) == COMMANDS + name
     except OSError:
         return False
+
+
+def is_on_path(prefix: str) -> bool:
+    """Whether ON_PATH is there, a link to this prefix's command, and made by us."""
+    return read_record(prefix)["on_path"] is True and leads_here(prefix)
+
+
+def leads_here(prefix: str) -> bool:
+    """Whether ON_PATH is a link to this prefix's command, whoever made it."""
+    try:
+        return os.readlink(ON_PATH) == f"{prefix}/bin/fleet-cdi"
+    except OSError:
+        return False
+
+
+def set_on_path(prefix: str, wanted: bool) -> None:
+    """Make the link, or remove ours. It is recorded first, so that a removal finds what a killed run made."""
+    made = not os.path.lexists(ON_PATH)
+    mine = is_on_path(prefix)
+    if wanted and made:
+        remember(prefix, on_path=True)
+        os.makedirs(os.path.dirname(ON_PATH), exist_ok=True)
+        os.symlink(f"{prefix}/bin/fleet-cdi", ON_PATH)
+        sync(os.path.dirname(ON_PATH))
+    elif not wanted:
+        if mine:
+            os.unlink(ON_PATH)
+        remember(prefix, on_path=False)
 
 
 def _is_release(directory: str) -> bool:
@@ -112,6 +146,7 @@ def describe(prefix: str, found: Found) -> dict[str, Any]:
         "previous": found.previous,
         "damaged": bool(found.active and (identity(directory) != found.active or sums.differences(directory))),
         "commands": list(found.commands),
+        "on_path": found.on_path or None,
         "launchers": {name: text.splitlines() for name, text in launchers.items()},
         "byte_code": byte_code(directory) if found.active else [],
         "leftovers": [name for name in found.leftovers if name not in (found.active, found.previous)],
@@ -219,8 +254,10 @@ def sync(path: str, mode: Optional[int] = None) -> None:
 
 
 def read_record(prefix: str) -> dict[str, Any]:
-    """{"directories": those that we made, "rolled_back": the release that was left by a roll-back, or None}."""
-    record: dict[str, Any] = {"directories": [], "rolled_back": None}
+    """{"directories": those that we made, "rolled_back": the release that was left by a roll-back, or None,
+    "on_path": True: ON_PATH is ours; False: it is not wanted; None: nothing was ever said of it}.
+    """
+    record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None}
     try:
         with open(at(prefix, RECORD), encoding="utf-8") as file:
             record.update(json.load(file))

@@ -71,12 +71,12 @@ class Host:
             (tree / f"{name}.py").write_text(text)
         return build.build(str(tree))
 
-    def install(self, release, check=False, archive=True, python=None, run=start, edit=dict, **paths):
+    def install(self, release, check=False, archive=True, python=None, run=start, edit=dict, on_path=None, **paths):
         """What the module does with state=present; archive=True: it has been transferred; `edit` takes launchers."""
         python = python or self.python
         launchers = edit(launcher.texts(python.path, {**PATHS, **paths, "prefix": self.prefix}))
         packed = build.pack(release) if archive is True else archive or None
-        return install.present(self.prefix, release.id, python, launchers, run, packed, check)
+        return install.present(self.prefix, release.id, python, launchers, run, packed, check, on_path)
 
     def rollback(self, check=False, run=start):
         return install.rollback(self.prefix, run, check)

@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import PROFILES as PLUGINS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install, sums
+from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install, integrity, sums, tree
 
 # --- the way it is meant to go
 
@@ -209,6 +209,78 @@ def test_rollback_to_what_was_changed_or_does_not_run_is_refused(target):
     with pytest.raises(CdiError, match=f"{one.id}: was changed since it was installed"):
         target.rollback()
     assert target.says() == two.id
+
+
+# --- the command on the PATH
+
+
+@pytest.fixture
+def on_path(target, tmp_path, monkeypatch):
+    """The link, below the test's directory; the target's prefix is the usual one."""
+    path = tmp_path / "usr/local/bin/fleet-cdi"
+    for module in (tree, install, integrity):
+        monkeypatch.setattr(module, "ON_PATH", str(path))
+    monkeypatch.setattr(install, "USUAL", target.prefix)
+    return path
+
+
+def test_the_command_is_on_the_path_until_it_is_removed(target, on_path):
+    release = target.release()
+    preview = target.install(release, check=True)
+    assert (preview.after["on_path"], on_path.exists()) == (str(on_path), False)
+    target.install(release)
+    assert os.readlink(on_path) == f"{target.prefix}/bin/fleet-cdi"
+    assert not target.install(release).changed
+    on_path.unlink()
+    assert [fault.path for fault in integrity.faults(target.prefix)] == [str(on_path)]
+    assert target.install(release).changed and on_path.is_symlink()
+    target.remove()
+    assert not os.path.lexists(on_path)
+
+
+def test_it_can_be_done_without_and_stays_so(target, on_path):
+    release = target.release()
+    target.install(release)
+    assert target.install(release, on_path=False).changed
+    assert not os.path.lexists(on_path)
+    assert not target.install(release).changed  # another role, which says nothing of it
+    assert not target.install(release, on_path=False).changed
+    assert target.install(release, on_path=True).changed and on_path.is_symlink()
+
+
+def test_what_others_have_there_is_refused_and_stays(target, on_path):
+    on_path.parent.mkdir(parents=True)
+    on_path.write_text("theirs")
+    with pytest.raises(CdiError, match=r"fleet-cdi: is there already and is not ours; .* command_link: false"):
+        target.install(target.release())
+    assert target.install(target.release(), on_path=False).changed
+    target.remove()
+    assert on_path.read_text() == "theirs"
+
+
+def test_a_link_that_others_made_does_and_stays(target, on_path):
+    on_path.parent.mkdir(parents=True)
+    on_path.symlink_to(f"{target.prefix}/bin/fleet-cdi")
+    target.install(target.release())
+    assert not target.install(target.release()).changed
+    on_path.unlink()  # then it is not there, and nobody said that it shall not be
+    assert target.install(target.release()).changed and on_path.is_symlink()
+    target.remove()
+    assert not os.path.lexists(on_path)
+
+
+def test_a_removal_leaves_the_link_of_others(target, on_path):
+    on_path.parent.mkdir(parents=True)
+    on_path.symlink_to(f"{target.prefix}/bin/fleet-cdi")
+    target.install(target.release())
+    target.remove()
+    assert on_path.is_symlink()
+
+
+def test_under_another_prefix_there_is_none(target, on_path, monkeypatch):
+    monkeypatch.setattr(install, "USUAL", "/opt/cdi")
+    target.install(target.release(), on_path=True)
+    assert not os.path.lexists(on_path)
 
 
 # --- removal
