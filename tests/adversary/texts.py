@@ -117,14 +117,14 @@ def tree(rng: random.Random) -> tuple[dict[str, Any], dict[str, str]]:
         real = rng.randrange(count + 1)
         for number in range(count + 1):
             bus = f"/sys/devices/pci0000:00/0000:00:{next(slot):02x}.0"
-            said = (
+            said: dict[str, Any] = (
                 {}
                 if number == real
                 else {key: text_of(rng) for key in ("serial", "uuid", "unique_id", "model", "wwid")}
             )
             said = {key: value for key, value in said.items() if rng.random() < 0.7}
             said = said or {"serial": f"{HONEST}-{name[4:]}", "unique_id": f"{HONEST}-{name[4:]}"}
-            function = {"vendor": "0x1002", "device": "0x740f", "class": "0x038000"}
+            function: dict[str, Any] = {"vendor": "0x1002", "device": "0x740f", "class": "0x038000"}
             if number != real and rng.random() < 0.3:
                 function = {key: text_of(rng) for key in function}
             devices[bus] = {"subsystem": "bus/pci", "driver": "demo", "attributes": function}
@@ -281,9 +281,11 @@ def units_of(rng: random.Random) -> Iterator[Finding]:
     """Unit files made of hostile settings: refused, or with exactly the lines that they always have."""
     said = "/" + text_of(rng)[:200].decode("utf-8", "replace")
     usual = device_plugin_unit.text(device_plugin_unit.Unit()).count(b"\n")
+    settings: dict[str, Any]
     for name in ("prefix", "config", "state_dir", "kubelet_dir"):
+        settings = {name: said}
         try:
-            made_of = device_plugin_unit.text(device_plugin_unit.Unit(**{name: said}))
+            made_of = device_plugin_unit.text(device_plugin_unit.Unit(**settings))
         except CdiError:
             continue
         if made_of.count(b"\n") != usual or raw(made_of.decode()):
@@ -291,8 +293,9 @@ def units_of(rng: random.Random) -> Iterator[Finding]:
                 ESCAPE, f"the unit of the device plugin with {name} {said!r} has other lines: {raw(made_of.decode())}"
             )
     for name in ("prefix", "directory", "state_dir", "inventory"):
+        settings = {name: said}
         try:
-            texts = units.texts(units.Settings(**{name: said})).values()
+            texts = units.texts(units.Settings(**settings)).values()
         except CdiError:
             continue
         if [content.count(b"\n") for content in texts] != LINES or any(raw(content.decode()) for content in texts):
