@@ -203,7 +203,7 @@ def _clashes(
 
     Raises CdiError where some runtime of this host would resolve one of our names to another file, or not at all.
     """
-    _refuse_unclear(ours, {path: one for path, one in registry.unclear.items() if path not in gone})
+    _refuse_unclear(ours, {path: one for path, one in registry.unclear.items() if path not in gone}, libraries)
     others = _beside(ours, registry, gone)
     unread = [one for one in registry.unread if ours.priority in one.priorities]
     crashes = {path: names for path, names in registry.crashes.items() if path not in gone}
@@ -265,10 +265,11 @@ def _problems(ours: SpecFile, after: Registry) -> Iterator[_Problem]:
             yield _Problem(OVERRULES, name, after.shadowed[name])
 
 
-def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear]) -> None:
+def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear], libraries: Callable[[], Sequence[Linked]]) -> None:
+    kind, linked = ours.spec["kind"], libraries() if unclear else ()
+    here = [reader.release for reader in linked] if linked is not ANY else []
     for path, one in unclear.items():
-        kind = ours.spec["kind"]
-        if one.may_define(kind) or one.may_crash:
+        if one.may_define(kind) or one.may_crash(here):
             what = (
                 f"which devices of {kind} {path} defines" if one.may_define(kind) else f"what {path} does to runtimes"
             )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -48,10 +48,13 @@ class Unclear(NamedTuple):
         """Whether it may be a spec of `kind`: YAML can't say a kind without having it in the text, escaped or not."""
         return self._may_have(lambda text: kind in text)
 
-    @property
-    def may_crash(self) -> bool:
-        """Whether a release may die of it: of a null, or of a vendor or class of one letter."""
-        return self._may_have(lambda text: bool(_DEADLY.search(text)))
+    def may_crash(self, names: Collection[str]) -> bool:
+        """Whether one of the releases `names` may die of it.
+
+        All may of a null, most of a vendor or class of one letter, and the oldest of a device's name of one letter.
+        """
+        dies_of_names = bool(frozenset(names) - releases.having(names, "any_name"))
+        return self._may_have(lambda text: dies_of_names or bool(_DEADLY.search(text)))
 
     def _may_have(self, found: Callable[[str], bool]) -> bool:
         if not self.text or _HIDING.search(self.text):

@@ -109,7 +109,7 @@ def test_a_directory_and_a_file_without_permission_cost_only_themselves(director
 
     def refusing(real, refused):
         def call(path, *rest, **more):
-            if str(path) == refused:
+            if str(path) in (refused, os.path.basename(refused)):  # the latter in its directory
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
             return real(path, *rest, **more)
 
@@ -128,11 +128,11 @@ def test_a_file_that_is_half_written_while_it_is_read_is_read_again(directories,
     path = put(etc, "a.json", "a.com/gpu", "0")
     real, reads = registry.files.read, []
 
-    def read_while_somebody_writes(target):
+    def read_while_somebody_writes(target, **more):
         reads.append(target)
         if len(reads) == 1:
             os.truncate(target, 10)
-        found = real(target)
+        found = real(target, **more)
         if len(reads) == 1:
             put(etc, "a.json", "a.com/gpu", "0", "1")
         return found
@@ -147,10 +147,10 @@ def test_a_file_that_never_stops_changing_is_an_error(directories, monkeypatch):
     etc, run, put = directories
     path, real = put(etc, "a.json", "a.com/gpu", "0"), registry.files.read
 
-    def read_while_somebody_writes(target):
+    def read_while_somebody_writes(target, **more):
         with open(target, "a", encoding="utf-8") as file:
             file.write(" ")
-        return real(target)
+        return real(target, **more)
 
     monkeypatch.setattr(registry.files, "read", read_while_somebody_writes)
     found = registry.load([etc, run])

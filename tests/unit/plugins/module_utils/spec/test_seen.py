@@ -75,7 +75,8 @@ def test_a_file_that_is_unclear_may_define_only_kinds_that_are_in_it(text, may):
     ],
 )
 def test_a_file_that_is_unclear_may_crash_only_for_what_is_in_it(text, may):
-    assert unclear(f"cdiVersion: 0.3.0\n{text}".encode()).may_crash is may
+    assert unclear(f"cdiVersion: 0.3.0\n{text}".encode()).may_crash(["0.5.0", "1.1.1"]) is may
+    assert unclear(f"cdiVersion: 0.3.0\n{text}".encode()).may_crash(["0.4.0", "1.1.1"])  # of a name of one letter
 
 
 def unclear(content):
