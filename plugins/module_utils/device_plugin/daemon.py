@@ -49,6 +49,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.tell impor
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 
 SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
 PERIOD = 30.0  # seconds between two looks where nothing tells of a change
@@ -360,9 +361,12 @@ def run(path: str, instance: str = "") -> int:
 
     try:
         asyncio.run(serve_until_told())
-    except Exception:
+    except Exception as error:
         if threading.active_count() > 1:  # a backend that hangs in its thread must not keep the process
-            sys.excepthook(*sys.exc_info())
+            if isinstance(error, CdiError):
+                sys.stderr.write(f"fleet-cdi: {one_line(str(error))}\n")
+            else:
+                sys.excepthook(*sys.exc_info())
             os._exit(1)
         raise
     if threading.active_count() > 1:
