@@ -197,11 +197,8 @@ DOCUMENT: dict[str, Callable[[Random, Any], Any]] = {
     "environment": adding("env", ["A"], ["=1"], [""]),
     "unique-environment": adding("env", ["A=1", "A=2"]),
     "hook-name": adding("hooks", [{"hookName": "never", "path": "/a"}], [{"hookName": "Prestart", "path": "/a"}]),
-    "positive": adding(
-        "hooks",
-        [{"hookName": "poststop", "path": "/a", "timeout": 0}],
-        [{"hookName": "poststop", "path": "/a", "timeout": -1}],
-    ),
+    "positive": adding("hooks", [{"hookName": "poststop", "path": "/a", "timeout": 0}]),
+    "not-negative": adding("hooks", [{"hookName": "poststop", "path": "/a", "timeout": -1}]),
     "hook-environment": adding(
         "hooks",
         [{"hookName": "createContainer", "path": "/a"}],
