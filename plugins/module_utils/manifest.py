@@ -244,8 +244,7 @@ def changed_by_others(manifest: Manifest) -> bool:
     was noted, or may not be read.
     """
     try:
-        with open(_lock_of(manifest.state_dir), encoding="ascii") as file:
-            noted = file.read(1000).split()
+        noted = (files.content(_lock_of(manifest.state_dir), 1000) or b"").decode("ascii").split()
         live = files.read(manifest.path)
     except (CdiError, OSError, ValueError):
         return False

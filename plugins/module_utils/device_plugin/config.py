@@ -8,12 +8,15 @@ One JSON document; docs/device-plugin.md explains the options. Private API of fl
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import fields
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import SORTS
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
@@ -228,18 +231,24 @@ _settings = fields.record(
 
 def read(path: str = PATH) -> Settings:
     """The configuration at `path`. Raises CdiError."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read(LARGEST + 1)
-    except OSError as error:
+    return decode(content(path), path)
+
+
+def content(path: str) -> bytes:
+    """The text of the configuration at `path`. Raises CdiError."""
+    found = files.content(path, LARGEST)
+    if found is None:
         raise CdiError(
-            f"{path}: can't be read ({error.strerror}); expected the device plugin's configuration, "
+            f"{path}: can't be read ({os.strerror(errno.ENOENT)}); expected the device plugin's configuration, "
             'of which the least is {"version": 1}'
-        ) from None
-    if len(content) > LARGEST:
-        raise CdiError(f"{path}: has more than {LARGEST} bytes; expected the device plugin's configuration")
+        )
+    return found
+
+
+def decode(text: bytes, path: str) -> Settings:
+    """The configuration that `text`, which is the content of the file `path`, says. Raises CdiError."""
     try:
-        document = json.loads(content, object_pairs_hook=_unique)
+        document = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise CdiError(f"{path}: is no JSON that can be used ({error}); correct it") from None
     return parse(document, path)

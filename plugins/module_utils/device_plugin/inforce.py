@@ -36,9 +36,8 @@ def run_dir(path: str) -> str:
     except CdiError:
         pass
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read(config.LARGEST)).get("run_dir")
-    except (OSError, ValueError, RecursionError, AttributeError):
+        found = json.loads(config.content(path)).get("run_dir")
+    except (CdiError, ValueError, RecursionError, AttributeError):
         found = None
     return found if isinstance(found, str) and found.startswith("/") else Settings().run_dir
 
@@ -53,8 +52,7 @@ def load(path: str, before: Optional[InForce] = None) -> InForce:
             if before and before.sha256:
                 raise CdiError(f"{path}: is gone; what it said stays in force until this instance is started again")
             return InForce(path, Settings())
-        settings = config.read(path)
-        with open(path, "rb") as file:
-            return InForce(path, settings, hashlib.sha256(file.read()).hexdigest())
-    except (CdiError, OSError) as error:
+        content = config.content(path)
+        return InForce(path, config.decode(content, path), hashlib.sha256(content).hexdigest())
+    except CdiError as error:
         return (before or InForce(path))._replace(error=" ".join(str(error).split()))

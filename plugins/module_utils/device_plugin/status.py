@@ -215,7 +215,7 @@ def _lock(handle: int) -> None:
 def _alive(path: str) -> bool:
     """Whether somebody holds the lock. Shared, so that two who ask don't take each other for the owner."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # nobody waits for a FIFO
     except PermissionError:
         return True  # somebody else than root, who may not ask, takes the document's word for it
     except OSError:

@@ -9,7 +9,10 @@ Whoever hands out devices reads it in every call: fields that say nothing are le
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
@@ -27,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import (
 )
 
 VERSION = 2  # of the document; one more for every change that an older reader would get wrong
+LARGEST = 64 << 20  # bytes of the document: that of a thousand devices has half a megabyte
 AGAIN = "run the discovery again (fleet-cdi refresh, or the provision playbook)"
 
 
@@ -50,8 +54,10 @@ def render(found: Inventory, boot_id: str) -> bytes:
 def read(path: str, boot_id: str) -> Inventory:
     """The inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot."""
     try:
-        with open(path, "rb") as file:
-            document = json.loads(file.read())
+        content = _content(path)
+        if len(content) > LARGEST:
+            raise CdiError(f"inventory {path}: is larger than {LARGEST >> 20} MiB; {AGAIN}")
+        document = json.loads(content)
     except FileNotFoundError:
         raise CdiError(f"inventory {path}: there is none; {AGAIN}") from None
     except OSError as error:
@@ -77,6 +83,17 @@ def read(path: str, boot_id: str) -> Inventory:
     if found != boot_id:
         raise CdiError(f"inventory {path}: was written in boot {found!r}, but this is boot {boot_id!r}; {AGAIN}")
     return inventory
+
+
+def _content(path: str) -> bytes:
+    """At most LARGEST + 1 bytes of a regular file. Raises OSError.
+
+    Not `files.content`: each call of an executable would import that file for this alone.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read(LARGEST + 1)
 
 
 def boot_id(root: str = "/") -> str:

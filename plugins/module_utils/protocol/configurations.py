@@ -8,13 +8,16 @@ CDI proposal 2017, "Configuration".
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 DIRECTORY = "/etc/cdi"
 
@@ -61,11 +64,11 @@ def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ..
 def read(path: str) -> Configuration:
     """The configuration at `path`. Raises ProtocolError 2 for its version, 107 for anything else."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # nobody waits for a FIFO
-        with os.fdopen(handle, "rb") as file:
-            content = file.read(messages.LARGEST + 1)
-    except OSError as error:
-        raise ProtocolError(errors.CONTENT, f"config: can't be read ({error.strerror})") from None
+        content = files.content(path, messages.LARGEST)
+    except CdiError as error:
+        raise ProtocolError(errors.CONTENT, f"config: {error}") from None
+    if content is None:
+        raise ProtocolError(errors.CONTENT, f"config: can't be read ({os.strerror(errno.ENOENT)})")
     config = messages.config(messages.load(content))
     folder = os.path.basename(os.path.dirname(path))
     if folder != f"{config.type}.d":

@@ -10,9 +10,11 @@ import shlex
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 OLDEST = (3, 9)
+LARGEST = 1 << 20  # bytes of os-release(5), which has some hundred
 
 # What of the collection a host runs -> import name -> distribution package, by the same names in Debian, Ubuntu, EL9/10
 PACKAGES = {
@@ -78,11 +80,12 @@ def distribution(root: str = "/") -> dict[str, str]:
     fields: dict[str, str] = {}
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
-            with open(root.rstrip("/") + "/" + path, encoding="utf-8", errors="replace") as file:
-                lines = file.read().splitlines()
-        except OSError:
+            found = files.content(root.rstrip("/") + "/" + path, LARGEST)
+        except CdiError:
+            found = None
+        if found is None:
             continue
-        for line in lines:
+        for line in found.decode("utf-8", "replace").splitlines():
             name, equals, value = line.partition("=")
             if equals and not name.startswith("#"):
                 fields[name.strip()] = _unquoted(value)

@@ -19,7 +19,7 @@ import re
 import shutil
 import time
 from collections.abc import Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -34,6 +34,7 @@ USUAL = "/opt/cdi"
 ON_PATH = "/usr/local/bin/fleet-cdi"  # a link to the command, for a release under USUAL: one name means one release
 
 RECORD = ".fleet-cdi.json"
+LARGEST = 1 << 20  # bytes of the record; it has some hundred
 LOCK = ".fleet-cdi.lock"
 _LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp")
 _PATIENCE = 60.0  # seconds; an installation takes one or two
@@ -258,11 +259,9 @@ def read_record(prefix: str) -> dict[str, Any]:
     "on_path": True: ON_PATH is ours; False: it is not wanted; None: nothing was ever said of it}.
     """
     record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None}
-    try:
-        with open(at(prefix, RECORD), encoding="utf-8") as file:
-            record.update(json.load(file))
-    except (OSError, ValueError, TypeError, RecursionError):
-        pass  # without it directories stay that we could have removed: no reason to stop
+    # Without it directories stay that we could have removed: no reason to stop.
+    with suppress(CdiError, ValueError, TypeError, RecursionError):
+        record.update(json.loads(files.content(at(prefix, RECORD), LARGEST) or b"{}"))
     return record
 
 

@@ -52,7 +52,7 @@ def test_a_file_that_is_not_there_or_too_long(tmp_path):
     with pytest.raises(CdiError, match=r"none.json: can't be read \(No such file or directory\); expected .*least"):
         config.read(str(tmp_path / "none.json"))
     (tmp_path / "long.json").write_bytes(b" " * (config.LARGEST + 1))
-    with pytest.raises(CdiError, match="long.json: has more than 1048576 bytes"):
+    with pytest.raises(CdiError, match="long.json: is larger than 1 MiB; expected a configuration file"):
         config.read(str(tmp_path / "long.json"))
 
 
