@@ -156,7 +156,7 @@ def make(rng, root, number):
                 case = a_file(rng, number)
                 (directory / f"{stem}{os.path.splitext(case.name)[1]}").write_bytes(case.content)
                 count += 1
-            if rng.random() < 0.1:
+            if rng.random() < 0.1 and not os.path.lexists(directory / "l.json"):  # two links may lead to one directory
                 (directory / "l.json").symlink_to(rng.choice(("a.json", "../0/b.json", "none", "vendor.com-gpu.json")))
     return [str(directory) for directory in directories], count
 
