@@ -73,7 +73,7 @@ def in_his_home(top: Path, real: Path) -> Place:
     home = top / "home"
     home.mkdir()
     _give(home)
-    as_user(lambda: (home / "d").mkdir())
+    as_user((home / "d").mkdir)
     return Place(home / "d" / real.name, home)
 
 

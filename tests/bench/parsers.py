@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(CHECKOUT / "build/pythonpath")]
+sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harness")]
 
 from measure import line
+from parser_texts import CASES
 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.test_growth import CASES
 
 PARTS = 5000
 TIMES = 3

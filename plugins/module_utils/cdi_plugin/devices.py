@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
@@ -36,12 +37,12 @@ def offered(devices: Sequence[Device]) -> dict[str, int]:
     }
 
 
-def finest(devices: Sequence[Device], needs: Mapping[str, int] = {}) -> list[Device]:
+def finest(devices: Sequence[Device], needs: Optional[Mapping[str, int]] = None) -> list[Device]:
     """All but those of which there are parts that have what is needed: the most that go side by side.
 
     The whole would take its parts from everybody else, where one of them would do.
     """
-    fit = [one for one in devices if all(one.capacity.get(name, 0) >= amount for name, amount in needs.items())]
+    fit = [one for one in devices if all(one.capacity.get(name, 0) >= amount for name, amount in (needs or {}).items())]
     wholes = {name for one in fit for name in one.part_of}
     ids = {one.id for one in fit}
     return [one for one in devices if one.id not in wholes and ids.isdisjoint(one.consists_of)]

@@ -15,6 +15,7 @@ into Go's structures, and release 3 from then on, straight into them. Each way i
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -429,7 +430,7 @@ class _Decoder:
         if isinstance(found, bool) or not isinstance(found, (int, float)):
             raise _RefusedError
         if isinstance(found, float):
-            if found != found or abs(found) >= 1e15:
+            if math.isnan(found) or abs(found) >= 1e15:
                 raise _UnclearError(f"the number {value.text if isinstance(value, _Plain) else value}")
             if self.yaml == 2 and (found != int(found) or (not low and str(found) == "-0.0")):
                 raise _RefusedError
@@ -446,7 +447,7 @@ class _Decoder:
 
 def _go_float(value: float) -> str:
     """A float as Go writes it (strconv.FormatFloat, 'g', shortest)."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return {"inf": "+Inf", "-inf": "-Inf"}.get(str(value), "NaN")
     sign, digits, exponent = "-" if str(value)[0] == "-" else "", "", 0
     mantissa, _e, power = f"{abs(value)!r}".partition("e")

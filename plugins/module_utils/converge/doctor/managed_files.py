@@ -71,9 +71,13 @@ SORTS = (
 )
 
 
+def _sort_of(view: View, path: str) -> Sort:
+    return next(one for one in SORTS if one.has(view, path))
+
+
 def _of(sort: Sort, is_gone: bool, view: View) -> Iterator[Symptom]:
     for path, state in view.written.files.items():
-        if state and (state == GONE) == is_gone and next(one for one in SORTS if one.has(view, path)) is sort:
+        if state and (state == GONE) == is_gone and _sort_of(view, path) is sort:
             if is_gone:
                 yield Symptom(path, "is gone since fleet.cdi wrote it")
             else:

@@ -109,12 +109,12 @@ def test_no_descriptor_is_left_open(tmp_path):
 
 
 WORK = {
-    "read": lambda path: files.read(path),
+    "read": files.read,
     "replace": lambda path: files.replace(path, b"ours"),
-    "remove": lambda path: files.remove(path),
-    "lock": lambda path: files.lock(path),
-    "make_directory": lambda path: files.make_directory(path),
-    "check": lambda path: files.check(path),
+    "remove": files.remove,
+    "lock": files.lock,
+    "make_directory": files.make_directory,
+    "check": files.check,
 }
 
 

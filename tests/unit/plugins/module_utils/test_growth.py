@@ -12,55 +12,15 @@ import sys
 from contextlib import suppress
 
 import pytest
+from parser_texts import CASES
 
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inforce, rivals, status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import edits, json_text, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import json_text, toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
-
-KEY = ("plugins", "io.containerd.grpc.v1.cri", "enable_cdi")
-
-
-def edited(content: bytes) -> None:
-    """Set a key in a TOML file and take it back."""
-    done = edits.set_keys(content, [(KEY, True)], "toml", "x")
-    assert edits.take_back(done.content or b"", done.keys, "toml", "x").content == content
-
-
-def read(path: str):
-    """Read a spec."""
-    return lambda content: codec.read(content, path)
-
-
-def many(part: bytes, between: bytes = b""):
-    """A function that makes n parts, in which %d is a number."""
-    return lambda count: between.join(part % number if b"%" in part else part for number in range(count))
-
-
-def around(before: bytes, inside, after: bytes):
-    """A function that makes n parts, with this around them."""
-    return lambda count: before + inside(count) + after
-
-
-HEAD = b"cdiVersion: 0.6.0\nkind: a.b/cc\ndevices:\n"
-# What is done, and what makes a text of n parts for it.
-CASES = {
-    "comments": (edited, many(b"# x\n")),
-    "comments in an array": (edited, around(b"a = [\n", many(b"# x\n"), b"]\n")),
-    "tables": (edited, many(b"[plugins.t%d]\nx = 1\n")),
-    "arrays of tables": (edited, many(b"[[a]]\n")),
-    "members of an inline table": (edited, around(b"a = {", many(b"k%d.b = 1", b", "), b"}\n")),
-    "inline tables in each other": (
-        lambda content: toml_text.parse(content, "x"),
-        around(b"a = " + b"{a = " * 90 + b"{", many(b"k%d = 1", b", "), b"}" + b"}" * 90 + b"\n"),
-    ),
-    "members of JSON": (lambda content: json_text.parse(content, "x"), around(b"{", many(b'"k%d": 1', b", "), b"}")),
-    "a key of JSON twice": (read("x.json"), around(b"{", many(b'"k%d": 1, '), b'"l": 1, "l": 2}')),
-    "devices in YAML": (read("x.yaml"), around(HEAD, many(b"- name: d%d\n  containerEdits: {env: [A=1]}\n"), b"")),
-}
 
 
 def calls(work, content: bytes) -> int:

@@ -17,20 +17,22 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman, 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import CONFIGURATIONS
 
-
-class Loader(yaml.SafeLoader):
-    """YAML in which !digits and !parts put something long in the place of "@"."""
-
-
-Loader.add_constructor("!digits", lambda _loader, node: node.value.replace("@", "9" * 5000))
-Loader.add_constructor("!parts", lambda _loader, node: node.value.replace("@", ".".join(["a"] * 3000)))
-CASES = yaml.load(Path(__file__).with_name("configurations.yml").read_text(encoding="utf-8"), Loader)
+CASES = yaml.safe_load(Path(__file__).with_name("configurations.yml").read_text(encoding="utf-8"))
+# A file that is {digits: text} or {parts: text} has something long in the place of "@".
+LONG = {"digits": "9" * 5000, "parts": ".".join(["a"] * 3000)}
 CONFIG = {
     "docker": "daemon.json",
     "containerd": "config.toml",
     "cri-o": "crio.conf",
     "podman": "containers.conf",
 }
+
+
+def _content(text):
+    if isinstance(text, dict):
+        [(sort, pattern)] = text.items()
+        text = pattern.replace("@", LONG[sort])
+    return text if isinstance(text, bytes) else text.encode()
 
 
 class Host:
@@ -40,7 +42,7 @@ class Host:
         self.root = root
         for path, text in case.get("files", {}).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(text if isinstance(text, bytes) else text.encode())
+            (root / path).write_bytes(_content(text))
         name, version = case["runtime"], case["version"]
         numbers = table.numbers(version)
         installation = case.get("installation", "system")
