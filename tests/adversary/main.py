@@ -170,10 +170,13 @@ def run(families: list[str], seeds: int, jobs: int, directory: Path) -> tuple[di
             tally.peak_kib = max(tally.peak_kib, done.peak_kib)
             tally.seconds += done.seconds
             tally.found.update(finding.sort for one in done.failed for finding in one.findings)
+            for one in done.failed[: max(0, SHOWN - len(failed))]:
+                first = one.findings[0]
+                print(f"adversary: FAMILY={one.family} SEED={one.seed}: {first.sort}: {first.said}", flush=True)
             failed += done.failed
             if time.monotonic() - told > PROGRESS_S:
                 told = time.monotonic()
-                counts = ", ".join(f"{name} {one.seeds}" for name, one in tallies.items())
+                counts = ", ".join(f"{name} {tally.seeds}" for name, tally in tallies.items())
                 print(f"adversary: {counts} seeds, {len(failed)} failed, {told - start:.0f} s", flush=True)
     return tallies, failed
 
