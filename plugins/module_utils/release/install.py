@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
 from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
 from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import FLEET_CDI
@@ -226,6 +227,8 @@ def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str
     whole = release in found.releases and is_whole(directory, release)
     compiled = byte_code(directory) if whole else []
     ready = whole and launchers_of(directory) == launchers and python.tag in compiled
+    # A run that was killed before it listed the digests of new launchers left those of the old ones.
+    ready = ready and not sums.differences(directory)
     previous = found.previous
     if found.active != release:
         previous = found.active if found.active in found.releases else previous
