@@ -112,6 +112,7 @@ def tree(rng: random.Random) -> tuple[dict[str, Any], dict[str, str]]:
     devices: dict[str, Any] = {}
     honest: dict[str, str] = {}
     slot = iter(range(1, 200))
+    nodes: set[str] = set()
     for name in KINDS:
         count = rng.randrange(1, 5)
         real = rng.randrange(count + 1)
@@ -123,7 +124,8 @@ def tree(rng: random.Random) -> tuple[dict[str, Any], dict[str, str]]:
                 else {key: text_of(rng) for key in ("serial", "uuid", "unique_id", "model", "wwid")}
             )
             said = {key: value for key, value in said.items() if rng.random() < 0.7}
-            said = said or {"serial": f"{HONEST}-{name[4:]}", "unique_id": f"{HONEST}-{name[4:]}"}
+            if number == real:
+                said = {"serial": f"{HONEST}-{name[4:]}", "unique_id": f"{HONEST}-{name[4:]}"}
             function: dict[str, Any] = {"vendor": "0x1002", "device": "0x740f", "class": "0x038000"}
             if number != real and rng.random() < 0.3:
                 function = {key: text_of(rng) for key in function}
@@ -134,6 +136,9 @@ def tree(rng: random.Random) -> tuple[dict[str, Any], dict[str, str]]:
                 if number == real or rng.random() < 0.7
                 else text_of(rng)[:60].replace(b"\x00", b"").decode("utf-8", "surrogateescape")
             )
+            if node in nodes:  # the kernel gives no two devices one node
+                node = stem
+            nodes.add(node)
             known = {"MAJOR": 240 + number, "MINOR": next(slot), "DEVNAME": node}
             if name == "a.x/usb":
                 known["DEVNAME"] = f"bus/usb/001/{node}"
