@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,10 @@ VARIABLES = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1
 
 
 def test_a_user_without_permission(two, python):
+    checkout = Path(__file__).resolve()
+    closed = [str(path) for path in checkout.parents if not path.stat().st_mode & 0o001]
+    if closed:
+        pytest.skip(f"{closed[-1]} keeps other users from this checkout, whose code the executable runs")
     machine, conf = two
     machine.install(python)
     machine.add(conf, "gpu:1", "b")
