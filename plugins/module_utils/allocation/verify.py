@@ -9,6 +9,7 @@ It reads the whole store, so it is not for each call: once in a boot, and whenev
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import schema
@@ -42,9 +43,17 @@ def sound(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) ->
     made = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
     if tables.state.version == schema.USER_VERSION and made != list(schema.TABLES):
         raise Damaged("its tables are not those that were made")
-    records = checksum(record for (record,) in db.execute("SELECT record FROM grants"))
+    records = checksum(_texts(db.execute("SELECT record FROM grants")))
     if records != tables.state[2:4]:
         raise Damaged(f"has {records[0]} grants that are not the {tables.state.records} that were recorded")
+
+
+def _texts(rows: Iterable[tuple[object]]) -> Iterator[str]:
+    """The one column of `rows`. A flipped bit may have made it bytes or a number: SQLite before 3.37 keeps any type."""
+    for (value,) in rows:
+        if not isinstance(value, str) or not value.isascii():
+            raise Damaged("has a grant whose record is not the text that was written")
+        yield value
 
 
 def _agree(db: sqlite3.Connection, tables: Tables) -> None:

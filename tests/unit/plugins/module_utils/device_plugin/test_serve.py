@@ -161,7 +161,8 @@ def test_what_can_t_be_served_for_a_year_costs_no_memory() -> None:
 @pytest.mark.parametrize("in_time", [True, False], ids=["in time", "too late"])
 def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, in_time: bool) -> None:
     """With the stream a kubelet closes the connection: it would reject a pod whose devices are held by then."""
-    asked, go = asyncio.Event(), asyncio.Event()
+    asked: Any = None  # made within the loop: before Python 3.10 an event belongs to the loop that it was made in
+    go: Any = None
 
     async def allocate(_ids: Sequence[str]) -> Any:
         asked.set()
@@ -169,6 +170,8 @@ def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, i
         return api.v1beta1.ContainerAllocateResponse()
 
     async def scene(server: Server) -> None:
+        nonlocal asked, go
+        asked, go = asyncio.Event(), asyncio.Event()
         await server.open()
         async with dial.channel("s.sock") as channel:
             plugin = api.stub(channel, "v1beta1.DevicePlugin")
