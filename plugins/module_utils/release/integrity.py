@@ -1,7 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the release that is active on a host is whole: its files, the links to it, and the record beside it."""
+"""Whether the release that is active on a host is whole: its files, the links to them, and the record beside it. And
+whether the link on the PATH is there."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     at,
     identity,
     is_command,
-    is_on_path,
+    leads_here,
+    read_record,
     target_of,
 )
 
@@ -46,6 +48,15 @@ def faults(prefix: str) -> tuple[Fault, ...]:
     if not os.path.isdir(directory):
         return (Fault(current, f"names {active}, which is not installed"),)
     return (*_of_files(directory), *_of_commands(prefix, directory), *_of_record(prefix))
+
+
+def of_link(prefix: str) -> tuple[Fault, ...]:
+    """What is wrong with the link on the PATH, where one was made: no file of the release. Raises nothing."""
+    if read_record(prefix)["on_path"] is not True or leads_here(prefix):
+        return ()
+    if not os.path.lexists(ON_PATH):
+        return (Fault(ON_PATH, f"is gone, so that {prefix}/bin/fleet-cdi is not on the PATH"),)
+    return (Fault(ON_PATH, f"is no longer the link to {prefix}/bin/fleet-cdi that was made"),)
 
 
 def _of_files(directory: str) -> Iterator[Fault]:
@@ -73,8 +84,6 @@ def _of_record(prefix: str) -> Iterator[Fault]:
             return
         document = json.loads(live.content)
         made = (f"{prefix}/bin/", f"{prefix}/lib/")
-        if document.get("on_path") and not is_on_path(prefix):
-            yield Fault(ON_PATH, f"is not the link to {prefix}/bin/fleet-cdi that was made")
         if not all(any(one.startswith(f"{directory}/") for one in made) for directory in document["directories"]):
             raise ValueError(f"directories: found {document['directories']}; expected bin, lib and what is above them")
         if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):

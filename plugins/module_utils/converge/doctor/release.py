@@ -16,4 +16,15 @@ def _damaged(view: View) -> Iterator[Symptom]:
     return (Symptom(fault.path, fault.problem) for fault in view.written.release)
 
 
-RULES = (Rule("release-damaged", _damaged, advice.PROVISION, status=NOT_DONE),)
+def _not_on_path(view: View) -> Iterator[Symptom]:
+    return (Symptom(fault.path, fault.problem) for fault in view.written.link)
+
+
+RULES = (
+    Rule("release-damaged", _damaged, advice.PROVISION, status=NOT_DONE),
+    Rule(
+        "command-link",
+        _not_on_path,
+        "remove what is there now, if anything (`ls -l {subject}` shows it); then " + advice.PROVISION,
+    ),
+)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
@@ -56,10 +57,19 @@ def _pending(view: View) -> Iterator[Symptom]:
 
 
 def _off(view: View) -> Iterator[Symptom]:
-    for state in _used(view):
-        is_off = state.place.reads and state.reading and not state.enabled and not state.pending
-        if is_off and not _turned_off(state.place, view):
+    """A runtime that the settings turned on, and that is off. Where they name none: that no runtime of this host is on,
+    which only matters to specs of ours.
+    """
+    states = [state for state in view.running.runtimes if state.place.reads]
+    off = [state for state in states if state.reading and not state.reading.enabled and not state.pending]
+    asked = [state for state in states if _turned(state.place, view) is True]
+    for state in off:
+        if state in asked:
             yield Symptom(state.place.config, f"{state.place.title} has CDI off; no container of it gets a device")
+    left = [state.place for state in off if _turned(state.place, view) is None]
+    if left and not asked and len(off) == len(states) and _specs_of_ours(view):
+        who = ", ".join(place.title for place in left)
+        yield Symptom(left[0].config, f"CDI is off in every runtime ({who}); no container of this host gets a device")
 
 
 def _silent(view: View) -> Iterator[Symptom]:
@@ -122,10 +132,17 @@ def _used(view: View) -> tuple[State, ...]:
     return view.running.runtimes if view.written.registry.specs or view.wanted.kinds else ()
 
 
-def _turned_off(place: Place, view: View) -> bool:
-    """Whether the settings turned CDI off (module runtime, state disabled)."""
+def _turned(place: Place, view: View) -> Optional[bool]:
+    """Whether the settings turned CDI on or off (module runtime); None where nothing of them is in its configuration."""
     records = [record for record in view.wanted.manifest.edits.values() if record["for"] == owner(place)]
-    return any(key["value"] is False for record in records for key in record["keys"])
+    if not records:
+        return None
+    return not any(key["value"] is False for record in records for key in record["keys"])
+
+
+def _specs_of_ours(view: View) -> bool:
+    """Whether the manifest lists one, as we wrote it or not."""
+    return any(view.wanted.manifest.kind_of(path) for path in view.written.files)
 
 
 def _is_behind(place: Place, version: str) -> bool:

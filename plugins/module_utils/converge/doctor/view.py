@@ -85,6 +85,7 @@ class Written(NamedTuple):
     plugin_config: str = ""  # the device plugin's; "" where this host has none of ours
     plugin_config_error: str = ""
     release: tuple[integrity.Fault, ...] = ()
+    link: tuple[integrity.Fault, ...] = ()  # of the command on the PATH
 
 
 GONE, CHANGED = "gone", "changed"
@@ -191,6 +192,7 @@ def _written(places: Places, wanted: Wanted) -> Written:
         plugin_config,
         _or(lambda: operate.settings_at(plugin_config), None)[1] if plugin_config else "",
         integrity.faults(places.prefix),
+        integrity.of_link(places.prefix),
     )
 
 

@@ -9,15 +9,16 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import survey
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import keys, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice, rule, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity, tree
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Setting
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, Running
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
 
@@ -52,6 +53,14 @@ class Host:
     def list_devices(self, *devices, boot_id=None):
         content = inventory.render(inventory.Inventory(devices), boot_id or inventory.boot_id())
         (self.root / "inventory.json").write_bytes(content)
+
+    def asks_for(self, name, on=True):
+        """As module runtime leaves it: our key is in the configuration of the runtime, as far as that says so."""
+        path = str(self.root / f"{name}.json")
+        settings = [Setting(path, ((("features", "cdi"), on),))]
+        made = keys.amended(path, None, settings, f"{name}/system", "json", "")
+        with locked_manifest(str(self.root / "state")) as manifest:
+            manifest.amend(path, made.after, made.record)
 
     def survey(self):
         return survey.survey(self.directories, str(self.root / "state"), str(self.root / "inventory.json"))
@@ -189,6 +198,8 @@ def runtime(name, version, reads, *, enabled=True, running=None, error="", units
 OLD = runtime("podman", "4.3.1", "0.5.0")
 NEW = runtime("docker", "29.2.0", "1.1.0")
 ANCIENT = runtime("podman", "3.4.0", "")
+OFF = runtime("docker", "26.1.5", "0.6.0", enabled=False)
+OFF_TOO = runtime("containerd", "1.7.24", "0.6.0", enabled=False)
 
 
 def told(findings):
@@ -301,7 +312,6 @@ class TestRuntimes:
     @pytest.mark.parametrize(
         ("state", "expected"),
         [
-            (runtime("docker", "26.1.5", "0.6.0", enabled=False), ("runtime-off", "/etc/docker.json")),
             (
                 runtime("docker", "26.1.5", "0.6.0", running=False, units=("docker.service",)),
                 ("restart-pending", "docker.service"),
@@ -314,12 +324,47 @@ class TestRuntimes:
         host.put("etc/a.json", "x")
         assert told(host.diagnose(state)) == [expected]
 
-    def test_a_runtime_with_cdi_off_is_well_where_nothing_is_to_be_had(self, host):
-        assert host.diagnose(runtime("docker", "26.1.5", "0.6.0", enabled=False)) == ()
+    def test_a_runtime_that_the_settings_turned_on_and_that_is_off(self, host):
+        host.asks_for("docker")
+        assert told(host.diagnose(OFF, OFF_TOO, OLD)) == [("runtime-off", "/etc/docker.json")]
+        assert host.diagnose(runtime("docker", "26.1.5", "0.6.0"), OFF_TOO) == ()
+
+    def test_no_runtime_at_all_that_is_on(self, host):
+        """One finding, however many are off; none where one reads them, or where only others' specs would be read."""
+        host.put("etc/theirs.json", "a", kind="vendor.com/theirs")
+        assert host.diagnose(OFF, OFF_TOO) == ()
+        host.put("etc/ours.json", "x", ours=True)
+        (finding,) = host.diagnose(OFF, OFF_TOO)
+        assert finding[:2] == ("runtime-off", "/etc/docker.json")
+        assert "docker 26.1.5, containerd 1.7.24" in finding.problem
+        for other in (OLD, runtime("podman", "5.4.2", "1.0.0", error="line 1: '}'")):
+            assert "runtime-off" not in [one.rule for one in host.diagnose(OFF, other)]
+
+    def test_a_runtime_that_the_settings_turned_off(self, host):
+        host.put("etc/ours.json", "x", ours=True)
+        host.asks_for("docker", on=False)
+        assert host.diagnose(OFF) == ()
+        assert told(host.diagnose(OFF, OFF_TOO)) == [("runtime-off", "/etc/containerd.json")]
 
 
 UNIT = "fleet-cdi-refresh.timer"
 WELL = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no"}
+
+
+class TestRelease:
+    def test_the_link_on_the_path(self, host, monkeypatch):
+        """No file of the release: the answer of the doctor can be trusted without it."""
+        link = host.root / "usr-local-bin-fleet-cdi"
+        for module in (tree, integrity):
+            monkeypatch.setattr(module, "ON_PATH", str(link))
+        (host.root / "cdi/lib").mkdir(parents=True)
+        tree.remember(f"{host.root}/cdi", on_path=True)
+        link.symlink_to(f"{host.root}/cdi/bin/fleet-cdi")
+        assert host.diagnose() == ()
+        link.unlink()
+        (finding,) = host.diagnose()
+        assert (finding.rule, finding.subject, finding.status) == ("command-link", str(link), rule.FINDINGS)
+        assert "is not on the PATH" in finding.problem and advice.PROVISION in finding.next
 
 
 class TestUnits:

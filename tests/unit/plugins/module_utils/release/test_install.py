@@ -229,10 +229,17 @@ def test_the_command_is_on_the_path_until_it_is_removed(target, on_path):
     preview = target.install(release, check=True)
     assert (preview.after["on_path"], on_path.exists()) == (str(on_path), False)
     target.install(release)
-    assert os.readlink(on_path) == f"{target.prefix}/bin/fleet-cdi"
+    command = f"{target.prefix}/bin/fleet-cdi"
+    assert os.readlink(on_path) == command
     assert not target.install(release).changed
+    assert integrity.of_link(target.prefix) == ()
     on_path.unlink()
-    assert [fault.path for fault in integrity.faults(target.prefix)] == [str(on_path)]
+    assert integrity.of_link(target.prefix) == ((str(on_path), f"is gone, so that {command} is not on the PATH"),)
+    on_path.write_text("theirs")
+    ((_path, problem),) = integrity.of_link(target.prefix)
+    assert problem == f"is no longer the link to {command} that was made"
+    assert integrity.faults(target.prefix) == ()  # the release itself is whole
+    on_path.unlink()
     assert target.install(release).changed and on_path.is_symlink()
     target.remove()
     assert not os.path.lexists(on_path)
