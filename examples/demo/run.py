@@ -6,7 +6,10 @@
 run.py          provision this machine, show its devices, give one to a container
 run.py undo     take everything back
 
-Everything lies below build/demo, but for the specs: as root they are in /var/run/cdi, where every runtime looks.
+For an ordinary user everything lies below build/demo. Root's specs are in /var/run/cdi, where every runtime looks, and
+all else in /var/lib/fleet-cdi/demo: a checkout often belongs to an ordinary user, who could change there at any moment
+what root runs and believes. Not below /run: programs can't be run there on Debian (noexec), and undo needs the record of
+the demo also after a reboot. Every checkout finds it there.
 """
 
 from __future__ import annotations
@@ -16,15 +19,20 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Optional
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DEMO = CHECKOUT / "build/demo"
+IN_CHECKOUT = (CHECKOUT / "build/demo").resolve()
+ROOT = os.geteuid() == 0
+DEMO = Path("/var/lib/fleet-cdi/demo") if ROOT else IN_CHECKOUT
+SPECS = "/var/run/cdi" if ROOT else str(DEMO / "cdi")
 BIN = DEMO / "venv/bin"
 COLLECTIONS = DEMO / "collections"
 FLEET_CDI = DEMO / "opt/cdi/bin/fleet-cdi"
@@ -62,19 +70,20 @@ class Seen(NamedTuple):
 
 def main(arguments: list[str]) -> int:
     """Run the demo, or undo it; returns the exit code."""
-    root = os.geteuid() == 0
-    specs = "/var/run/cdi" if root else str(DEMO / "cdi")
+    os.umask(0o022)  # what root made here is trusted only if nobody else can write to it
+    if not ROOT and DEMO.exists() and DEMO.stat().st_uid != os.geteuid():
+        fail(f"{DEMO} belongs to user {DEMO.stat().st_uid}: have that user run `make demo-undo` first.")
     if arguments == ["undo"]:
-        return undo(specs)
+        return undo()
     prepare()
     step("Provision this machine: ansible-playbook fleet.cdi.provision")
-    if play("fleet.cdi.provision", specs) != 0:
+    if play("fleet.cdi.provision", DEMO) != 0:
         return 1
     step("The devices of this machine that containers can ask for now")
     table()
     say(
-        f"\nSpecs are in {specs}"
-        + (", gone at reboot." if root else ": as an ordinary user in a directory of your own.")
+        f"\nSpecs are in {SPECS}"
+        + (f", gone at reboot; all else is in {DEMO}." if ROOT else ": as an ordinary user in a directory of your own.")
     )
     devices: list[dict[str, Any]] = json.loads(output([str(FLEET_CDI), "devices", "--json"]))["devices"]
     if not devices:
@@ -83,9 +92,9 @@ def main(arguments: list[str]) -> int:
     device = next((item for item in devices if item["env"]), devices[0])
     name = f"{device['kind']}={device['names'][0]}"
     step(f"Give one to a container: {name}")
-    own = [] if root else [f"--cdi-spec-dir={specs}"]
+    own = [] if ROOT else [f"--cdi-spec-dir={SPECS}"]
     say("  " + shlex.join(["podman", *own, "run", "--rm", "--device", name, "IMAGE"]))
-    reason = left_out(root)
+    reason = left_out()
     if reason:
         say(f"Not run here: {reason}")
         return 0
@@ -114,36 +123,68 @@ def prepare() -> None:
     quiet([*galaxy, "install", "--force", "--no-deps", "--offline", "--collections-path", str(COLLECTIONS), *archives])
 
 
-def undo(specs: str) -> int:
-    """Take back what the playbook did, then what the demo itself made."""
-    if COLLECTIONS.exists():
+def undo() -> int:
+    """Take back what the playbook did, then what the demo itself made; also what an older root's demo has here."""
+    status = undone(DEMO)
+    if not ROOT or not IN_CHECKOUT.exists():
+        return status
+    user, other = IN_CHECKOUT.stat().st_uid, changeable(IN_CHECKOUT.parent)
+    if user != 0:
+        say(f"{IN_CHECKOUT} belongs to user {user}: run `make demo-undo` as that user.")
+        return status
+    if other:
+        say(
+            f"{IN_CHECKOUT} stays: an older demo made it as root, but other users can change {other}, so that nothing in "
+            f"it is run or believed. Specs of it in {SPECS} are gone at the next boot. Look at it, then remove it: "
+            + shlex.join(["rm", "-r", str(IN_CHECKOUT)])
+        )
+        return 1
+    return max(status, undone(IN_CHECKOUT))
+
+
+def undone(demo: Path) -> int:
+    """Take one demo back; returns the exit code."""
+    if (demo / "collections").exists():
         step("Take everything back: ansible-playbook fleet.cdi.remove")
-        if play("fleet.cdi.remove", specs) != 0 or (DEMO / "state/manifest.json").exists():
-            say(f"Something was left; {DEMO} stays, so that {FLEET_CDI} undo --force can take it back.")
+        if play("fleet.cdi.remove", demo) != 0 or (demo / "state/manifest.json").exists():
+            say(f"Something was left; {demo} stays, so that {demo}/opt/cdi/bin/fleet-cdi undo --force can take it back.")
             return 1
-    if DEMO.exists():
-        shutil.rmtree(DEMO)
-    say(f"Nothing of the demo is left in {specs} and {DEMO}.")
+    if demo.exists():
+        shutil.rmtree(demo)
+    if ROOT and demo == DEMO:
+        with suppress(OSError):  # not there, or not the demo's alone
+            demo.parent.rmdir()
+    say(f"Nothing of the demo is left in {SPECS} and {demo}.")
     return 0
 
 
-def play(playbook: str, specs: str) -> int:
-    """Run a playbook of the installed collection on this machine."""
-    command = [str(BIN / "ansible-playbook"), "-i", str(CHECKOUT / "examples/demo/inventory.yml"), playbook]
-    variables = json.dumps({"demo_dir": str(DEMO), "cdi_host_spec_dir": specs})
-    return subprocess.run([*command, "-e", variables], check=False, env=environment(), cwd=DEMO).returncode
+def changeable(directory: Path) -> Optional[Path]:
+    """The directory on the way to this one that others than root can change, if there is one."""
+    for at in (directory, *directory.parents):
+        found = at.stat()
+        if found.st_uid != 0 or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX):
+            return at
+    return None
 
 
-def environment() -> dict[str, str]:
-    """No settings of the user's, and nothing of Ansible's outside of build/demo."""
+def play(playbook: str, demo: Path) -> int:
+    """Run a playbook of the collection that is installed in `demo` on this machine."""
+    program = [str(demo / "venv/bin/python"), "-m", "ansible", "playbook"]
+    command = [*program, "-i", str(CHECKOUT / "examples/demo/inventory.yml"), playbook]
+    variables = json.dumps({"demo_dir": str(demo), "cdi_host_spec_dir": SPECS})
+    return subprocess.run([*command, "-e", variables], check=False, env=environment(demo), cwd=demo).returncode
+
+
+def environment(demo: Path) -> dict[str, str]:
+    """No settings of the user's, and nothing of Ansible's outside of `demo`."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON", "VIRTUAL_ENV"))
     }
     return {
         **kept,
         "ANSIBLE_CONFIG": str(CHECKOUT / "examples/demo/ansible.cfg"),
-        "ANSIBLE_HOME": str(DEMO / "ansible"),
-        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_HOME": str(demo / "ansible"),
+        "ANSIBLE_COLLECTIONS_PATH": str(demo / "collections"),
         "LC_ALL": "C.UTF-8",
     }
 
@@ -162,13 +203,13 @@ def table() -> None:
         say(f"... and {more} more of the same kinds: {FLEET_CDI} devices")
 
 
-def left_out(root: bool) -> Optional[str]:
+def left_out() -> Optional[str]:
     """Why no container can be run here, if so."""
     if not shutil.which("podman"):
         return "podman is not installed (apt install podman)."
     if not static_busybox():
         return "the container's only program is a static busybox, which is not installed (apt install busybox-static)."
-    if not root and "--cdi-spec-dir" not in output(["podman", "--help"]):
+    if not ROOT and "--cdi-spec-dir" not in output(["podman", "--help"]):
         version = output(["podman", "--version"]).strip()
         return f"an ordinary user needs podman >= 5.5, for --cdi-spec-dir; this is {version}. Root needs 4.1."
     return None
@@ -273,7 +314,7 @@ def quiet(command: list[str]) -> None:
     """Run a command of the environment and show what it prints only if it fails."""
     DEMO.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        command, check=False, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, check=False, env=environment(DEMO), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     if done.returncode:
         fail(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stdout}")

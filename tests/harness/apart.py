@@ -16,8 +16,8 @@ import os
 import sys
 from contextlib import suppress
 
-# Where fleet.cdi writes unless the settings say otherwise; /run/cdi is /var/run/cdi.
-DIRECTORIES = ("/etc/cdi", "/run/cdi", "/opt/cdi", "/var/lib/cdi", "/etc/fleet-cdi")
+# Where fleet.cdi and its demo write unless the settings say otherwise; /run/cdi is /var/run/cdi.
+DIRECTORIES = ("/etc/cdi", "/run/cdi", "/opt/cdi", "/var/lib/cdi", "/etc/fleet-cdi", "/var/lib/fleet-cdi")
 
 # Held shared by all who are apart, so that none removes a directory under another one's mount. It lists what was made.
 LOCK = "/run/fleet-cdi-tests.lock"

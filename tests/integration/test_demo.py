@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SPECS = Path("/var/run/cdi")
+ROOTS = Path("/var/lib/fleet-cdi/demo")  # where root's demo keeps everything else
+USER = 65534  # an ordinary one
 # Specs of somebody else, which the demo may neither change nor be stopped by: path -> text.
 FOREIGN = {
     "/etc/cdi/vendor.com-card.json": """
@@ -40,15 +43,19 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks at what the dem
 @pytest.fixture
 def demo(tmp_path):
     """Run a target in a copy of the checkout, on a machine with specs of somebody else: demo(target) -> its output."""
-    mirror.mirror(CHECKOUT, tmp_path / "fleet.cdi")
+    for name in ("fleet.cdi", "another"):
+        mirror.mirror(CHECKOUT, tmp_path / name)
     for path, text in FOREIGN.items():
         Path(path).write_text(text)
 
     def make(
-        target: str, status: int = 0, path: str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        target: str,
+        status: int = 0,
+        path: str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        checkout: str = "fleet.cdi",
     ) -> str:
         python = os.path.join(sys.base_prefix, "bin", "python3")  # as on a machine where nothing was prepared
-        command = ["make", "--no-print-directory", "-C", str(tmp_path / "fleet.cdi"), f"PYTHON={python}", target]
+        command = ["make", "--no-print-directory", "-C", str(tmp_path / checkout), f"PYTHON={python}", target]
         # HOME is empty, and nothing of the environment that runs the tests may help.
         environment = {"PATH": path, "HOME": str(tmp_path)}
         keep = {name: os.environ[name] for name in ("PIP_INDEX_URL", "PIP_CONFIG_FILE", "LANG") if name in os.environ}
@@ -60,7 +67,7 @@ def demo(tmp_path):
 
     yield make
     make("demo-undo")
-    assert not (tmp_path / "fleet.cdi/build/demo").exists()
+    assert not ROOTS.exists() and not (tmp_path / "fleet.cdi/build").exists()
     for path in FOREIGN:
         Path(path).unlink()
 
@@ -78,10 +85,44 @@ def test_demo_and_its_undo_each_twice(demo, tmp_path):
     assert {Path(path).parent for path in written.keys() - before.keys()} == {SPECS.resolve()}
     assert "changed=0 " in demo("demo")
     assert footprint.look() == written
-    for _again in range(2):
-        demo("demo-undo")
+    for checkout in ("another", "fleet.cdi"):
+        demo("demo-undo", checkout=checkout)
         assert footprint.look() == before
-        assert not (tmp_path / "fleet.cdi" / "build" / "demo").exists()
+        assert not ROOTS.exists()
+
+
+def test_in_a_checkout_of_an_ordinary_user(demo, tmp_path):
+    """`git clone`, then `sudo make demo`: what root trusts may not lie where that user can change it."""
+    for at, names, files in os.walk(tmp_path / "fleet.cdi"):
+        for name in (".", *names, *files):
+            os.chown(os.path.join(at, name), USER, USER, follow_symlinks=False)
+    before = footprint.look()
+    assert str(ROOTS) in demo("demo")
+    assert not (tmp_path / "fleet.cdi/build").exists()
+    for at, _names, files in os.walk(ROOTS.parent):
+        for path in (at, *(os.path.join(at, name) for name in files)):
+            found = os.lstat(path)
+            assert found.st_uid == 0 and (os.path.islink(path) or not found.st_mode & 0o022), path
+    written = footprint.look()
+    # What a demo before this rule left. Where others can change it, nothing in it is run, or believed, or removed.
+    older = tmp_path / "fleet.cdi/build/demo"
+    shutil.move(ROOTS, older)
+    said = demo("demo-undo", status=1)
+    assert f"{older} stays" in said and f"can change {tmp_path / 'fleet.cdi'}" in said
+    assert footprint.look() == written and older.exists()
+    shutil.move(older, tmp_path / "another/build/demo")
+    demo("demo-undo", checkout="another")
+    assert footprint.look() == before and not (tmp_path / "another/build/demo").exists()
+    older.parent.rmdir()
+
+
+def test_what_a_user_s_own_demo_made_is_left_to_that_user(demo, tmp_path):
+    theirs = tmp_path / "fleet.cdi/build/demo"
+    theirs.mkdir(parents=True)
+    os.chown(theirs, USER, USER)
+    assert "as that user" in demo("demo-undo")
+    assert theirs.exists()
+    shutil.rmtree(theirs.parent)
 
 
 BROKEN = {
