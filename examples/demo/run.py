@@ -8,8 +8,8 @@ run.py undo     take everything back
 
 For an ordinary user everything lies below build/demo. Root's specs are in /var/run/cdi, where every runtime looks, and
 all else in /var/lib/fleet-cdi/demo: a checkout often belongs to an ordinary user, who could change there at any moment
-what root runs and believes. Not below /run: programs can't be run there on Debian (noexec), and undo needs the record of
-the demo also after a reboot. Every checkout finds it there.
+what root runs and believes. Not below /run: Debian lets no program there run (noexec), and undo needs the record of the
+demo also after a reboot. Every checkout finds it there.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def undo() -> int:
         return status
     if other:
         say(
-            f"{IN_CHECKOUT} stays: an older demo made it as root, but other users can change {other}, so that nothing in "
-            f"it is run or believed. Specs of it in {SPECS} are gone at the next boot. Look at it, then remove it: "
+            f"{IN_CHECKOUT} stays: an older demo made it as root, but other users can change {other}, so nothing in it "
+            f"is run or believed. Specs of it in {SPECS} are gone at the next boot. Look at it, then remove it: "
             + shlex.join(["rm", "-r", str(IN_CHECKOUT)])
         )
         return 1
@@ -147,7 +147,7 @@ def undone(demo: Path) -> int:
     if (demo / "collections").exists():
         step("Take everything back: ansible-playbook fleet.cdi.remove")
         if play("fleet.cdi.remove", demo) != 0 or (demo / "state/manifest.json").exists():
-            say(f"Something was left; {demo} stays, so that {demo}/opt/cdi/bin/fleet-cdi undo --force can take it back.")
+            say(f"Something was left; {demo} stays, so that {demo}/opt/cdi/bin/fleet-cdi undo --force takes it back.")
             return 1
     if demo.exists():
         shutil.rmtree(demo)

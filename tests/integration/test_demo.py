@@ -72,7 +72,7 @@ def demo(tmp_path):
         Path(path).unlink()
 
 
-def test_demo_and_its_undo_each_twice(demo, tmp_path):
+def test_demo_and_its_undo_each_twice(demo):
     """In whatever order: what is there after an undo is what was there before, so any other order is one of these."""
     before = footprint.look()
     demo("demo-undo")

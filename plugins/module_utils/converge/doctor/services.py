@@ -67,6 +67,6 @@ RULES = (
     Rule("unit-unknown", _unknown, advice.PROVISION),
     Rule("unit-failed", _failed, "`journalctl -u {subject}` says why; then `systemctl restart {subject}`"),
     Rule("unit-outdated", _outdated, "`systemctl daemon-reload`; then `systemctl restart {subject}`"),
-    Rule("unit-disabled", _disabled, "`systemctl enable {subject}`"),
+    Rule("unit-disabled", _disabled, "`systemctl enable --now {subject}`"),
     Rule("unit-stopped", _stopped, "`systemctl start {subject}`", general=True),
 )
