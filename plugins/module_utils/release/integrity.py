@@ -33,6 +33,7 @@ class Fault(NamedTuple):
 
     path: str
     problem: str
+    gone: bool = False
 
 
 def faults(prefix: str) -> tuple[Fault, ...]:
@@ -55,7 +56,7 @@ def of_link(prefix: str) -> tuple[Fault, ...]:
     if read_record(prefix)["on_path"] is not True or leads_here(prefix):
         return ()
     if not os.path.lexists(ON_PATH):
-        return (Fault(ON_PATH, f"is gone, so that {prefix}/bin/fleet-cdi is not on the PATH"),)
+        return (Fault(ON_PATH, f"is gone, so that {prefix}/bin/fleet-cdi is not on the PATH", gone=True),)
     return (Fault(ON_PATH, f"is no longer the link to {prefix}/bin/fleet-cdi that was made"),)
 
 

@@ -16,15 +16,16 @@ def _damaged(view: View) -> Iterator[Symptom]:
     return (Symptom(fault.path, fault.problem) for fault in view.written.release)
 
 
-def _not_on_path(view: View) -> Iterator[Symptom]:
-    return (Symptom(fault.path, fault.problem) for fault in view.written.link)
+def _link_gone(view: View) -> Iterator[Symptom]:
+    return (Symptom(fault.path, fault.problem) for fault in view.written.link if fault.gone)
+
+
+def _link_changed(view: View) -> Iterator[Symptom]:
+    return (Symptom(fault.path, fault.problem) for fault in view.written.link if not fault.gone)
 
 
 RULES = (
     Rule("release-damaged", _damaged, advice.PROVISION, status=NOT_DONE),
-    Rule(
-        "command-link",
-        _not_on_path,
-        "remove what is there now, if anything (`ls -l {subject}` shows it); then " + advice.PROVISION,
-    ),
+    Rule("command-link-gone", _link_gone, advice.PROVISION),
+    Rule("command-link-changed", _link_changed, "remove what `ls -l {subject}` shows; then " + advice.PROVISION),
 )

@@ -363,8 +363,12 @@ class TestRelease:
         assert host.diagnose() == ()
         link.unlink()
         (finding,) = host.diagnose()
-        assert (finding.rule, finding.subject, finding.status) == ("command-link", str(link), rule.FINDINGS)
-        assert "is not on the PATH" in finding.problem and advice.PROVISION in finding.next
+        assert (finding.rule, finding.subject, finding.status) == ("command-link-gone", str(link), rule.FINDINGS)
+        assert "is not on the PATH" in finding.problem and finding.next == advice.PROVISION
+        link.write_text("theirs")
+        (finding,) = host.diagnose()
+        assert (finding.rule, finding.subject, finding.status) == ("command-link-changed", str(link), rule.FINDINGS)
+        assert f"`ls -l {link}`" in finding.next
 
 
 class TestUnits:

@@ -234,9 +234,9 @@ def test_the_command_is_on_the_path_until_it_is_removed(target, on_path):
     assert not target.install(release).changed
     assert integrity.of_link(target.prefix) == ()
     on_path.unlink()
-    assert integrity.of_link(target.prefix) == ((str(on_path), f"is gone, so that {command} is not on the PATH"),)
+    assert integrity.of_link(target.prefix) == ((str(on_path), f"is gone, so that {command} is not on the PATH", True),)
     on_path.write_text("theirs")
-    ((_path, problem),) = integrity.of_link(target.prefix)
+    ((_path, problem, _gone),) = integrity.of_link(target.prefix)
     assert problem == f"is no longer the link to {command} that was made"
     assert integrity.faults(target.prefix) == ()  # the release itself is whole
     on_path.unlink()
