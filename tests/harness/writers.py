@@ -9,7 +9,9 @@ A new writer is a new row of WRITERS.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,12 +20,18 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose impor
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
     device_plugin_config,
+    device_plugin_service,
+    device_state,
     host,
+    plugin_config,
     refresh,
+    refresher,
     runtime,
     runtime_restart,
+    units,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted as Kind
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Instance
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
@@ -75,8 +83,52 @@ def specs_of_devices(at: Tree) -> None:
 
 def refreshed(at: Tree) -> None:
     """A refresh of what `specs_of_devices` made."""
-    listing = str(at.run / "inventory.json")
-    refresh.refresh(refresh.Places(str(at.state), listing, str(at.etc / "cdi"), "/", str(at.prefix)))
+    refresh.refresh(_places(at))
+
+
+def _places(at: Tree) -> refresh.Places:
+    return refresh.Places(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
+
+
+def executable(at: Tree) -> None:
+    """The configuration of an executable, and its pool of devices."""
+    args = {key: value for key, value in ENTRIES["zero"].items() if key not in ("profile", "kind")}
+    document = {"cdiVersion": "0.0.2", "name": "zero", "type": "zero", "plugin": "rule", "args": args}
+    plugin_config.converge(plugin_config.Wanted("zero", "zero", document), _places(at), Sources.programs)
+
+
+def no_executable(at: Tree) -> None:
+    """None, and no pool."""
+    plugin_config.converge(plugin_config.Wanted("zero", "zero", None), _places(at), Sources.programs)
+
+
+def out_of_service(at: Tree) -> None:
+    """A device out of service."""
+    device_state.converge(device_state.Wanted("mem:zero", "broken"), _device_places(at))
+
+
+def in_service(at: Tree) -> None:
+    """The device in service again."""
+    device_state.converge(device_state.Wanted("mem:zero"), _device_places(at))
+
+
+def _device_places(at: Tree) -> refresh.Places:
+    return refresh.Places(str(at.state), str(at.run / "inventory.json"))
+
+
+def refresh_units(at: Tree) -> None:
+    """The units and udev rules that start a refresh."""
+    refresher.install(units.Settings(), str(at.state), False)
+
+
+def no_refresh_units(at: Tree) -> None:
+    """None of them."""
+    refresher.uninstall(str(at.state), False)
+
+
+def plugin_unit(at: Tree) -> None:
+    """The device plugin's unit."""
+    device_plugin_service.install(Unit(state_dir=str(at.state)), None, str(at.state), 0, False)
 
 
 def reboot(at: Tree) -> None:
@@ -148,6 +200,7 @@ class Sources:
     """The release that is installed; made once, by `prepare`."""
 
     release: Any = None
+    programs = ""  # where the executables are
 
 
 def prepare(directory: Path) -> None:
@@ -156,6 +209,9 @@ def prepare(directory: Path) -> None:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
     Sources.release = build.build(str(directory))
+    Sources.programs = str(directory / "programs")
+    os.mkdir(Sources.programs)
+    os.symlink("/bin/true", directory / "programs/rule")
 
 
 Writer = Callable[[Tree], None]
@@ -172,14 +228,52 @@ WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "release": (release, ()),
     "ADD": (add, ()),
     "DEL": (delete, (add,)),
+    "executable's configuration": (executable, ()),
+    "executable's configuration goes": (no_executable, (executable,)),
+    "device out of service": (out_of_service, (specs_of_devices,)),
+    "device in service": (in_service, (specs_of_devices, out_of_service)),
     "undo": (undo, (spec, docker, crio)),
 }
+
+# Those whose files have a fixed place: they need `in_place`.
+IN_PLACE: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
+    "refresh units": (refresh_units, ()),
+    "refresh units go": (no_refresh_units, (refresh_units,)),
+    "device plugin's unit": (plugin_unit, ()),
+    "undo of units": (undo, (refresh_units, plugin_unit)),
+}
+ALL = {**WRITERS, **IN_PLACE}
+
+# Fixed place -> what stands there instead, below `etc`.
+PLACES = {units.UNIT_DIR: "systemd", os.path.dirname(units.RULES): "udev"}
+
+
+@contextmanager
+def in_place(name: str, at: Tree) -> Iterator[None]:
+    """For a writer of IN_PLACE: have directories of this host at the fixed places, and no systemd that runs.
+
+    Only in a mount namespace of one's own (apart.py).
+    """
+    mounted = []
+    try:
+        if name in IN_PLACE:
+            for place, own in PLACES.items():
+                subprocess.run(["mount", "--bind", str(at.etc / own), place], check=True)
+                mounted.append(place)
+            if os.path.isdir("/run/systemd"):
+                subprocess.run(["mount", "-t", "tmpfs", "fleet-cdi-test", "/run/systemd"], check=True)
+                mounted.append("/run/systemd")
+        yield
+    finally:
+        for place in mounted:
+            subprocess.run(["umount", place], check=True)
 
 
 def host_of(top: Path) -> Tree:
     """A host below the empty directory `top`, as a distribution leaves it."""
     at = tree(top)
-    for directory in (at.etc / "docker", at.etc / "crio/crio.conf.d", at.state.parent, at.run, at.prefix.parent):
+    others = (at.etc / name for name in ("docker", "crio/crio.conf.d", *PLACES.values()))
+    for directory in (*others, at.state.parent, at.run, at.prefix.parent):
         directory.mkdir(parents=True)
     (at.etc / "docker/daemon.json").write_text('{\n  "debug": true\n}\n')
     return at
