@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 # O_NONBLOCK: nobody waits for a FIFO.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+DIRECTORY_MODE = 0o755  # of those that we make
 DROP_INS = "conf.d"  # how the name of a directory of drop-ins ends
 
 # What to do about a failure, by errno.
@@ -212,6 +213,32 @@ def remove_directory(path: str) -> bool:
     return True
 
 
+def is_as_made(path: str) -> bool:
+    """Whether the directory at `path` is as `make_directory` leaves one: this user's, of mode 0755, no mount point.
+
+    For what a killed run may have left without a note of it. One that is not so is an administrator's.
+    """
+    with suppress(OSError):
+        at = os.open(path, directories.FLAGS | os.O_DIRECTORY)
+        try:
+            found = os.fstat(at)
+            above = os.open("..", directories.FLAGS | os.O_DIRECTORY, dir_fd=at)
+            try:
+                same_mount = _mount_of(at) == _mount_of(above)
+            finally:
+                os.close(above)
+        finally:
+            os.close(at)
+        return same_mount and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == DIRECTORY_MODE
+    return False
+
+
+def _mount_of(at: int) -> str:
+    """The mount that a descriptor is in (proc(5), fdinfo, mnt_id); a bind mount has its own. Raises OSError."""
+    with open(f"/proc/self/fdinfo/{at}", encoding="ascii") as file:
+        return next((line for line in file if line.startswith("mnt_id:")), "")
+
+
 def missing(path: str) -> list[str]:
     """The directories that `make_directory` would make, outermost first. Raises CdiError."""
     try:
@@ -222,7 +249,7 @@ def missing(path: str) -> list[str]:
     return [os.path.join(where, *names[: end + 1]) for end in range(len(names))]
 
 
-def make_directory(path: str, mode: int = 0o755) -> list[str]:
+def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
     """Make `path` and what is missing above it; returns what was made, outermost first. Raises CdiError."""
     made: list[str] = []
     for directory in missing(path):

@@ -158,7 +158,7 @@ def test_on_a_read_only_file_system_it_is_one_error_that_says_so(name, tmp_path)
     assert said.count("\n") == 1 and "Read-only file system" in said
 
 
-# Locks stay, as another process may wait for one, with their directory; so does the note in one of what was to be saved.
+# Locks stay, as another process may wait for one, with their directory, and the note of what was about to be saved.
 NOTED = ["var/cdi/.lock"]
 LOCKS = {
     "ADD": ["var/cdi", "var/cdi/ledger.lock"],
@@ -181,3 +181,37 @@ def test_without_room_it_is_one_error_and_nothing_is_changed(name, tmp_path):
     assert (status, changed) == (2, LOCKS.get(name, [])), said
     assert "No space left on device" in said or "disk is full" in said
     assert said.count("\n") == 1 and "Free some space there" in said
+
+
+def _mode(directory, _other):
+    directory.chmod(0o750)
+
+
+def _tmpfs(directory, _other):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "fleet-cdi-test", str(directory)], check=True)
+
+
+def _bind(directory, other):
+    other.mkdir()
+    subprocess.run(["mount", "--bind", str(other), str(directory)], check=True)
+
+
+@pytest.mark.parametrize("make", [_mode, _tmpfs, _bind])
+@pytest.mark.parametrize("name", ["prefix", "state"])
+def test_an_empty_directory_that_is_an_administrators_stays(name, make, tmp_path):
+    """A killed run of ours would have left another one. (That of another user is refused.)"""
+    at = writers.host_of(tmp_path / "host")
+    directory = getattr(at, name)
+    directory.mkdir()
+    make(directory, tmp_path / "other")
+    try:
+        before = writers.everything(tmp_path / "host")
+        if name == "prefix":
+            assert not install.remove(str(directory), check=True).changed
+            assert not install.remove(str(directory)).changed
+        else:
+            writers.undo(at)
+        assert directory.is_dir() and writers.everything(tmp_path / "host") == before
+    finally:
+        if make in (_tmpfs, _bind):
+            subprocess.run(["umount", str(directory)], check=False)

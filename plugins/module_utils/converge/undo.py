@@ -120,14 +120,16 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
 
 
 def _discard_rest(state_dir: str) -> None:
-    """Remove what a killed run left: a manifest that lists nothing, its lock, and the state directory if it is empty.
+    """Remove what a killed run left: a manifest that lists nothing, its lock, and the state directory if it is empty
+    and may be ours.
 
     Raises CdiError.
     """
     if any(os.path.lexists(os.path.join(state_dir, name)) for name in REST):
         with locked_manifest(state_dir):
             pass  # it is cleared at the end
-    files.remove_directory(state_dir)
+    if files.is_as_made(state_dir):
+        files.remove_directory(state_dir)
 
 
 def _with_ledger(

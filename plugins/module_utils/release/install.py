@@ -28,13 +28,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     USUAL,
     Found,
     at,
+    begun,
     byte_code,
     clear,
     describe,
     discard,
     explained,
     identity,
-    is_begun,
     is_command,
     is_on_path,
     is_whole,
@@ -182,8 +182,8 @@ def remove(prefix: str, check: bool = False) -> Outcome:
         found = look(prefix)
         before = describe(prefix, found)
         ours = [name for name in (RECORD, LOCK) if os.path.lexists(at(prefix, name))]
-        unnoted = is_begun(prefix)
-        changed = before != gone or bool(ours) or unnoted
+        unnoted = begun(prefix)
+        changed = before != gone or bool(ours or unnoted)
         if check and changed:
             _check_writable(prefix)
         if not changed or check:
@@ -200,9 +200,7 @@ def remove(prefix: str, check: bool = False) -> Outcome:
             made = read_record(prefix)["directories"]
             for name in (RECORD, LOCK):
                 discard(at(prefix, name))
-        if unnoted:
-            made = {*made, at(prefix), os.path.join(prefix, "bin"), prefix}
-        for directory in sorted(made, key=len, reverse=True):
+        for directory in sorted({*made, *unnoted}, key=len, reverse=True):
             files.remove_directory(directory)
     return Outcome(True, before, gone)
 

@@ -129,14 +129,19 @@ def _is_release(directory: str) -> bool:
     return not os.path.islink(directory) and any(os.path.lexists(os.path.join(directory, part)) for part in parts)
 
 
-def is_begun(prefix: str) -> bool:
-    """Whether a run was killed before it noted which directories it made: nothing is there but these and the lock."""
+def begun(prefix: str) -> list[str]:
+    """The directories of a run that was killed before it noted which it made: nothing is there but these and the lock.
+
+    One that is not as a run makes it (files.is_as_made) is an administrator's.
+    """
     try:
         below = {name: os.listdir(os.path.join(prefix, name)) for name in os.listdir(prefix)}
         inside = {name for names in below.values() for name in names}
-        return {*below} <= {"bin", "lib"} and inside <= {LOCK, f".{RECORD}.tmp"}
     except OSError:
-        return False
+        return []
+    if not ({*below} <= {"bin", "lib"} and inside <= {LOCK, f".{RECORD}.tmp"}):
+        return []
+    return [path for path in (*(os.path.join(prefix, name) for name in below), prefix) if files.is_as_made(path)]
 
 
 def describe(prefix: str, found: Found) -> dict[str, Any]:
