@@ -50,7 +50,7 @@ def setup(directory: Path) -> str:
     writers.prepare(directory / "release")
     for name in writers.WRITERS:
         work, at = before(name, writers.host_of(directory / f"host-{name.split()[0]}-{len(STOPS)}"))
-        ended = syscalls.run(lambda work=work, at=at: work(at))  # type: ignore[misc]
+        ended = syscalls.run(lambda work=work, at=at: work(at))  # type: ignore[misc]  # mypy takes the defaults for arguments
         if ended.status != 0:
             raise RuntimeError(f"{name} fails where nobody attacks: {ended.said}")
         STOPS[name] = ended.stops
