@@ -166,11 +166,13 @@ class Kind(NamedTuple):
 
 
 def as_document(record: Any) -> Any:
-    """A record, or any nesting of tuples and records, as plain dicts and lists, ready for JSON."""
+    """A record, or any nesting of tuples, sets and records, as plain dicts and lists, ready for JSON."""
     if isinstance(record, tuple) and hasattr(record, "_asdict"):
         return {key: as_document(value) for key, value in record._asdict().items()}
     if isinstance(record, (tuple, list)):
         return [as_document(item) for item in record]
+    if isinstance(record, (set, frozenset)):
+        return sorted(record)
     if isinstance(record, dict):
         return {key: as_document(value) for key, value in record.items()}
     return record

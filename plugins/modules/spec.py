@@ -239,6 +239,13 @@ foreign:
       type: list
       elements: str
       sample: ["nvidia.com/gpu=0"]
+    seen_by:
+      description:
+        - The releases of the CDI library that read it. Each stands for all up to the next, V(newer) for those that are
+          not yet known.
+      type: list
+      elements: str
+      sample: ["1.1.0", "1.1.1"]
 held:
   description: Devices that stay in the spec though nothing asks for them any more, because somebody holds them.
   returned: success

@@ -16,7 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import ap
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, releases
 
 KIND = "nvidia.com/gpu"
@@ -60,6 +60,12 @@ def host(tmp_path):
     for name in ("etc", "run"):
         (tmp_path / name).mkdir()
     return Host()
+
+
+def test_a_provider_is_a_document_for_the_answer_of_the_module(host):
+    host.theirs("run", "nvidia.yaml", spec("0"))
+    [found] = foreign.providers(KIND, registry.load(host.directories), read_manifest(host.state_dir))
+    assert json.loads(json.dumps(as_document(found)))["seen_by"] == sorted(found.seen_by) != []
 
 
 PLACES = [("run", "nvidia.yaml"), ("etc", "nvidia.yaml"), ("etc", "nvidia.com-gpu.json")]
