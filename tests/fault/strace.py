@@ -95,12 +95,26 @@ def record(subject: Subject, place: Place, call: Call) -> tuple[Reply, list[Trac
     return reply, parse(output.read_text(), str(place.state))
 
 
+def selected(row: Traced, paths: set[str]) -> bool:
+    """Whether strace counts the call for `-P` with these paths: by a descriptor, or by a name as the call has it.
+
+    A name that is relative to a descriptor does not count by what it comes to, so a directory that is opened from the
+    one above it can't get a fault.
+    """
+    descriptors = {os.fsdecode(unhex(path)) for _fd, path in DECORATED.findall(row.arguments) if "\\x" in path}
+    names = {os.fsdecode(unhex(text)) for text in QUOTED.findall(row.arguments)}
+    return not paths.isdisjoint(descriptors | names)
+
+
 def points(traced: list[Traced], state: Path) -> list[Point]:
     """Every call as a place for a fault."""
     paths = tuple(sorted({os.path.relpath(row.path, state) for row in traced}))
+    whole = {os.path.normpath(state / path) for path in paths}
     seen: Counter[str] = Counter()
     found = []
     for row in traced:
+        if not selected(row, whole):
+            continue
         seen[row.name] += 1
         found.append(Point(row.name, seen[row.name], paths, os.path.relpath(row.path, state)))
     return found
