@@ -217,6 +217,7 @@ def test_a_configuration_that_is_wrong(host: Host, newer: Kubelet, start: Start)
     assert newer.counts(RESOURCE) == (1, 1) and len(newer.books.seen("Register")) == 1
     assert command(host, "check").returncode == 2
     plugin.stop()
+    host.config.write_text(json.dumps({**json.loads(good), "resource": {}}))  # its run_dir can be read all the same
     plugin = start()
     plugin.said("config-error")
     assert newer.counts(RESOURCE) == (1, 0)
