@@ -15,7 +15,7 @@ from typing import Any, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import CDI_HOOK
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, Reason, of_edits
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Glance, Reason, of_edits
 
 
 def missing(spec: Optional[dict[str, Any]], prefix: str) -> str:
@@ -39,8 +39,9 @@ def _of_hooks(spec: dict[str, Any]) -> Iterator[Reason]:
     places += [
         (device["containerEdits"], f"/devices/{index}/containerEdits") for index, device in enumerate(spec["devices"])
     ]
+    glance = Glance()
     for edits, pointer in places:
-        yield from of_edits({"hooks": (edits or {}).get("hooks")}, pointer, LIVE)
+        yield from of_edits({"hooks": (edits or {}).get("hooks")}, pointer, glance)
 
 
 def require(spec: Optional[dict[str, Any]], prefix: str, release: str, check: bool) -> list[str]:

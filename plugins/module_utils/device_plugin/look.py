@@ -15,7 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import MISSING, Host, of_edits
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import MISSING, Glance, Host, of_edits
 
 _WRONG = MISSING | {"node-type", "node-number"}  # what a container would trip over, or silently get wrong
 
@@ -35,7 +35,7 @@ def look(
     with it comes last, as that need not be wrong. `disabled`: what an operator took out of service,
     discovery.disabled.in_force.
     """
-    host = host_below(root)
+    host = Glance(host_below(root))
     ignore = resource.settings.health.ignore
     common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
     seen: dict[str, str] = {}  # file -> what is wrong with the edits of the whole spec
@@ -81,7 +81,7 @@ def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:
         return None
 
 
-def _of_edits(edits: Mapping[str, Any], where: str, host: Host) -> Iterator[str]:
+def _of_edits(edits: Mapping[str, Any], where: str, host: Glance) -> Iterator[str]:
     for why in of_edits(dict(edits), "", host):
         if why.rule in _WRONG:
             yield reason(why.rule, f"{where}: needs {why.expected}, found {why.found}")

@@ -17,7 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import oci
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource, UnknownDevice, UnknownKind
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_qualified_name
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, MISSING, Host, of_edits
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, MISSING, Glance, Host, of_edits
 
 Edits = dict[str, Any]
 
@@ -81,10 +81,11 @@ def _looked_for(edits: Edits) -> Edits:
 
 
 def _refuse_missing(edits: Sequence[tuple[str, Edits]], host: Host) -> None:
+    glance = Glance(host)
     missing = [
         (path, reason)
         for path, one in edits
-        for reason in of_edits(_looked_for(one), "", host)
+        for reason in of_edits(_looked_for(one), "", glance)
         if reason.rule in MISSING
     ]
     if missing:

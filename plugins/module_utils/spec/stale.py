@@ -14,6 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any, Callable, NamedTuple, Optional
 
 # What a runtime fails on; the other rules are about edits that it applies, wrongly.
@@ -33,7 +34,6 @@ NODE_TYPES = {stat.S_IFCHR: "c", stat.S_IFBLK: "b", stat.S_IFIFO: "p"}
 
 _LIBRARY = re.compile(r"\.so(\.[0-9.]+)?\Z")
 _VERSION = re.compile(r"(?<=\.so\.)[0-9]+(?:\.[0-9]+)*|[0-9]+(?:\.[0-9]+)+")
-_ANY_VERSION = r"[0-9]+(?:\.[0-9]+)*"
 
 
 class Reason(NamedTuple):
@@ -59,31 +59,86 @@ class Host(NamedTuple):
 LIVE = Host()
 
 
+class Glance:
+    """One look at a host: it reads each directory once, however many paths are missing there."""
+
+    def __init__(self, host: Host = LIVE) -> None:
+        self.lstat = host.lstat
+        self.stat = host.stat
+        self._listdir = host.listdir
+        self._shapes: dict[str, Optional[dict[str, list[str]]]] = {}  # directory -> shape -> its names, last first
+        self._files: dict[tuple[str, str], tuple[str, ...]] = {}  # directory, shape -> the first files of these
+
+    def other_version(self, path: str) -> str:
+        """The path that differs from the missing one in a version alone: libcuda.so.550.1 for libcuda.so.535.1, or "".
+
+        Where its directory is missing, too, that may be what differs.
+        """
+        above, name = os.path.split(path) if _VERSION.search(path) else ("", "")
+        while name:
+            if above not in self._shapes:
+                self._shapes[above] = self._of(above)
+            shapes = self._shapes[above]
+            if shapes is not None:
+                found = self._first(above, _shape(name), shapes)
+                return next((os.path.join(above, one) for one in found if one != name), "")
+            above, name = os.path.split(above)
+        return ""
+
+    def _of(self, directory: str) -> Optional[dict[str, list[str]]]:
+        """The names with a version in a directory, by their shape; None where it can't be read."""
+        try:
+            names = sorted(self._listdir(directory), reverse=True)
+        except (OSError, ValueError):
+            return None
+        shapes: dict[str, list[str]] = {}
+        for name in names:
+            if _VERSION.search(name):
+                shapes.setdefault(_shape(name), []).append(name)
+        return shapes
+
+    def _first(self, directory: str, shape: str, shapes: dict[str, list[str]]) -> tuple[str, ...]:
+        """The first two names of a shape: one may be that of the missing path, where that has a file in its way."""
+        key = directory, shape
+        if key not in self._files:
+            # libcuda.so.1, a symlink to any version, is no version itself.
+            files = (one for one in shapes.get(shape, ()) if not self._is_symlink(os.path.join(directory, one)))
+            self._files[key] = tuple(islice(files, 2))
+        return self._files[key]
+
+    def _is_symlink(self, path: str) -> bool:
+        try:
+            return stat.S_ISLNK(self.lstat(path).st_mode)
+        except OSError:
+            return True  # gone just now
+
+
 def stale(spec: dict[str, Any], wanted: Optional[Collection[str]] = None, host: Host = LIVE) -> tuple[Reason, ...]:
     """Every reason why the valid `spec` is stale; none for one that agrees with the host.
 
     `wanted` are the names of the devices of its kind that there are now; None if nobody knows. Raises nothing.
     """
-    reasons = list(of_edits(spec.get("containerEdits") or {}, "/containerEdits", host))
-    listed = [device["name"] for device in spec["devices"]]
+    glance = Glance(host)
+    reasons = list(of_edits(spec.get("containerEdits") or {}, "/containerEdits", glance))
+    listed = {device["name"] for device in spec["devices"]}
     for index, device in enumerate(spec["devices"]):
         if wanted is not None and device["name"] not in wanted:
             reasons.append(Reason("device-gone", f"/devices/{index}/name", "no such device", device["name"]))
-        reasons += of_edits(device["containerEdits"], f"/devices/{index}/containerEdits", host)
+        reasons += of_edits(device["containerEdits"], f"/devices/{index}/containerEdits", glance)
     for name in wanted or ():
         if name not in listed:
             reasons.append(Reason("device-new", "/devices", name, "no device of that name"))
     return tuple(reasons)
 
 
-def of_edits(edits: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
+def of_edits(edits: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
     """The reasons in one object of container edits, which stands at `pointer`."""
     for key, check in _CHECKS.items():
         for index, item in enumerate(edits.get(key) or ()):
             yield from check(item, f"{pointer}/{key}/{index}", host)
 
 
-def _node(node: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
+def _node(node: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
     field = "hostPath" if node.get("hostPath") else "path"
     path = node[field]
     try:
@@ -104,7 +159,7 @@ def _node(node: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
                 yield Reason("node-number", f"{pointer}/{key}", str(number), str(node.get(key) or 0))
 
 
-def _mount(mount: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
+def _mount(mount: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
     # The source of anything else, of a tmpfs say, is no path on the host.
     if mount.get("type") in (None, "", "none", "bind") or {"bind", "rbind"} & set(mount.get("options") or ()):
         rule = "library-missing" if _LIBRARY.search(mount["hostPath"]) else "mount-missing"
@@ -116,7 +171,7 @@ def in_container(hook: dict[str, Any]) -> bool:
     return bool(hook["hookName"] == "startContainer")
 
 
-def _hook(hook: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
+def _hook(hook: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
     if not in_container(hook):
         missing = list(_path("hook-missing", hook["path"], f"{pointer}/path", host))
         yield from missing
@@ -126,7 +181,7 @@ def _hook(hook: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
             yield Reason("hook-not-executable", f"{pointer}/path", found, hook["path"])
 
 
-def _interface(device: dict[str, Any], pointer: str, host: Host) -> Iterator[Reason]:
+def _interface(device: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
     name = device["hostInterfaceName"]
     try:
         host.lstat(f"/sys/class/net/{name}")
@@ -137,39 +192,17 @@ def _interface(device: dict[str, Any], pointer: str, host: Host) -> Iterator[Rea
 _CHECKS = {"deviceNodes": _node, "netDevices": _interface, "mounts": _mount, "hooks": _hook}
 
 
-def _path(rule: str, path: str, pointer: str, host: Host) -> Iterator[Reason]:
+def _path(rule: str, path: str, pointer: str, host: Glance) -> Iterator[Reason]:
     try:
         host.stat(path)
     except (OSError, ValueError) as error:
-        other = _other_version(path, host)
+        other = host.other_version(path)
         yield Reason("driver-version" if other else rule, pointer, other or _absence(error), path)
 
 
-def _other_version(path: str, host: Host) -> str:
-    """The path that only differs from the missing `path` in a version: libcuda.so.550.1 for libcuda.so.535.1, or ""."""
-    above, name = os.path.split(path)
-    while name:
-        try:
-            siblings = host.listdir(above)
-            break
-        except (OSError, ValueError):
-            above, name = os.path.split(above)
-    else:
-        return ""
-    same = re.compile(_ANY_VERSION.join(map(re.escape, _VERSION.split(name))) + r"\Z")
-    for sibling in sorted(siblings, reverse=True):
-        found = os.path.join(above, sibling)
-        # libcuda.so.1, a symlink to any version, is no version itself.
-        if sibling != name and same.match(sibling) and not _is_symlink(found, host):
-            return found
-    return ""
-
-
-def _is_symlink(path: str, host: Host) -> bool:
-    try:
-        return stat.S_ISLNK(host.lstat(path).st_mode)
-    except OSError:
-        return True  # gone just now
+def _shape(name: str) -> str:
+    """A name without its versions, which is the same for all versions of a file."""
+    return _VERSION.sub("\0", name)
 
 
 def _absence(error: Exception) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,30 @@ def test_what_may_not_be_looked_at_is_told_and_ends_nothing():
         ("node-missing", "something that can't be looked at (Permission denied)"),
         ("library-missing", "something that can't be looked at (Permission denied)"),
     ]
+
+
+def test_a_directory_is_read_once_however_much_is_missing_there(root):
+    """Quadratic it would be otherwise: a generator's directory has tens of thousands of files."""
+    calls = Counter()
+
+    def counted(name):
+        def call(path):
+            calls[name] += 1
+            return getattr(os, name)(path)
+
+        return call
+
+    (root / "many").mkdir()
+    for number in range(100):
+        (root / f"many/{number:03}.so.2").symlink_to("nothing")
+        (root / f"many/x.so.{number}").symlink_to("nothing")
+    mounts = [f"many/{number:03}.so.{version}" for number in range(100) for version in (0, 1)]
+    mounts += [f"many/x.so.1.{number}" for number in range(100)]
+    edits = {"mounts": [{"hostPath": f"{root}/{path}", "containerPath": "/x"} for path in mounts]}
+    found = stale(spec(edits), host=LIVE._replace(**{name: counted(name) for name in LIVE._fields}))
+    assert {reason.rule for reason in found} == {"library-missing"} and len(found) == len(mounts)
+    assert calls["listdir"] == 1
+    assert calls["lstat"] <= 200  # one for each name there
 
 
 def test_a_reason_reads_as_a_sentence():
