@@ -9,9 +9,10 @@ A new writer is a new row of WRITERS.
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -280,12 +281,20 @@ def host_of(top: Path) -> Tree:
 
 
 def everything(top: Path) -> dict[str, tuple[str, bytes]]:
-    """What there is below `top`: path -> type and mode, content."""
+    """What there is below `top`: path -> type and mode, content.
+
+    A program that the writer started, such as systemctl, may take something away meanwhile.
+    """
     found = {}
     for directory, names, others in os.walk(top):
         for name in (*names, *others):
             path = Path(directory, name)
-            state = path.lstat()
-            held = os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-            found[str(path.relative_to(top))] = (oct(state.st_mode), held)
+            with suppress(FileNotFoundError):
+                mode = path.lstat().st_mode
+                held = b""
+                if stat.S_ISLNK(mode):
+                    held = os.readlink(path).encode()
+                elif stat.S_ISREG(mode):
+                    held = path.read_bytes()
+                found[str(path.relative_to(top))] = (oct(mode), held)
     return found

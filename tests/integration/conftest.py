@@ -58,13 +58,16 @@ def ansible_module(ansible_environment):
 
 @pytest.fixture(scope="session")
 def container(tmp_path_factory):
-    """Run a shell command in a container that holds nothing but busybox: container(command, *options) -> done."""
+    """Run a shell command in a container that holds nothing but busybox: container(command, *options) -> done.
+
+    It is removed at its end, unless `keep`.
+    """
     root = tmp_path_factory.mktemp("rootfs")
     (root / "bin").mkdir()
     shutil.copy(shutil.which("busybox"), root / "bin" / "busybox")
     (root / "bin" / "sh").symlink_to("busybox")
 
-    def run(command, *options):
+    def run(command, *options, keep=False):
         # Without CAP_SYS_RESOURCE the default limits can't be set; lower ones always can.
         limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
         start = [
@@ -72,7 +75,7 @@ def container(tmp_path_factory):
             "--runtime",
             "runc",
             "run",
-            "--rm",
+            *([] if keep else ["--rm"]),
             "--network=none",
             *limits,
             *options,

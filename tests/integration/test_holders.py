@@ -39,7 +39,8 @@ def running(container):
     def start(device):
         name = f"fleet-cdi-test-{os.getpid()}-{len(names)}"
         names.append(name)
-        done = container("exec sleep 1000", "--detach", "--name", name, "--device", device)
+        # podman's clean-up may remove a container of --rm while podman restarts it.
+        done = container("exec sleep 1000", "--detach", "--name", name, "--device", device, keep=True)
         assert done.returncode == 0, done.stderr
         return name
 
