@@ -20,6 +20,7 @@ OWNERS = ("kubernetes", "claims", "external")
 PENDING = "pending"  # recorded; the setup of its devices is not finished
 ACTIVE = "active"
 WITHHELD = "withheld"  # given back, but the teardown of its devices is not finished or failed: nobody gets them
+UNPROVED = "?"  # behind a token: in what every release passes on as it is, so that none calls such a store damaged
 INTERRUPTED = "its teardown is running, or was interrupted"  # why it is withheld from the beginning of a teardown on
 
 # How a resource is locked. Two locks on one resource go together only if they are the same sort, and not WHOLE.
@@ -69,7 +70,7 @@ class Lock(NamedTuple):
 class Part(NamedTuple):
     """What one ADD added to a grant. A later ADD under the same request-id with other resource-specs adds another."""
 
-    token: str  # random: tells this part from a later one under the same key
+    token: str  # random: tells this part from a later one under the same key; see `proved`
     owner: str  # one of OWNERS
     state: str  # PENDING, ACTIVE or WITHHELD
     wanted: Mapping[str, int]  # resource-spec -> amount, as asked
@@ -78,6 +79,11 @@ class Part(NamedTuple):
     made: float  # seconds since the epoch, for people to read
     since: float  # seconds of CLOCK_BOOTTIME in that boot: clocks that are set don't change its age
     reasons: Mapping[str, str] = {}  # device -> why it is withheld
+
+    @property
+    def proved(self) -> bool:
+        """False if we chose the devices, and there may have been better ones (choose.Choice.proved)."""
+        return not self.token.endswith(UNPROVED)
 
 
 class Grant(NamedTuple):

@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
     ACTIVE,
     OWNERS,
     PENDING,
+    UNPROVED,
     WITHHELD,
     Grant,
     Hold,
@@ -98,13 +99,15 @@ class Ledger:
         pick: Callable[[Held], Sequence[Hold]],
         owner: str,
         pending: bool = False,
+        proved: Callable[[], bool] = lambda: True,
     ) -> Added:
         """Grant `wanted` (resource-spec -> amount) to `key`, or give what it was granted for the same before.
 
         `pick` chooses the devices; whatever it raises is passed on, and nothing is recorded. It may be called a second
         time (if the store was found damaged), reads nothing but its argument and what was read before, and does not
         use the ledger. With `pending` the part is recorded as pending: set its devices up, then call `activate`, or
-        `delete` it by its token. A part of an earlier boot is made good again, and to be set up again.
+        `delete` it by its token. A part of an earlier boot is made good again, and to be set up again. `proved` is
+        asked after `pick`: whether the best devices were picked for certain (Part.proved).
 
         Raises Different, Unfinished, Owned, Incomplete, Taken, Unusable; the grant is then as before.
         """
@@ -128,7 +131,7 @@ class Ledger:
                     raise Incomplete(self._incomplete(tables))
                 holds = tuple(pick(Held(tables.locks, fresh, grant_of(key, parts))))
                 _check_owners(tables, holds, owner)
-                token = os.urandom(8).hex()
+                token = os.urandom(8).hex() + ("" if proved() else UNPROVED)
                 part = Part(token, owner, state, dict(fresh), holds, self.boot_id, time.time(), self.now())
                 tables.insert(key, part)
                 tokens.add(token)

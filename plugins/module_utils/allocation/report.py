@@ -42,6 +42,7 @@ class Info(NamedTuple):
     other_boots: tuple[Key, ...]  # grants of earlier boots
     pending: tuple[Key, ...]
     withheld: Mapping[str, str]  # device -> why
+    unproved: tuple[Key, ...]  # grants for which there may have been better devices
     complete: bool  # False: the store was damaged and may have lost grants, so that none are made
     incidents: tuple[Mapping[str, Any], ...]  # each rebuild: "when", "what", "kept", "recovered", "complete"
 
@@ -98,6 +99,7 @@ def info(ledger: Ledger) -> Info:
         tuple(grant.key for grant in grants if any(part.boot_id != ledger.boot_id for part in grant.parts)),
         keys("pending"),
         withheld,
+        tuple(grant.key for grant in grants if not all(part.proved for part in grant.parts)),
         state.complete,
         tuple(state.incidents),
     )

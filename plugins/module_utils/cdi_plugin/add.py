@@ -49,7 +49,14 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
     with opened(call) as ledger, alone(call, key):
         for left in reversed(range(TRIES)):
-            added = ledger.add(key, dict(asked.amounts), picker.pick, call.settings.owner, call.settings.commands)
+            added = ledger.add(
+                key,
+                dict(asked.amounts),
+                picker.pick,
+                call.settings.owner,
+                call.settings.commands,
+                lambda: picker.proved,
+            )
             tokens = [part.token for part in added.parts]
             chosen = _known(added.holds, pool)
             try:
@@ -72,8 +79,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     localities = devices.numa_nodes(chosen)
     if localities:
         fields["numa_locality"] = localities
-    if not picker.proved:
-        fields["proved"] = False
+    fields["proved"] = all(part.proved for part in added.parts)
     return fields, lambda: None if added.repeated else _take_back(call, key, pool, tokens)
 
 

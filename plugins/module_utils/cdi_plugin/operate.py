@@ -34,6 +34,7 @@ class Seen(NamedTuple):
     grants: tuple[Grant, ...]
     problems: tuple[tuple[Key, Problem], ...]
     reports: tuple[str, ...]  # what the ledger repaired when it was opened
+    proved: dict[str, Optional[bool]]  # token of a part -> Part.proved; None where the kubelet chose its devices
 
 
 class Operator:
@@ -56,7 +57,8 @@ class Operator:
             # The device plugin hands out devices of others' specs as well, and looks at them itself.
             elsewhere = is_ours(grant.key)
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
-        return Seen(info, grants, tuple(problems), tuple(self.ledger.reports))
+        proved = {part.token: None if is_ours(grant.key) else part.proved for grant in grants for part in grant.parts}
+        return Seen(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
 
     def stamp(self) -> str:
         """The first line of a list of valid requests that is made from now on."""

@@ -17,7 +17,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_man
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
-HEADER = ("REQUEST", "BY", "OWNER", "STATE", "DEVICES")
+HEADER = ("REQUEST", "BY", "OWNER", "STATE", "PROVED", "DEVICES")
+PROVED = {True: "yes", False: "no", None: "-"}
 
 
 def run(arguments: Any, paths: Paths) -> int:
@@ -47,10 +48,13 @@ def _list(operator: Operator, arguments: Any) -> int:
     seen = operator.look()
     bad = bool(seen.problems) or not seen.info.complete
     if arguments.json:
+        grants = as_document(seen.grants)
+        for part in (part for grant in grants for part in grant["parts"]):
+            part["proved"] = seen.proved[part["token"]]
         info = {key: value for key, value in seen.info._asdict().items() if key != "devices"}
         document = {
             "stamp": stamp,
-            "grants": as_document(seen.grants),
+            "grants": grants,
             "problems": [{**key._asdict(), **problem._asdict()} for key, problem in seen.problems],
             "store": {**as_document(info), "devices": [[*name, count] for name, count in seen.info.devices.items()]},
         }
@@ -63,6 +67,7 @@ def _list(operator: Operator, arguments: Any) -> int:
             [f"{grant.key.resource_type}/{grant.key.plugin}"],
             [part.owner],
             [part.state],
+            [PROVED[seen.proved[part.token]]],
             [hold.device + "".join(f" {name}:{much}" for name, much in hold.amounts.items()) for hold in part.holds],
         )
         for grant in seen.grants

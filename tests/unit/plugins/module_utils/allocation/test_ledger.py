@@ -36,6 +36,24 @@ def never(_held):
     raise AssertionError("picked again")
 
 
+@pytest.mark.parametrize("proved", [True, False])
+@pytest.mark.parametrize("pending", [True, False])
+def test_whether_the_choice_was_the_best_is_kept(ledger, proved, pending):
+    """From ADD to DEL, whatever becomes of the grant in between."""
+    asked = []
+    added = ledger.add(
+        key(), {"gpu": 1}, lambda _held: asked.append("picked") or [GPU], "claims", pending, lambda: asked[0] and proved
+    )
+    tokens = [part.token for part in added.parts]
+    if pending:
+        ledger.activate(key(), tokens)
+    assert [part.proved for part in ledger.find(key()).parts] == [proved]
+    assert ledger.add(key(), {"gpu": 1}, never, "claims").parts[0].proved is proved
+    assert info(ledger).unproved == (() if proved else (key(),))
+    assert ledger.withhold(key(), tokens, "why").parts[0].proved is proved
+    assert ledger.delete(key(), tokens).parts[0].proved is proved
+
+
 @pytest.mark.parametrize("count", [0, 1, 200, 201, 401, 1000])
 @pytest.mark.parametrize("others", [0, 150, 5000])
 def test_the_locks_of_many_resources(ledger, count, others):

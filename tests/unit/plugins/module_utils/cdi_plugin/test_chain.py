@@ -66,6 +66,7 @@ def test_the_next_plugin_manages_the_nodes_of_what_was_picked(machine):
         "cdiVersion": "0.0.1",
         "devices": ["/dev/dri/renderD129", "/dev/dri/renderD130"],
         "numa_locality": [0],
+        "proved": True,
     }
     assert (held(machine), held(machine, "drm")) == ([VF0, VF1], [])
     assert machine.add(conf, "gpu:2", "a") == ["/dev/dri/renderD129", "/dev/dri/renderD130"]

@@ -12,10 +12,11 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import VERSION
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate, pick
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
@@ -75,11 +76,27 @@ def test_who_holds_what(host):
     status, out, _err = host.fleet_cdi("list")
     assert status == 0
     assert [line.split() for line in out.splitlines()[2:]] == [
-        ["a", "tty/generic-tty", "claims", "active", "tty:tty13"],
+        ["a", "tty/generic-tty", "claims", "active", "yes", "tty:tty13"],
         ["tty:tty14"],
     ]
     document = json.loads(host.fleet_cdi("list", "--json")[1])
     assert document["store"]["devices"] == [["fleet.cdi/tty", "claims", "active", 2]]
+
+
+def test_that_there_may_have_been_better_devices(host, monkeypatch):
+    monkeypatch.setattr(pick, "choose", lambda *given: choose(*given)._replace(proved=False))
+    host.add(host.conf, "tty:1", "a")
+    monkeypatch.undo()
+    monkeypatch.setattr(grants, "Operator", lambda where, _dirs: operate.Operator(where, [str(host.directory / "etc")]))
+    host.add(host.conf, "tty:1", "b")
+    status, out, _err = host.fleet_cdi("list")
+    assert status == 0
+    assert [line.split()[4] for line in out.splitlines()[1:]] == ["PROVED", "no", "yes"]
+    document = json.loads(host.fleet_cdi("list", "--json")[1])
+    assert [part["proved"] for grant in document["grants"] for part in grant["parts"]] == [False, True]
+    assert document["store"]["unproved"] == [
+        {"resource_type": "tty", "plugin": "generic-tty", "request_id": "a"},
+    ]
 
 
 def test_a_device_that_is_gone_is_a_finding(host):
@@ -100,8 +117,9 @@ def test_what_the_device_plugin_holds(host):
     handover.take(ledger, "nvidia.com/gpu", [handover.Want("GPU-8a3f", foreign)])
     status, out, _err = host.fleet_cdi("list")
     assert [line.split() for line in out.splitlines()[2:]] == [
-        ["GPU-8a3f", "kubernetes/nvidia.com/gpu", "kubernetes", "active", "node:/dev/nvidia0"],
+        ["GPU-8a3f", "kubernetes/nvidia.com/gpu", "kubernetes", "active", "-", "node:/dev/nvidia0"],
     ]
+    assert json.loads(host.fleet_cdi("list", "--json")[1])["grants"][0]["parts"][0]["proved"] is None
     assert status == 0
     valid = host.directory / "valid"
     assert host.fleet_cdi("gc", listed(host, valid), "--force")[:2] == (0, "Nothing to free.\n")
