@@ -34,7 +34,7 @@ USUAL = "/opt/cdi"
 ON_PATH = "/usr/local/bin/fleet-cdi"  # a link to the command, for a release under USUAL: one name means one release
 
 RECORD = ".fleet-cdi.json"
-LARGEST = 1 << 20  # bytes of the record; it has some hundred
+LARGEST = 1 << 20  # bytes of the record, and of a launcher; they have some hundred
 LOCK = ".fleet-cdi.lock"
 _LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp")
 _PATIENCE = 60.0  # seconds; an installation takes one or two
@@ -174,15 +174,14 @@ def is_whole(directory: str, release: str) -> bool:
 
 
 def launchers_of(directory: str) -> dict[str, str]:
-    """The launchers of the release in `directory`: name -> text."""
+    """The launchers of the release in `directory`: name -> text. What is no file that can be read is none."""
     found: dict[str, str] = {}
-    try:
+    with suppress(OSError):
         for name in sorted(os.listdir(os.path.join(directory, "bin"))):
             if not name.startswith("."):
-                with open(os.path.join(directory, "bin", name), encoding="utf-8", errors="replace") as file:
-                    found[name] = file.read()
-    except OSError:
-        pass
+                with suppress(CdiError):
+                    text = files.content(os.path.join(directory, "bin", name), LARGEST)
+                    found[name] = (text or b"").decode("utf-8", "replace")
     return found
 
 

@@ -73,6 +73,9 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
         )
     binaries = os.path.join(directory, "bin")
     os.makedirs(binaries, exist_ok=True)
+    for entry in os.scandir(binaries):
+        if not entry.is_file(follow_symlinks=False):  # a FIFO, say, which nobody could open
+            discard(entry.path)
     trials = {name: os.path.join(binaries, f".{name}.new") for name in launchers}
     for name, text in launchers.items():
         with open(trials[name], "w", encoding="utf-8") as file:

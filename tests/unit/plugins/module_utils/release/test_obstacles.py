@@ -83,6 +83,17 @@ def test_obstacle_is_named_and_left(target, obstacle, check):
     assert target.tree() == before
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "endless"])
+def test_launcher_that_became_something_else_is_written_anew(target, make):
+    release = target.release()
+    target.install(release)
+    launcher = target.lib / release.id / "bin/fleet-cdi"
+    launcher.unlink()
+    make(launcher)
+    assert target.install(release).changed
+    assert target.says() == release.id and not target.install(release).changed
+
+
 def test_relative_prefix_is_refused(target):
     target.prefix = "opt/cdi"
     with pytest.raises(CdiError, match="^prefix: found 'opt/cdi'; expected an absolute path"):
