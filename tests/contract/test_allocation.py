@@ -217,7 +217,9 @@ def test_c24_the_name_is_looked_up_before_the_answer(host: Host, newer: Kubelet,
     thread.start()
     plugin.process.send_signal(signal.SIGCONT)
     thread.join(30)
-    assert "vendor.com/thing=d0" in pods["p"] and held(host) == set()
+    # The call may come before the news of the spec, or after it: then the resource has no d0 any more.
+    assert "vendor.com/thing=d0" in pods["p"] or "found the device 'd0'; expected one" in pods["p"]
+    assert held(host) == set()
 
 
 def test_c25_pre_start_at_every_start_of_a_container(host: Host, kubelet: Kubelet, start: Start) -> None:
