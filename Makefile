@@ -6,6 +6,7 @@
 #   make test [INSTALL=1]   every part below, in order, each within its minutes (tests/harness/parts.py)
 #   make PART [INSTALL=1]   one of them; INSTALL=1 lets root install missing real counterparts by apt
 #   make adversary [SEEDS=10000] [FAMILY=images] [SEED=17]   more attacks, one family's, or one again
+#   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
 
 PYTHON ?= python3
@@ -29,7 +30,7 @@ LINK := build/pythonpath/ansible_collections/fleet/cdi
 COPY := build/collections/ansible_collections/fleet/cdi
 
 .DEFAULT_GOAL := help
-.PHONY: help test setup lint sanity unit floor integration contract conformance fault adversary molecule e2e bench nightly format clean copy
+.PHONY: help test setup lint sanity unit floor integration contract conformance fault adversary molecule e2e bench nightly again format clean copy
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -108,6 +109,10 @@ bench: $(VENV) $(LINK)
 nightly: $(VENV) $(LINK)
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
+
+# What fails now and then: each of PARTS, as often as TIMES says, beside BUSY busy loops.
+again: $(VENV) $(LINK)
+	@$(PYTHON) tests/harness/again.py $(or $(TIMES),10) $(or $(BUSY),0) $(PARTS)
 
 format: $(VENV)
 	@build/venv/bin/ruff format .
