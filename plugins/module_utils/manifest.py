@@ -43,6 +43,9 @@ class Manifest:
 
     `kinds` maps a kind to what its spec is to be made from, whether there is a file now or not (converge/memory.py).
 
+    `links` maps the path of a symlink that we made in /dev to its text and the boot in which we made it, as each boot
+    makes /dev anew (converge/device_links.py).
+
     `others` are what a newer release noted beside them: they stay, for it to come back. Only a release that means
     something else by one of the above raises the version.
     """
@@ -54,7 +57,8 @@ class Manifest:
         self.directories: list[str] = document.get("directories", [])
         self.edits: dict[str, dict[str, Any]] = _canonical(document.get("edits", {}))
         self.kinds: dict[str, dict[str, Any]] = document.get("kinds", {})
-        known = ("version", "files", "directories", "edits", "kinds")
+        self.links: dict[str, dict[str, str]] = document.get("links", {})
+        known = ("version", "files", "directories", "edits", "kinds", "links")
         self.others = {name: section for name, section in document.items() if name not in known}
 
     def owns(self, path: str) -> bool:
@@ -210,6 +214,16 @@ class Manifest:
                 self.kinds = before
                 raise
 
+    def note_links(self, links: Mapping[str, dict[str, str]]) -> None:
+        """Make `links` what is known of symlinks; before one is made and after it is removed. Raises CdiError."""
+        if links != self.links:
+            before, self.links = self.links, dict(links)
+            try:
+                self._save()
+            except CdiError:
+                self.links = before
+                raise
+
     def clear(self) -> None:
         """Remove the directories that we made and that are empty, and the manifest once it lists nothing else.
 
@@ -218,7 +232,7 @@ class Manifest:
         made = sorted(self.directories, key=len, reverse=True)
         last = [directory for directory in made if f"{self.state_dir}/".startswith(f"{directory}/")]
         kept = [directory for directory in made if directory in last or not files.remove_directory(directory)]
-        if self.files or self.kinds or self.edits or self.others:
+        if self.files or self.kinds or self.edits or self.links or self.others:
             if len(kept) < len(made):
                 self.directories = kept
                 self._save()
@@ -230,7 +244,8 @@ class Manifest:
 
     def _save(self) -> None:
         document = {**self.others, "version": VERSION, "files": self.files, "directories": self.directories}
-        document.update({name: found for name, found in (("kinds", self.kinds), ("edits", self.edits)) if found})
+        sections = (("kinds", self.kinds), ("edits", self.edits), ("links", self.links))
+        document.update({name: found for name, found in sections if found})
         content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
         live = files.read(self.path)
         _note_digests(_lock_of(self.state_dir), [digest(content), digest(live.content if live else None)])
@@ -274,6 +289,8 @@ def read_manifest(state_dir: str) -> Manifest:
                 entry["wanted"]["entries"], entry["directory"], entry["inventory"], entry["offered"], entry["gone"]
             for record in document.get("edits", {}).values():
                 record["for"], record["syntax"], record["created"], record["keys"], record["first"], record["by"]
+            for link in document.get("links", {}).values():
+                link["target"], link["boot_id"]
             return Manifest(state_dir, document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CdiError(

@@ -14,7 +14,8 @@ description:
   - Installs, enables and starts what runs C(fleet-cdi refresh) at boot before container runtimes and the kubelet, when
     devices or drivers come and go, and in intervals. It needs no controller, since the manifest remembers what
     M(fleet.cdi.spec) was last asked for.
-  - The files are a oneshot service, a path unit and a timer of systemd called C(fleet-cdi-refresh), and the udev rules
+  - The files are a oneshot service, a path unit and a timer of systemd called C(fleet-cdi-refresh), a path unit and a
+    service called C(fleet-cdi-libraries) that see when libraries of the host have changed, and the udev rules
     C(70-fleet-cdi.rules). They are in the manifest; C(fleet-cdi undo) stops the units and takes the files back.
   - A refresh never blocks a boot, because it is limited in time and no unit requires it. Where devices are missing it
     fails, so that the unit shows it, and is run again.

@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation import ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+    device_links,
     device_plugin_config,
     device_plugin_service,
     device_state,
@@ -89,6 +90,19 @@ def refreshed(at: Tree) -> None:
 
 def _places(at: Tree) -> refresh.Places:
     return refresh.Places(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
+
+
+def spec_of_node(at: Tree) -> None:
+    """A spec of the device node that the host has."""
+    devices = [{"name": "one", "containerEdits": {"deviceNodes": [{"path": str(at.run / "dev/gpu")}]}}]
+    wanted = Kind(KIND, None, {"devices": devices}, runtimes={"docker": "26.1.5"})
+    host.converge(wanted, host.Paths(str(at.etc / "cdi"), "", str(at.state), str(at.prefix)))
+
+
+def links(at: Tree) -> None:
+    """A link by number to it."""
+    places = device_links.Places(str(at.run / "dev"), str(at.run / "sys-dev"))
+    device_links.keep([str(at.etc / "cdi")], str(at.state), False, places=places)
 
 
 def executable(at: Tree) -> None:
@@ -222,6 +236,7 @@ WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "spec": (spec, ()),
     "spec of devices": (specs_of_devices, ()),
     "refresh": (refreshed, (specs_of_devices, reboot)),
+    "links by number": (links, (spec_of_node,)),
     "docker": (docker, ()),
     "cri-o": (crio, ()),
     "device plugin's configuration": (plugin_service, ()),
@@ -276,6 +291,9 @@ def host_of(top: Path) -> Tree:
     others = (at.etc / name for name in ("docker", "crio/crio.conf.d", *PLACES.values()))
     for directory in (*others, at.state.parent, at.run, at.prefix.parent):
         directory.mkdir(parents=True)
+    (at.run / "dev").mkdir()
+    with suppress(PermissionError):
+        os.mknod(at.run / "dev/gpu", stat.S_IFCHR | 0o600, os.makedev(195, 0))
     (at.etc / "docker/daemon.json").write_text('{\n  "debug": true\n}\n')
     return at
 

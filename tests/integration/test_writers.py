@@ -163,6 +163,7 @@ NOTED = ["var/cdi/.lock"]
 LOCKS = {
     "ADD": ["var/cdi", "var/cdi/ledger.lock"],
     "refresh": NOTED,
+    "links by number": NOTED,
     "executable's configuration goes": NOTED,
     "device out of service": NOTED,
     "device in service": NOTED,

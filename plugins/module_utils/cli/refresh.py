@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, nodes, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Missing, Places, Report, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
@@ -26,12 +26,21 @@ def run(arguments: Any, paths: Paths) -> int:
             nodes.make(node)
             say(f"made: {node.path}")
     places = Places(paths.state_dir, paths.inventory, prefix=paths.prefix)
-    done = refresh(places, timeout, grace, arguments.check)
+    done = _linked(refresh(places, timeout, grace, arguments.check), paths, arguments.check)
     if arguments.json:
         say_document({**as_document(done), "check": arguments.check})
     else:
         _tell(done, arguments.check)
     return 1 if done.failed or any(one.kept for one in done.missing) else 0
+
+
+def _linked(done: Report, paths: Paths, check: bool) -> Report:
+    """`done`, and the links by number that device nodes of the specs now have. Without systemd nobody needs them."""
+    try:
+        links = device_links.keep(paths.spec_dirs, paths.state_dir, check) if systemd.booted() else ()
+    except CdiError as error:
+        return done._replace(failed=(*done.failed, str(error)))
+    return done._replace(changed=(*done.changed, *(one.path for one in links)))
 
 
 def _tell(done: Report, check: bool) -> None:

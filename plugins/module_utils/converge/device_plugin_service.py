@@ -14,11 +14,12 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, show, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import show, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, Unit, instance
@@ -27,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import sta
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import DIRECTORIES
 
 BY = "device_plugin_service"  # who asked for the file, for the manifest
 PAUSE = 0.2  # seconds between two looks at an instance that is starting
@@ -88,16 +90,19 @@ def install(
     chosen = _chosen(before)
     after = State((chosen,), (chosen,), (chosen,)) if live else State((chosen,), (), ())
     changed = bool(plan.changes) or before != after
+    links = device_links.keep(DIRECTORIES, state_dir, check) if changed and live else ()  # before systemd is reloaded
     if changed and not check:
         if live:
-            systemd.do(host.run, ["systemctl", "daemon-reload"])
-        systemd.do(host.run, ["systemctl", "enable", instance(chosen)])
+            systemd.reload(host.run, [*map(instance, INSTANCES)])
+        systemd.do(host.run, ["systemctl", "enable", "--no-reload", instance(chosen)])
         if live:
             _take_over(host, chosen, before, wait)
         for other in INSTANCES:
             if other != chosen and (other in before.active or other in before.enabled):
-                systemd.do(host.run, ["systemctl", "disable", *(["--now"] if live else []), instance(other)])
-    return {"changed": changed, "diff": [*map(show.text, plan.changes), *show.units(before, after)], "instance": chosen}
+                now = ["--now"] if live else []
+                systemd.do(host.run, ["systemctl", "disable", "--no-reload", *now, instance(other)])
+    diff = [*map(show.text, plan.changes), *show.units(before, after), *device_links.shown(links)]
+    return {"changed": changed, "diff": diff, "instance": chosen}
 
 
 def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) -> tuple[dict[str, Any], list[str]]:
@@ -135,13 +140,16 @@ def stop(host: Host = THIS) -> None:
             running = systemd.active(host.run, units)
             if running:
                 raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
-        host.run(["systemctl", "disable", *units])  # fails, and stops nothing, where somebody removed the file
+        host.run(
+            ["systemctl", "disable", "--no-reload", *units]
+        )  # fails, and stops nothing, where somebody removed the file
 
 
 def forget(host: Host = THIS) -> None:
     """Have systemd forget the unit, after its file went."""
     if host.booted() and shutil.which("systemctl"):
-        host.run(["systemctl", "daemon-reload"])
+        with suppress(CdiError):
+            systemd.reload(host.run, [*map(instance, INSTANCES)])
         host.run(["systemctl", "reset-failed", *map(instance, INSTANCES)])  # that of one that did not fail fails
 
 
@@ -230,7 +238,7 @@ def _take_over(host: Host, name: str, before: State, wait: float) -> None:
     _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
     said = " ".join(log.split())
     if others:
-        host.run(["systemctl", "disable", "--now", instance(name)])
+        host.run(["systemctl", "disable", "--no-reload", "--now", instance(name)])
     rest = "The one that ran before goes on serving" if others else "It is tried again by systemd"
     raise CdiError(f"{instance(name)}: {lacking.rstrip('.')}. {rest}. Its last words: {said or 'none'}")
 

@@ -11,15 +11,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import suppress
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import show, systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, show, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import parse
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.systemd import Run, run
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
+    LIBRARIES_PATH,
+    LIBRARIES_SERVICE,
     PATH,
     RULES,
     SERVICE,
@@ -32,9 +35,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import (
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import DIRECTORIES
 
-UNITS = (SERVICE, PATH, TIMER)
-WATCHERS = (PATH, TIMER)  # those that run all the time
+UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # those that are enabled
+WATCHERS = (PATH, TIMER, LIBRARIES_PATH)  # those that run all the time
+SERVICES = (SERVICE, LIBRARIES_SERVICE)
 BY = "refresh"  # who asked for the files, for the manifest
 MODULE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
@@ -64,20 +69,23 @@ def install(
 
     plan = apply(make_plan, state_dir, check)
     after = State(UNITS, WATCHERS)
+    spec_dirs = tuple(dict.fromkeys((settings.directory, *DIRECTORIES)))
+    links = device_links.keep(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
     changed = bool(plan.changes) or before != after
     if changed and not check:
         touched = {os.path.basename(change.path) for change in plan.changes}
         if live:
-            systemd.do(run, ["systemctl", "daemon-reload"])
+            systemd.reload(run, (*WATCHERS, *SERVICES))
         if os.path.basename(RULES) in touched:
             run(["udevadm", "control", "--reload"])  # udevd looks for itself, too, and may not run
-        systemd.do(run, ["systemctl", "enable", *UNITS])
+        systemd.do(run, ["systemctl", "enable", "--no-reload", *UNITS])
         stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
         if live and stale:
             systemd.do(run, ["systemctl", "restart", *stale])
         if live:
             systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
-    return {"changed": changed, "diff": [*map(show.text, plan.changes), *show.units(before, after)]}
+    diff = [*map(show.text, plan.changes), *show.units(before, after), *device_links.shown(links)]
+    return {"changed": changed or bool(links), "diff": diff}
 
 
 def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
@@ -87,6 +95,7 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
         return {"changed": False, "diff": []}
     live = systemd.booted() if booted is None else booted
     before = _state(run, live)
+    links = [device_links.Change(*one, "") for one in device_links.ours(read_manifest(state_dir)).items()]
     changes = []
     for path in paths:
         found = files.read(path)
@@ -96,8 +105,10 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
         with locked_manifest(state_dir) as manifest:
             for path in paths:
                 manifest.take_back(path)
+            device_links.take_back(manifest)
         forget(run, live)
-    return {"changed": True, "diff": [*map(show.text, changes), *show.units(before, State((), ()))]}
+    diff = [*map(show.text, changes), *show.units(before, State((), ())), *device_links.shown(links)]
+    return {"changed": True, "diff": diff}
 
 
 def installed(manifest: Manifest) -> tuple[str, ...]:
@@ -109,14 +120,15 @@ def stop(run: Run, booted: Optional[bool] = None) -> None:
     """Stop and disable the units, before their files go."""
     live = systemd.booted() if booted is None else booted
     if shutil.which("systemctl"):
-        run(["systemctl", "disable", *(["--now"] if live else []), *WATCHERS, SERVICE])
+        run(["systemctl", "disable", "--no-reload", *(["--now"] if live else []), *WATCHERS, *SERVICES])
 
 
 def forget(run: Run, booted: Optional[bool] = None) -> None:
     """Have systemd and udev forget the units, after their files went."""
     live = systemd.booted() if booted is None else booted
     if live and shutil.which("systemctl"):
-        run(["systemctl", "daemon-reload"])
+        with suppress(CdiError):
+            systemd.reload(run, (*WATCHERS, *SERVICES))
         run(["systemctl", "reset-failed", *UNITS])  # that of one that did not fail fails
         run(["udevadm", "control", "--reload"])
     files.remove(WANTED)

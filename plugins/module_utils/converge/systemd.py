@@ -57,6 +57,26 @@ def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
     return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
 
 
+def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
+    """Unit -> "enabled", "disabled", ... as the files say; "" where there is none.
+
+    systemd's own property UnitFileState is the one of its first look, until it reads all units anew.
+    """
+    said = {unit: run(["systemctl", "is-enabled", unit])[1] for unit in units}
+    return {unit: next((line for line in text.splitlines() if line in _ENABLED), "") for unit, text in said.items()}
+
+
+def reload(run: Run, units: Sequence[str]) -> None:
+    """Have systemd read the files of `units` again, if one of those that it knows was changed. Raises CdiError.
+
+    Not otherwise: it sets up all cgroups anew then, and containers lose devices that their runtime did not tell it of
+    (device_links.py). For the same reason enable and disable are told with --no-reload. A unit that is new needs none.
+    """
+    found = show(run, units, ("Id", "NeedDaemonReload"))
+    if any(one.get("NeedDaemonReload") == "yes" for one in found.values()):
+        do(run, ["systemctl", "daemon-reload"])
+
+
 def show(run: Run, units: Sequence[str], properties: Sequence[str]) -> dict[str, Mapping[str, str]]:
     """Unit -> its `properties`, for those of `units` that systemd answers for (systemctl(1), "show")."""
     _status, said = run(["systemctl", "show", f"--property={','.join(properties)}", "--", *units])

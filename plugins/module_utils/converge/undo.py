@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+    device_links,
     device_plugin_service,
     holders,
     keys,
@@ -56,7 +57,7 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
     held = () if force else _held(manifest, state_dir)
     if held:
         return Undone((), (), held)
-    if check or not (manifest.files or manifest.kinds or manifest.edits):
+    if check or not (manifest.files or manifest.kinds or manifest.edits or manifest.links):
         plugin = device_plugin_service.installed(manifest)
         left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
         done = _take_back(manifest, check, force)
@@ -176,6 +177,12 @@ def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
             done[keys.take_back(manifest, path, check)].append(path)
         except CdiError as error:
             kept.append((path, str(error)))
+    done["removed"] += sorted(device_links.ours(manifest))
+    if not check:
+        try:
+            device_links.take_back(manifest)
+        except CdiError as error:
+            kept.append((manifest.path, str(error)))
     for name in sorted(manifest.others):
         kept.append((manifest.path, f"has {name!r}, which a newer release noted: undo that with the newer one"))
     return Undone(tuple(done["removed"]), tuple(done["restored"]), tuple(kept))

@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 UNIT_DIR = "/etc/systemd/system"
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
+LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in ("service", "path"))
 
 # udev's rules make this file; the path unit starts the service because of it, which removes it before it looks. So what
 # changes while a refresh runs leads to one more, and a burst of a thousand events to one or two.
@@ -26,6 +27,13 @@ BEFORE = ("docker.service", "containerd.service", "crio.service", "kubelet.servi
 
 SETTLE = 30  # seconds that udev gets for the events it has
 MARGIN = 30  # seconds, besides its waiting, after which systemd ends a command of the service
+
+# ldconfig(8) writes it when libraries come, go or change, a driver's among them: an upgrade may change nothing else.
+LIBRARIES = "/etc/ld.so.cache"
+QUIET, PATIENCE = (
+    5,
+    60,
+)  # seconds for which no ldconfig has run when the refresh starts, and how long that is waited for
 
 HEAD = """\
 # Written by fleet.cdi.refresh; run it with other options instead of changing this file.
@@ -86,6 +94,45 @@ PathChanged=/dev/nvidia-caps-imex-channels
 
 [Install]
 WantedBy=paths.target
+"""
+
+_LIBRARIES_PATH = """\
+[Unit]
+Description=See that the libraries of this host change
+
+[Path]
+PathChanged={libraries}
+
+[Install]
+WantedBy=paths.target
+"""
+
+# One upgrade runs ldconfig many times. What runs it while the refresh looks starts this unit anew, and a more refresh.
+_LIBRARIES_SERVICE = """\
+[Unit]
+Description=Refresh CDI specs when the libraries of this host have changed
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=-/bin/sh -c "for second in $$(seq {patience}); do \
+[ $$(($$(date +%%s) - $$(stat -c %%Y {libraries}))) -lt {quiet} ] || break; sleep 1; done"
+ExecStart=/usr/bin/touch {wanted}
+
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+ProtectSystem=strict
+ReadWritePaths={run}
+ProtectHome=yes
+PrivateNetwork=yes
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+RestrictNamespaces=yes
+MemoryDenyWriteExecute=yes
+LockPersonality=yes
+SystemCallArchitectures=native
 """
 
 _TIMER = """\
@@ -154,11 +201,17 @@ def texts(settings: Settings) -> dict[str, bytes]:
         "writable": " ".join("-" + quoted(path) for path in writable),
         "needed": " ".join(map(argument, writable)),
         "interval": settings.interval,
+        "libraries": LIBRARIES,
+        "quiet": QUIET,
+        "patience": PATIENCE,
+        "run": os.path.dirname(WANTED),
     }
     files = {
         f"{UNIT_DIR}/{SERVICE}": _SERVICE,
         f"{UNIT_DIR}/{PATH}": _PATH,
         f"{UNIT_DIR}/{TIMER}": _TIMER,
+        f"{UNIT_DIR}/{LIBRARIES_PATH}": _LIBRARIES_PATH,
+        f"{UNIT_DIR}/{LIBRARIES_SERVICE}": _LIBRARIES_SERVICE,
         RULES: _RULES,
     }
     return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}

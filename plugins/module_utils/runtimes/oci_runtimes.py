@@ -1,10 +1,14 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which OCI runtimes a host has, and which of them give a hook without `env` the environment of the container's image.
+"""Which OCI runtimes a host has, and what is wrong with their releases.
 
-An image's environment is its author's choice. A hook runs on the host, as root, and its dynamic linker obeys
-LD_PRELOAD before the program itself does anything (CVE-2025-23266 was that, for NVIDIA's hook).
+Some give a hook without `env` the environment of the container's image, which is its author's choice. A hook runs on
+the host, as root, and its dynamic linker obeys LD_PRELOAD before the program itself does anything (CVE-2025-23266 was
+that, for NVIDIA's hook).
+
+Some do not tell systemd of a device whose number has no link in /dev/char or /dev/block. They let the container use it;
+systemd takes that back when it next sets up all cgroups, at any `systemctl daemon-reload`.
 """
 
 from __future__ import annotations
@@ -75,3 +79,19 @@ def passes_environment(runtime: OciRuntime, stage: str) -> bool:
     releases = RUNTIMES[runtime.name]
     version = table.numbers(runtime.version) or (0, 0, 0)
     return stage in releases.stages and releases.since <= version < releases.before
+
+
+# Releases of runc that tell systemd only of devices with a link: since the first, before the last; the middle one looks
+# into /sys/dev as well (libcontainer/cgroups/systemd/common.go, systemdProperties; all tags from 1.0.0 to 1.5.1 were
+# read, 1.1.5 was tried). Others take the number for enough, as systemd does from 240 on. So does crun from 1.18 on;
+# before, it told systemd of no device, which then left them alone (1.8.1 was tried).
+NEEDS_LINK, ASKS_SYSFS, NEEDS_NO_LINK = (1, 1, 3), (1, 1, 5), (1, 1, 7)
+
+
+def needs_link(runtime: OciRuntime, in_sysfs: bool) -> bool:
+    """Whether a container of this runtime with systemd cgroups loses a device that has no link by its number.
+
+    `in_sysfs`: the kernel lists the number in /sys/dev.
+    """
+    version = table.numbers(runtime.version) or (0, 0, 0)
+    return runtime.name == "runc" and NEEDS_LINK <= version < (ASKS_SYSFS if in_sysfs else NEEDS_NO_LINK)

@@ -19,6 +19,7 @@ silent about subjects that a rule before it named.
 from __future__ import annotations
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import (
+    device_links,
     device_plugin,
     devices,
     executables,
@@ -42,5 +43,6 @@ RULES = (
     *managed_files.SPECIFIC,
     *specs.RULES,
     *devices.RULES,
+    *device_links.RULES,
     *managed_files.GENERAL,
 )

@@ -17,6 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.examine import Examined, examine
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+    device_links,
     device_plugin_config,
     keys,
     refresher,
@@ -100,6 +101,7 @@ class Live(NamedTuple):
     pools: Mapping[str, str] = {}  # path of each pool that a configuration needs -> "", or why it can't be used
     stale: Mapping[str, tuple[Reason, ...]] = {}  # path of a spec -> where it does not agree with the host
     ill: tuple[Device, ...] = ()
+    numbered: tuple[device_links.Numbered, ...] = ()  # nodes of the specs with the links by their numbers, by systemd
 
 
 class Running(NamedTuple):
@@ -125,14 +127,17 @@ class View(NamedTuple):
 
 
 # What is asked of systemd about each unit.
-PROPERTIES = ("Id", "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "Result")
+PROPERTIES = ("Id", "LoadState", "ActiveState", "NeedDaemonReload", "Result")
 
 
 def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
     """Look at the host. Raises nothing."""
     wanted = _wanted(places)
     written = _written(places, wanted)
+    has_systemd = systemd.booted() if booted is None else booted
     live = _live(places, written)
+    if has_systemd:
+        live = live._replace(numbered=device_links.look(device_links.nodes(written.registry)))
     managed, live = _compared(wanted, written, live)
     found = installations.find(places.path)
     ours = _units(wanted.manifest)
@@ -140,7 +145,7 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
     running = Running(
         survey_runtimes(found.places),
         found.warnings,
-        systemd.show(run, ours, PROPERTIES) if ours and (systemd.booted() if booted is None else booted) else {},
+        _said(run, ours) if ours and has_systemd else {},
         examine(places.state_dir, live.boot_id),
         plugin,
         detect_oci(places.path),
@@ -245,6 +250,12 @@ def _units(manifest: Manifest) -> tuple[str, ...]:
     refreshing = refresher.UNITS if refresher.installed(manifest) else ()
     plugin = plugin_unit.path() in manifest.files
     return (*refreshing, *(map(plugin_unit.instance, plugin_unit.INSTANCES) if plugin else ()))
+
+
+def _said(run: systemd.Run, units: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+    states = systemd.unit_files(run, units)
+    found = systemd.show(run, units, PROPERTIES)
+    return {unit: {**pairs, "UnitFileState": states.get(unit, "")} for unit, pairs in found.items()}
 
 
 def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapping[str, str]]:

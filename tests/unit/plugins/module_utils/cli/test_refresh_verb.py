@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
@@ -27,7 +30,8 @@ def host(tmp_path, capsys):
         inventory = tmp_path / "inventory.json"
 
         def __call__(self, *arguments):
-            defaults = {"state_dir": str(tmp_path / "state"), "inventory": str(self.inventory), "spec_dirs": []}
+            defaults = {"state_dir": str(tmp_path / "state"), "inventory": str(self.inventory)}
+            defaults["spec_dirs"] = [str(tmp_path / "specs")]
             status = main(["refresh", *arguments], "test", {**defaults, "prefix": ""})
             out, err = capsys.readouterr()
             return status, out, "".join(line for line in err.splitlines(True) if "warning: udev" not in line)
@@ -91,3 +95,30 @@ def test_what_can_not_be_done_is_exit_code_2(host, tmp_path):
     (tmp_path / "state/manifest.json").write_text("{")
     status, out, err = host()
     assert (status, out) == (2, "") and "manifest.json: is damaged" in err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
+@pytest.mark.parametrize("booted", [True, False])
+def test_links_by_number_where_systemd_runs(host, tmp_path, monkeypatch, booted):
+    node, link = tmp_path / "dev/nvidia0", tmp_path / "dev/char/195:0"
+    for path in (node, tmp_path / "specs/a.json"):
+        path.parent.mkdir()
+    try:
+        os.mknod(node, stat.S_IFCHR, os.makedev(195, 0))
+    except PermissionError:
+        pytest.skip("no device nodes may be made here")
+    device = {"name": "0", "containerEdits": {"deviceNodes": [{"path": str(node)}]}}
+    spec = {"cdiVersion": "0.3.0", "kind": "vendor.com/gpu", "devices": [device]}
+    (tmp_path / "specs/a.json").write_text(json.dumps(spec))
+    monkeypatch.setattr(device_links, "HOST", device_links.Places(str(tmp_path / "dev"), str(tmp_path / "sys")))
+    monkeypatch.setattr(systemd, "booted", lambda: booted)
+    if not booted:
+        assert host() == (0, "Nothing to change.\n", "") and not link.is_symlink()
+        return
+    assert host("--check") == (0, f"would be changed: {link}\n", "") and not link.is_symlink()
+    assert host() == (0, f"changed: {link}\n", "") and os.readlink(link) == "../nvidia0"
+    assert host() == (0, "Nothing to change.\n", "")
+    link.unlink()
+    link.parent.chmod(0o777)
+    status, _out, err = host()
+    assert status == 1 and f"failed: {link.parent}" in err and "expected a directory of root" in err

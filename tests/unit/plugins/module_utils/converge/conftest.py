@@ -11,9 +11,9 @@ import shutil
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, kind, memory, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, memory, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
@@ -22,6 +22,14 @@ from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 KIND = "vendor.com/card"
 ENTRIES = {"cards": {"profile": "rule", "kind": KIND, "match": {"subsystem": "card"}, "name_by": ["index", "pci"]}}
+
+
+@pytest.fixture(autouse=True)
+def no_device_of_this_machine(tmp_path, monkeypatch):
+    """Device nodes below a directory of the test's own are the only ones that get links by number."""
+    places = device_links.Places(str(tmp_path / "dev"), str(tmp_path / "sys-dev"))
+    monkeypatch.setattr(device_links, "HOST", places)
+    return places
 
 
 class Clock:

@@ -21,6 +21,7 @@ class Node:
         self.kubelet_takes = 1.0  # seconds until the kubelet watches what a new instance offers; None: it never does
         self.offers = {"vendor.com/gpu": {}, "vendor.com/nic": {}}
         self.error = None
+        self.outdated = False  # systemd has read another unit than there is now
         self.stubborn = False  # its processes don't stop
 
     def install(self, unit=UNIT, check=False, wait=60):
@@ -40,6 +41,9 @@ class Node:
             return 0, "".join("enabled\n" if one in self.enabled else "disabled\n" for one in names)
         if words[0] == "is-active":
             return 0, "".join("active\n" if one in self.processes else "inactive\n" for one in names)
+        if words[0] == "show" and "NeedDaemonReload" in words[1]:
+            outdated = "yes" if self.outdated else "no"
+            return 0, "\n".join(f"Id={name}\nNeedDaemonReload={outdated}\n" for name in names)
         if words[0] == "show":
             return 0, f"{1000 + ord(names[0])}\n" if names[0] in self.processes else "0\n"
         if program == "journalctl":

@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
@@ -19,11 +20,30 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plug
 def test_the_first_instance_is_a_and_the_second_time_nothing_changes(node):
     done = node.install()
     assert done["changed"] and done["instance"] == "a"
-    assert node.told == ["daemon-reload", "enable a", "restart a"]
+    assert node.told == ["enable --no-reload a", "restart a"]
     assert node.runs == {"a": OLD} and node.enabled == {"a"}
     node.told.clear()
     assert node.install() == {"changed": False, "diff": [], "instance": "a"}
     assert node.told == []
+
+
+def test_systemd_reads_its_units_anew_only_where_it_has_an_old_one(node, monkeypatch):
+    """And after the links by number are there: a reload takes devices away from containers that have none."""
+    links = []
+
+    def keep(_spec_dirs, _state_dir, check):
+        links.append(check)
+        node.told.append("links")
+        return (device_links.Change("/dev/char/195:0", "", "../nvidia0"),)
+
+    monkeypatch.setattr(device_links, "keep", keep)
+    assert node.install()["diff"][-1]["after"] == "symlink to ../nvidia0\n" and "daemon-reload" not in node.told
+    node.told.clear()
+    node.outdated = True
+    node.install(unit=UNIT._replace(metrics="127.0.0.1:9"))
+    assert node.told[:2] == ["links", "daemon-reload"] and links == [False, False]
+    node.install(unit=UNIT._replace(device_access=True), check=True)
+    assert links[2:] == [True]
 
 
 def test_check_mode_shows_what_the_run_does(node, tmp_path):
@@ -38,7 +58,7 @@ def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_ha
     node.told.clear()
     node.release, start = NEW, node.now + 10
     assert node.install()["instance"] == "b"
-    assert node.told == ["daemon-reload", "enable b", "restart b", "disable --now a"]
+    assert node.told == ["enable --no-reload b", "restart b", "disable --no-reload --now a"]
     assert node.runs == {"b": NEW} and node.enabled == {"b"}
     assert node.now >= start + node.kubelet_takes, "it was not waited for"
     assert not node.install()["changed"]
@@ -94,7 +114,7 @@ def test_a_resource_that_is_not_offered_any_more_is_not_waited_for(node):
     assert node.runs == {"b": NEW}
 
 
-@pytest.mark.parametrize("after", ["enable b", "restart b"])
+@pytest.mark.parametrize("after", ["enable --no-reload b", "restart b"])
 def test_a_run_that_was_killed_is_ended_by_the_next_one(node, after):
     node.install()
     node.release = NEW
@@ -155,7 +175,7 @@ def test_one_that_systemd_can_not_start_is_not_tried_for_ever_beside_the_old_one
     node.told.clear()
     with pytest.raises(CdiError, match=r"b.service: .* Job for .* failed\. The one that ran before goes on"):
         node.install()
-    assert node.told == ["daemon-reload", "enable b", "disable --now b"]
+    assert node.told == ["enable --no-reload b", "disable --no-reload --now b"]
     assert node.runs == {"a": OLD} and node.enabled == {"a"}
 
 
@@ -188,7 +208,9 @@ def test_a_right_one_that_a_younger_one_has_replaced_takes_over_from_that(node):
     node.statuses = only_the_youngest_serves
     node.told.clear()
     node.install()
-    assert node.told == ["daemon-reload", "enable a", "restart a", "disable --now b"], "b serves until a is there"
+    assert node.told == ["enable --no-reload a", "restart a", "disable --no-reload --now b"], (
+        "b serves until a is there"
+    )
     assert node.runs == {"a": OLD}
 
 
@@ -228,7 +250,7 @@ def test_of_two_that_do_not_run_the_one_that_would_at_boot_does(node):
 def test_in_an_image_it_is_enabled_and_not_started(node):
     node.booted = False
     assert node.install()["changed"]
-    assert node.told == ["enable a"] and not node.install()["changed"]
+    assert node.told == ["enable --no-reload a"] and not node.install()["changed"]
 
 
 def test_a_foreign_unit_stays(node):

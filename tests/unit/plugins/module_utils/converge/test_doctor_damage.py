@@ -42,7 +42,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conft
 KIND = "fleet.cdi/zero"
 MATCH = {"subsystem": "mem", "node": ["/dev/null", "/dev/zero", "/dev/full"]}
 ENTRY = {"profile": "rule", "kind": KIND, "match": MATCH, "name_by": ["sysname"]}
-WELL = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\nNeedDaemonReload=no\nResult=success\n"
+WELL = "LoadState=loaded\nActiveState=active\nNeedDaemonReload=no\nResult=success\n"
 REGISTERED = {
     "state": status.REGISTERED,
     "stream": True,
@@ -60,7 +60,7 @@ def systemctl(command):
     """Answers as systemctl(1) does where all is well."""
     if command[1] == "show":
         return 0, "\n".join(f"Id={unit}\n{WELL}" for unit in command[4:])
-    return 0, ""
+    return 0, "enabled\n" if command[1] == "is-enabled" else ""
 
 
 class Everything:
@@ -219,6 +219,8 @@ def test_the_host_has_every_sort_of_file(everything):
         "fleet-cdi-refresh.service",
         "fleet-cdi-refresh.path",
         "fleet-cdi-refresh.timer",
+        "fleet-cdi-libraries.service",
+        "fleet-cdi-libraries.path",
         "fleet-cdi-device-plugin@.service",
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())

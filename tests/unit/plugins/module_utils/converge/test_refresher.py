@@ -10,13 +10,14 @@ import subprocess
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import refresher, units
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, refresher, units
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SETTINGS = units.Settings()
-SERVICE, PATH, TIMER = refresher.UNITS
+SERVICE, PATH, TIMER, LIBRARIES_PATH = refresher.UNITS
+UNITS = " ".join(refresher.UNITS)
 
 
 class Systemd:
@@ -24,6 +25,7 @@ class Systemd:
 
     def __init__(self, root):
         self.root, self.enabled, self.active, self.told = root, set(), set(), []
+        self.knows = {}  # the text of each unit as systemd has it in memory
 
     def __call__(self, command):
         program, *words = command
@@ -33,7 +35,15 @@ class Systemd:
             return 0, "".join(f"{'enabled' if one in self.enabled else 'disabled'}\n" for one in there)
         if words[0] == "is-active":
             return 0, "".join(f"{'active' if one in self.active else 'inactive'}\n" for one in names)
+        if words[0] == "show":
+            outdated = {name: self.knows.get(name, self.text(name)) != self.text(name) for name in names}
+            said = [f"Id={name}\nNeedDaemonReload={'yes' if old else 'no'}\n" for name, old in outdated.items()]
+            return 0, "\n".join(said)
         self.told.append(" ".join([os.path.basename(program), *words]))
+        if words[0] == "daemon-reload":
+            self.knows = {name: self.text(name) for name in self.knows}
+        if words[0] in ("restart", "start"):
+            self.knows.update({name: self.knows.get(name, self.text(name)) for name in names})
         changes = {"enable": (self.enabled, set.add), "restart": (self.active, set.add)}
         if words[0] in changes:
             where, how = changes[words[0]]
@@ -43,6 +53,10 @@ class Systemd:
             self.enabled -= set(names)
             self.active -= set(names) if "--now" in words else set()
         return 0, ""
+
+    def text(self, name):
+        path = f"{units.UNIT_DIR}/{name}"
+        return open(path).read() if os.path.exists(path) else None
 
 
 @pytest.fixture
@@ -74,7 +88,7 @@ def test_the_second_time_nothing_changes(host, tmp_path):
     assert install(host)["changed"]
     before = everything(tmp_path)
     assert set(before) == {
-        *(f"units/{unit}" for unit in refresher.UNITS),
+        *(f"units/{unit}" for unit in (*refresher.UNITS, units.LIBRARIES_SERVICE)),
         "rules.d/70-fleet-cdi.rules",
         "state/manifest.json",
     }
@@ -86,12 +100,56 @@ def test_the_second_time_nothing_changes(host, tmp_path):
 def test_the_order_of_what_systemd_is_told(host):
     install(host)
     assert host[0].told == [
-        "systemctl daemon-reload",
         "udevadm control --reload",
-        f"systemctl enable {SERVICE} {PATH} {TIMER}",
-        f"systemctl restart {PATH} {TIMER}",
+        f"systemctl enable --no-reload {UNITS}",
+        f"systemctl restart {PATH} {TIMER} {LIBRARIES_PATH}",
         f"systemctl start --no-block {SERVICE}",
     ]
+
+
+def test_systemd_reads_its_units_anew_only_where_it_has_an_old_one(host):
+    """A reload takes devices away from containers whose runtime did not tell systemd of them; so does enable."""
+    install(host)
+    host[0].told.clear()
+    install(host, timeout=61)
+    assert host[0].told[0] == "systemctl daemon-reload"
+    assert [line for line in host[0].told if "enable" in line and "--no-reload" not in line] == []
+
+
+class TestLinks:
+    """By number, to the device nodes of the specs; device_links.py makes them, to real nodes in its own test."""
+
+    CHANGE = device_links.Change("/dev/char/195:0", "", "../nvidia0")
+
+    def test_they_are_made_before_systemd_reads_its_units_anew(self, host, monkeypatch):
+        install(host)
+        host[0].told.clear()
+        asked = []
+
+        def keep(spec_dirs, state_dir, check):
+            asked.append((spec_dirs, state_dir, check, list(host[0].told)))
+            return (self.CHANGE,)
+
+        monkeypatch.setattr(device_links, "keep", keep)
+        done = install(host, timeout=61, directory="/srv/cdi")
+        assert asked == [(("/srv/cdi", "/etc/cdi", "/var/run/cdi"), host[1], False, [])]
+        assert done["diff"][-1] == {
+            "before_header": "/dev/char/195:0",
+            "after_header": "/dev/char/195:0",
+            "before": "",
+            "after": "symlink to ../nvidia0\n",
+        }
+
+    def test_one_that_was_lost_is_a_change(self, host, monkeypatch):
+        install(host)
+        host[0].told.clear()
+        monkeypatch.setattr(device_links, "keep", lambda *_arguments: (self.CHANGE,))
+        assert install(host, check=True) == install(host) and install(host)["changed"]
+        assert host[0].told == []
+
+    def test_in_an_image_there_are_none(self, host, monkeypatch):
+        monkeypatch.setattr(device_links, "keep", lambda *_arguments: pytest.fail("an image has no devices"))
+        install(host, booted=False)
 
 
 def test_check_mode_shows_what_the_run_does(host, tmp_path):
@@ -120,7 +178,7 @@ def test_what_somebody_changed_is_put_right(host, tmp_path, harm):
 
 def test_in_an_image_units_are_enabled_and_not_started(host):
     install(host, booted=False)
-    assert host[0].told == ["udevadm control --reload", f"systemctl enable {SERVICE} {PATH} {TIMER}"]
+    assert host[0].told == ["udevadm control --reload", f"systemctl enable --no-reload {UNITS}"]
     assert install(host, booted=False)["changed"] is False
 
 
@@ -141,8 +199,8 @@ def test_absent_stops_and_takes_every_trace(host, tmp_path):
     assert preview["changed"] and systemd.told == []
     assert refresher.uninstall(state_dir, False, systemd, True) == preview
     assert everything(tmp_path) == {} and not list(tmp_path.iterdir())
-    assert systemd.told[0] == f"systemctl disable --now {PATH} {TIMER} {SERVICE}"
-    assert systemd.told[1] == "systemctl daemon-reload"
+    every = f"{PATH} {TIMER} {LIBRARIES_PATH} {SERVICE} {units.LIBRARIES_SERVICE}"
+    assert systemd.told[0] == f"systemctl disable --no-reload --now {every}"
     assert refresher.uninstall(state_dir, False, systemd, True) == {"changed": False, "diff": []}
 
 
@@ -151,7 +209,7 @@ def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
     systemd, state_dir = host
     monkeypatch.setattr(refresher, "run", systemd)
     monkeypatch.setattr(refresher.systemd, "booted", lambda: True)
-    assert len(undo(state_dir, check=True).removed) == 4 and systemd.enabled
+    assert len(undo(state_dir, check=True).removed) == 6 and systemd.enabled
     undo(state_dir)
     assert everything(tmp_path) == {} and not systemd.enabled and not systemd.active
 
@@ -215,6 +273,13 @@ class TestTexts:
         assert f"PathExists={units.WANTED}" in self.text(PATH).splitlines()
         lines = [line for line in self.text(SERVICE).splitlines() if line.startswith("ExecStart")]
         assert lines[-2] == f"ExecStartPre=/usr/bin/rm -f {units.WANTED}"  # last: after udev has settled
+
+    def test_a_change_of_the_libraries_is_one_refresh_after_it_is_quiet(self):
+        """What the shell does with it is scenario refresh's part."""
+        assert f"PathChanged={units.LIBRARIES}" in self.text(LIBRARIES_PATH).splitlines()
+        lines = self.text(units.LIBRARIES_SERVICE).splitlines()
+        assert f"ExecStart=/usr/bin/touch {units.WANTED}" in lines
+        assert f"ReadWritePaths={os.path.dirname(units.WANTED)}" in lines
 
     @pytest.mark.counterpart("udev")
     def test_systemd_and_udev_take_them(self, tmp_path):
