@@ -29,6 +29,14 @@ class Rejected(Exception):
         self.reason = reason
 
 
+class Claim(NamedTuple):
+    """A claim of dynamic resource allocation, as its driver prepared it."""
+
+    name: str
+    driver: str
+    names: tuple[str, ...]  # qualified names of the CDI devices that the driver gave
+
+
 class Pod(NamedTuple):
     """What a kubelet has to know of a pod. Containers of `init` run before, those of `sidecars` among them stay."""
 
@@ -37,6 +45,7 @@ class Pod(NamedTuple):
     init: Requests = NOTHING
     sidecars: frozenset[str] = frozenset()
     namespace: str = "default"
+    claims: tuple[Claim, ...] = ()  # which every container has
 
     def all(self) -> list[tuple[str, Mapping[str, int]]]:
         """Every container in the order of admission."""

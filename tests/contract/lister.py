@@ -41,6 +41,7 @@ def listed(pods: Mapping[str, Pod], books: Books) -> Any:
                 if name in pod.init and not (name in pod.sidecars and books.personality.tracks_health):
                     continue
                 container = entry.containers.add(name=name)
+                _add_claims(container, pod)
                 for resource, held in books.held.get(pod.uid, {}).get(name, {}).items():
                     if books.personality.lists_allocatable:
                         for device in sorted(held.ids):
@@ -48,6 +49,15 @@ def listed(pods: Mapping[str, Pod], books: Books) -> Any:
                     else:
                         container.devices.add(resource_name=resource, device_ids=sorted(held.ids))
     return reply
+
+
+def _add_claims(container: Any, pod: Pod) -> None:
+    """As container_manager_linux.go, GetDynamicResources: a ClaimResource for each device of the DRA API."""
+    for claim in pod.claims:
+        told = container.dynamic_resources.add(claim_name=claim.name, claim_namespace=pod.namespace)
+        one = told.claim_resources.add(driver_name=claim.driver, pool_name="node", device_name="gpu-0")
+        for name in claim.names:
+            one.cdi_devices.add(name=name)
 
 
 def allocatable(books: Books) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_ours
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_kept
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -42,7 +42,7 @@ def gc(
     `valid` names requests with their configuration, or with None in any; None instead of the list is one that could not
     be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is when the list was
     made, in seconds of `ledger.now()`. Only grants of `configuration` and of `owner` are looked at, where given. What
-    the kubelet's device plugin holds is never freed: it alone knows which containers there are.
+    the kubelet's device plugin keeps is never freed: it alone knows which containers and claims there are.
     `complete` says that the list has the requests of all callers: if none of them is lost, a store that was rebuilt
     takes new grants again.
 
@@ -57,7 +57,7 @@ def gc(
     known: set[tuple[Optional[Configuration], str]] = {(grant.key[:2], grant.key.request_id) for grant in held}
     known |= {(None, request_id) for _configuration, request_id in known}
     lost = sorted({request_id for name, request_id in listed if (name, request_id) not in known})
-    others = [grant for grant in held if not is_ours(grant.key)]
+    others = [grant for grant in held if not is_kept(grant.key)]
     stale = [
         g for g in others if (g.key[:2], g.key.request_id) not in listed and (None, g.key.request_id) not in listed
     ]

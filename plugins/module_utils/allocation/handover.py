@@ -36,6 +36,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble impor
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 KUBERNETES = "kubernetes"  # the owner, and the resource-type in the keys of its holds
+DRA = "dra"  # the resource-type in the keys of what claims hold: dra_holds.py
 
 
 class Want(NamedTuple):
@@ -70,6 +71,16 @@ def key_of(resource: str, unit: str) -> Key:
 def is_ours(key: Key) -> bool:
     """Whether the device plugin made the grant: an executable's name has no slash, a resource's always has one."""
     return key.resource_type == KUBERNETES and "/" in key.plugin
+
+
+def is_dra(key: Key) -> bool:
+    """Whether it is what a DRA driver gave to a claim: an executable's request-id has letters, digits and hyphens."""
+    return key.resource_type == DRA and any(mark in key.request_id for mark in "/:")
+
+
+def is_kept(key: Key) -> bool:
+    """Whether the device plugin keeps the grant, and frees it when a kubelet or a driver has no use for it any more."""
+    return is_ours(key) or is_dra(key)
 
 
 def holds(grants: Iterable[Grant]) -> Iterator[tuple[Key, Part]]:
@@ -185,7 +196,7 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
         if stored is not None:
             part = stored.part
             boot_id = boot_id or part.boot_id
-            hold = _widened(part.holds[0], hold)
+            hold = widened(part.holds[0], hold)
             if part.state != ACTIVE or (part.boot_id == boot_id and part.holds == (hold,)):
                 return False
             tables.remove(stored)
@@ -204,24 +215,24 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
 
 def is_held(part: Part, device: Device) -> bool:
     """Whether a hold keeps all of the hardware from others, as it is known now."""
-    return _widened(part.holds[0], hold_of(device)) == part.holds[0]
+    return widened(part.holds[0], hold_of(device)) == part.holds[0]
 
 
-def _widened(hold: Hold, other: Hold) -> Hold:
-    """`hold`, on what is also `other`."""
+def widened(hold: Hold, other: Hold) -> Hold:
+    """`hold`, on all that is also in `other`."""
     inside = dict.fromkeys(one for one in (*hold.consists_of, other.device, *other.consists_of) if one != hold.device)
     above = dict.fromkeys(one for one in (*hold.part_of, *other.part_of) if one != hold.device and one not in inside)
     return hold._replace(unique=hold.unique or other.unique, part_of=tuple(above), consists_of=tuple(inside))
 
 
 def clear(ledger: Ledger) -> int:
-    """Free what the device plugin holds for pods; how many holds that was. Raises Unusable.
+    """Free what the device plugin holds, for pods and for DRA claims; how many holds that was. Raises Unusable.
 
     For when it is taken off the host: nobody else frees these. What could not be torn down stays withheld.
     """
 
     def operation(tables: Tables) -> int:
-        ours = [stored for stored in tables.all() if is_ours(stored.key)]
+        ours = [stored for stored in tables.all() if is_kept(stored.key)]
         found: list[Stored] = [stored for stored in ours if not any(stuck(stored.part))]
         for stored in found:
             tables.remove(stored)
@@ -261,8 +272,8 @@ def _after(before: Optional[Part], want: Want, pending: bool) -> tuple[Hold, boo
     if before is None:
         return hold, False
     if want.shared and _same(before, hold):
-        return _widened(hold, before.holds[0]), True
-    return _widened(before.holds[0], hold) if pending else hold, False
+        return widened(hold, before.holds[0]), True
+    return widened(before.holds[0], hold) if pending else hold, False
 
 
 def _same(before: Part, hold: Hold) -> bool:
@@ -290,6 +301,13 @@ def _conflict(tables: Tables, hold: Hold) -> str:
     return f"{hold.device}: {why}"
 
 
+def claim_text(key: Key) -> str:
+    """A claim of a DRA driver, for people to read."""
+    return f"claim {key.request_id} of DRA driver {key.plugin}"
+
+
 def holder(key: Key, part: Part) -> str:
     """Who holds something, for people to read."""
+    if is_dra(key):
+        return claim_text(key)
     return f"request {key.request_id} of {key.resource_type}/{key.plugin} ({part.owner})"

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, schema, turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_ours
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_kept
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import Info, Problem
@@ -55,9 +55,9 @@ class Operator:
         for grant in grants:
             found = report.check(self.ledger, grant.key, present).problems
             # The device plugin hands out devices of others' specs as well, and looks at them itself.
-            elsewhere = is_ours(grant.key)
+            elsewhere = is_kept(grant.key)
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
-        proved = {part.token: None if is_ours(grant.key) else part.proved for grant in grants for part in grant.parts}
+        proved = {part.token: None if is_kept(grant.key) else part.proved for grant in grants for part in grant.parts}
         return Seen(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
 
     def stamp(self) -> str:

@@ -58,7 +58,8 @@ def _free(state_dir: str, sockets: Iterable[str], configured: Iterable[config.Se
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 
     ledger = Ledger(state_dir, inventory.boot_id())
-    holds = list(handover.holds(ledger.grants()))
+    grants = ledger.grants()
+    holds = list(handover.holds(grants))
     stuck = [text for _key, part in holds for text in handover.stuck(part)]
     holds = [(key, part) for key, part in holds if not any(handover.stuck(part))]
     held = sorted({hold.device for _key, part in holds for hold in part.holds})
@@ -68,7 +69,7 @@ def _free(state_dir: str, sockets: Iterable[str], configured: Iterable[config.Se
         some = ", ".join(held[:4]) + (", ..." if held[4:] else "")
         text = f"{len(held)} devices stay held for Kubernetes ({some}): {why}. Drain the node, then free them with "
         return [text + "`fleet-cdi plugin forget`.", *stuck]
-    if not held or check:
+    if check or not (held or any(handover.is_dra(grant.key) for grant in grants)):
         return stuck
     from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate
 

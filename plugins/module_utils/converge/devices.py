@@ -77,4 +77,6 @@ def _holder(grant: Grant) -> str:
 
     if handover.is_ours(grant.key):
         return f"pod ({grant.key.plugin} {grant.key.request_id})"
+    if handover.is_dra(grant.key):
+        return handover.claim_text(grant.key)
     return f"request {grant.key.request_id} ({grant.key.resource_type}/{grant.key.plugin})"

@@ -101,7 +101,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
         plugin = device_plugin_service.installed(manifest)
         left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
         if plugin and not left:
-            grants = [grant for grant in grants if not handover.is_ours(grant.key)]
+            grants = [grant for grant in grants if not handover.is_kept(grant.key)]
         if grants:
             some = "; ".join(map(holders.named, grants[: holders.SOME]))
             more = f"; and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
@@ -150,7 +150,7 @@ def _with_ledger(
 
     ledger = Ledger(state_dir, inventory.boot_id())
     try:
-        nobody = freed and os.path.lexists(path) and all(handover.is_ours(grant.key) for grant in ledger.grants())
+        nobody = freed and os.path.lexists(path) and all(handover.is_kept(grant.key) for grant in ledger.grants())
         gone = dispose(ledger, check, force or nobody)
     except CdiError as error:
         return done._replace(kept=(*done.kept, (path, ". ".join((str(error), *left)))))

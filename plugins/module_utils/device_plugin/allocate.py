@@ -26,6 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands, delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import paths_in_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of, plain
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
@@ -108,7 +109,11 @@ class Allocator:
             out = disabled.in_force(self._state_dir)
         found = look(resource, now, self._root, out, units)
         if now is not registry:
+            claimed = paths_in_claims(now)  # the ledger has them from the next look on
             for unit in units:
+                for path in unit.paths:
+                    if path in claimed:
+                        found.setdefault(unit.id, reason("taken", f"{claimed[path]} has {path}"))
                 if unit.id not in found and _items(unit, now) != _items(unit, registry):
                     text = f"{', '.join(unit.qualified_names)} gives other device nodes than a moment ago"
                     found[unit.id] = reason("unresolved", text)

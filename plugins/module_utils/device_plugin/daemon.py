@@ -38,6 +38,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import (
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.decide import Readers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
@@ -157,7 +158,7 @@ class Daemon:
         boot = inventory.boot_id()
         if before is not None:
             before.site.settings = settings
-            before.viewer = Viewer(settings, before.hands.ledger)
+            before.viewer = Viewer(settings, before.hands.ledger, before.viewer.keeper)
             before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace, settings.resources)
             return before
         ledger = Ledger(settings.state_dir, boot)
@@ -172,7 +173,7 @@ class Daemon:
             self._soon,
         )
         reclaimer = reclaim.Reclaimer(ledger, settings.grace, settings.resources)
-        return Node(site, hands, Viewer(settings, ledger), reclaimer)
+        return Node(site, hands, Viewer(settings, ledger, Keeper(ledger)), reclaimer)
 
     def _follow(self, settings: Settings) -> None:
         """Hear of kubelets and of what happens to sockets; clear away those that former starts left."""

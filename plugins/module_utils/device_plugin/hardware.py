@@ -38,7 +38,7 @@ class Hardware:
         self._of_item: dict[str, set[str]] = {}  # item -> ids: what is a part of another may have its nodes
         for device in inventory.devices if inventory else ():
             self._records.setdefault(device.id, []).append(device)
-            self._items.setdefault(device.id, set()).update(_items(device))
+            self._items.setdefault(device.id, set()).update(items_of_device(device))
             for name in device.qualified_names:
                 self._names.setdefault(name, device.id)
         for name, items in self._items.items():
@@ -138,7 +138,8 @@ def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[in
     return composed, near
 
 
-def _items(device: Device) -> Iterator[str]:
+def items_of_device(device: Device) -> Iterator[str]:
+    """The device nodes and network interfaces of a record, as identities have them."""
     for node in device.nodes:
         yield f"node:{node.path}"
     for one in device.net_devices:

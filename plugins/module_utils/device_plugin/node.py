@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Optional
@@ -21,7 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods impor
     allocatable,
     in_use,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Event, Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Served
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import View, Viewer
@@ -130,8 +130,8 @@ class Node:
                 log.change("pods", error.cause, "no-podresources", reason=error)
         loop = asyncio.get_running_loop()
         try:
-            step = partial(self.reclaimer.step, list(self.resources), self.in_use, time.monotonic())
-            events = await loop.run_in_executor(pool, step)
+            step = partial(self._give_back, list(self.resources), self.in_use, time.monotonic())
+            events, claims = await loop.run_in_executor(pool, step)
         except (CdiError, OSError) as error:
             log.change("reclaim", str(error), "warning", reason=error)
             return False
@@ -141,7 +141,22 @@ class Node:
             say(event.what, resource=event.resource, device=event.unit, reason=event.reason or None)
             if event.what == "released":
                 self.site.metrics.count("released_total", resource=event.resource)
-        return bool(events) or (self.in_use is not None and self.in_use != before)
+        self._say_claims()
+        return bool(events) or claims or (self.in_use is not None and self.in_use != before)
+
+    def _give_back(
+        self, resources: Sequence[Resource], in_use: Optional[InUse], now: float
+    ) -> tuple[Sequence[Event], bool]:
+        """(what became of the holds of pods, whether claims are others): those may wait for what pods had."""
+        events = self.reclaimer.step(resources, in_use, now)
+        keeper = self.viewer.keeper
+        return events, bool(keeper and keeper.step(in_use, now, self.site.settings.grace))
+
+    def _say_claims(self) -> None:
+        events = self.viewer.keeper.events if self.viewer.keeper else None
+        while events:
+            event = events.popleft()
+            self.site.log.info(event.what, driver=event.driver, claim=event.claim)
 
     def start(self) -> None:
         """Let those register that have devices now, and did not before."""
@@ -181,7 +196,8 @@ class Node:
     def _say(self, view: View) -> None:
         """What the look found wrong, once each, and when it is over."""
         log = self.site.log
-        self.warnings = (*view.offer.warnings, *view.problems.values())
+        self._say_claims()
+        self.warnings = (*view.offer.warnings, *view.problems.values(), *view.warnings)
         found = {("look", text): text for text in self.warnings}
         for subject, text in found.items():
             log.change(subject, True, "warning", reason=text)

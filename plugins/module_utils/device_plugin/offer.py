@@ -30,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing im
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import claim_uid, transient_id
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 
 CLAIMS = "claim"  # class of kinds whose devices are grants of somebody's, ours (fleet.cdi/claim) and others'
@@ -79,6 +80,7 @@ class _Kind(NamedTuple):
     found: tuple[Found, ...]
     by_name: Mapping[str, Found]  # qualified name -> its identity
     others: Mapping[str, str]  # qualified name -> why it is none
+    passing: bool = False  # all that there is of it comes and goes with what others hand out: it is no resource
 
 
 def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
@@ -87,7 +89,7 @@ def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory]
     The same for the same devices, in whatever order files and devices come. Raises nothing.
     """
     hardware = Hardware(inventory)
-    kinds = {kind: _kind(kind, names, hardware) for kind, names in sorted(_by_kind(registry).items())}
+    kinds = _kinds(registry, hardware)
     warnings = [*_about(kinds, registry)]
     wanted = list(settings.resources.values()) or list(_all_kinds(kinds, warnings))
     resources: dict[str, Resource] = {}
@@ -109,6 +111,13 @@ def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory]
     return Offer(made, (*warnings, *_twice(made)), refused, tuple(absent))
 
 
+def known(registry: Registry, inventory: Optional[Inventory]) -> Iterator[Found]:
+    """The hardware of all that the specs define for good: what anybody might be handed."""
+    for one in _kinds(registry, Hardware(inventory)).values():
+        if not one.passing:
+            yield from one.found
+
+
 def unit_id(device_id: str) -> str:
     """The id of the unit that a device ID of the kubelet is, or is a replica of."""
     return naming.unit_id(device_id)
@@ -120,13 +129,28 @@ def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optiona
     return {device_id: known.get(device_id) for device_id in device_ids}
 
 
+def _kinds(registry: Registry, hardware: Hardware) -> dict[str, _Kind]:
+    """Kind -> what there is of it, less the devices of claims: what a claim has is offered as what it is, or not."""
+    return {
+        kind: _kind(kind, names, hardware)._replace(passing=_is_passing(kind, names, registry))
+        for kind, names in sorted(_by_kind(registry).items())
+    }
+
+
+def _is_passing(kind: str, names: Iterable[str], registry: Registry) -> bool:
+    paths = {registry.devices[f"{kind}={name}"] for name in names}
+    return kind.endswith(f"/{CLAIMS}") or all(transient_id(path, kind) for path in paths)
+
+
 def _by_kind(registry: Registry) -> dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]]:
     """Kind -> device name -> (its edits, those of its spec), of the names that can be resolved."""
     common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
     found: dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
     for qualified_name, edits in registry.edits.items():
         kind, _equals, name = qualified_name.partition("=")
-        found.setdefault(kind, {})[name] = edits, common[registry.devices[qualified_name]]
+        path = registry.devices[qualified_name]
+        if not claim_uid(path, kind):
+            found.setdefault(kind, {})[name] = edits, common[path]
     return found
 
 
@@ -141,7 +165,7 @@ def _about(kinds: Mapping[str, _Kind], registry: Registry) -> Iterator[str]:
     """What can't be offered of the registry; its own errors say which files can't be read."""
     for one in kinds.values():
         lost = sorted(name for name, why in one.others.items() if why == NOTHING)
-        if lost:
+        if lost and not one.passing:
             yield f"{_listed(lost)}: not offered: {NOTHING}"
     if registry.conflicts:
         files = sorted({path for paths in registry.conflicts.values() for path in paths})
@@ -152,7 +176,7 @@ def _all_kinds(kinds: Mapping[str, _Kind], warnings: list[str]) -> Iterator[Reso
     """The settings of a host that names no resources."""
     for kind, one in kinds.items():
         why = why_no_resource(kind)
-        if not one.found or kind.endswith(f"/{CLAIMS}"):
+        if not one.found or one.passing:
             continue
         if why:
             warnings.append(

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import dra_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import delivery, inforce, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
@@ -94,7 +95,7 @@ def would_offer(settings: Settings) -> Offered:
         names[resource.name] = {one: unit.qualified_names for unit in resource.units for one in unit.device_ids}
         files = delivery.files_of(resource, view.registry)
         ways[resource.name] = delivery.decide(resource.settings.delivery or settings.delivery, readers, files)
-    findings = [*view.offer.warnings, *view.problems.values()]
+    findings = [*view.offer.warnings, *view.problems.values(), *view.warnings]
     findings += [f"{name}: {why}" for name, why in view.offer.refused.items()]
     findings += [f"{name}: {way.why}" for name, way in ways.items() if way.why]
     return Offered(resources, names, findings, ways, view.offer.absent)
@@ -117,7 +118,10 @@ def forget(settings: Settings) -> int:
 
 
 def give_back(settings: Settings, ledger: Ledger) -> tuple[int, dict[str, str]]:
-    """Free what pods held, each device after its teardown: (how many, unit -> why it could not be). Raises CdiError."""
+    """Free what pods held, each device after its teardown: (how many, unit -> why it could not be). Raises CdiError.
+
+    And what claims of DRA drivers held: nobody keeps that without the daemon.
+    """
     if not os.path.exists(ledger.path):
         return 0, {}
     resources = Viewer(settings, ledger).look().offer.resources
@@ -125,4 +129,4 @@ def give_back(settings: Settings, ledger: Ledger) -> tuple[int, dict[str, str]]:
     # Two looks that leave out everything, and all the time in the world between them.
     events = [event for now in (0.0, math.inf) for event in reclaimer.step(resources, InUse(0, frozenset()), now)]
     failed = {event.unit: event.reason for event in events if event.what == "withheld"}
-    return sum(event.what == "released" for event in events), failed
+    return sum(event.what == "released" for event in events) + dra_holds.free(ledger), failed

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the kubelet says about its pods' devices: podresources v1, the only way to learn that a device is free again.
 
-List is there from Kubernetes 1.20 on, GetAllocatableResources from 1.21 (both behind a gate at first). The answer grows
-with the pods of a node; a kubelet that is busy may take seconds. Private API of fleet.cdi.
+List is there from Kubernetes 1.20 on, GetAllocatableResources from 1.21 (both behind a gate at first). List says what
+claims of DRA have from 1.34 on, from 1.27 with the gate KubeletPodResourcesDynamicResources. The answer grows with the
+pods of a node; a kubelet that is busy may take seconds. Private API of fleet.cdi.
 """
 
 from __future__ import annotations
@@ -22,12 +23,21 @@ SECONDS = 5.0
 LARGEST = 64 << 20  # bytes of an answer: some hundred pods with tens of thousands of devices
 
 
+class Listed(NamedTuple):
+    """A claim that a container has devices of, by whatever driver."""
+
+    driver: str
+    claim: str  # namespace/name
+    names: tuple[str, ...]  # qualified names of the CDI devices that the driver gave for it, sorted
+
+
 class InUse(NamedTuple):
     """What List says."""
 
     pods: int  # that it names, with and without devices
     devices: frozenset[tuple[str, str]]  # extended resource name, device ID
     kubelet: tuple[int, ...] = ()  # another one for each start of a kubelet
+    claims: tuple[Listed, ...] = ()  # sorted; older kubelets say none
 
 
 class Unavailable(CdiError):
@@ -64,7 +74,19 @@ def _in_use(answer: Any) -> InUse:
         for device in container.devices
         for device_id in device.device_ids
     )
-    return InUse(len(answer.pod_resources), frozenset(devices))
+    return InUse(len(answer.pod_resources), frozenset(devices), claims=_claims(answer))
+
+
+def _claims(answer: Any) -> tuple[Listed, ...]:
+    """Each claim of each driver once: several containers, and pods, may have it."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for pod in answer.pod_resources:
+        for container in pod.containers:
+            for claim in container.dynamic_resources:
+                for one in claim.claim_resources:
+                    key = one.driver_name, f"{claim.claim_namespace}/{claim.claim_name}"
+                    found.setdefault(key, set()).update(device.name for device in one.cdi_devices)
+    return tuple(Listed(*key, tuple(sorted(names))) for key, names in sorted(found.items()))
 
 
 def _allocatable(answer: Any) -> Mapping[str, frozenset[str]]:

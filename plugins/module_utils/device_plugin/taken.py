@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds import Claim
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
     PARTS,
     WHOLE,
@@ -24,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import (
     KUBERNETES,
+    claim_text,
     holder,
     is_held,
     key_of,
@@ -79,11 +81,15 @@ class _Index(NamedTuple):
     locks: Mapping[str, list[tuple[str, Key, Part]]]  # resource of the ledger -> sort of lock, whose
     using: Mapping[str, set[str]]  # kind -> owners that hold devices of it
     own: Mapping[str, list[Part]]  # unit id -> the kubelet's holds on it
+    claimed: Mapping[str, list[tuple[str, Claim]]]  # resource of the ledger -> sort of lock, whose
 
 
-def taken(resource: Resource, held: Held) -> dict[str, str]:
-    """Unit id -> why the kubelet can't have it (trouble.py). Its own holds on this resource are none of the reasons."""
-    index = _index(resource.name, held.grants)
+def taken(resource: Resource, held: Held, claims: Iterable[Claim] = ()) -> dict[str, str]:
+    """Unit id -> why the kubelet can't have it (trouble.py). Its own holds on this resource are none of the reasons.
+
+    `claims` of DRA drivers are, whether or not the ledger could hold what they have.
+    """
+    index = _index(resource.name, held.grants)._replace(claimed=_claimed(claims))
     reasons = {unit.id: _why(resource.name, unit, held, index) for unit in resource.units}
     return {unit: why for unit, why in reasons.items() if why}
 
@@ -100,7 +106,16 @@ def _index(name: str, grants: Sequence[Grant]) -> _Index:
                 using.setdefault(hold.kind, set()).add(part.owner)
                 for locked, mode in hold.locks().items():
                     locks.setdefault(locked, []).append((mode, grant.key, part))
-    return _Index(locks, using, own)
+    return _Index(locks, using, own, {})
+
+
+def _claimed(claims: Iterable[Claim]) -> Mapping[str, list[tuple[str, Claim]]]:
+    found: dict[str, list[tuple[str, Claim]]] = {}
+    for claim in claims:
+        for hold in claim.holds:
+            for name, mode in hold.locks().items():
+                found.setdefault(name, []).append((mode, claim))
+    return found
 
 
 def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
@@ -116,4 +131,8 @@ def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
         for mode, other, part in index.locks.get(locked, ()):
             if other != key and (mode != wanted or mode == WHOLE):
                 return reason("taken", f"{holder(other, part)} holds {locked}")
+        for mode, claim in index.claimed.get(locked, ()):
+            if mode != wanted or mode == WHOLE:
+                also = ", which a pod was given as well" if own else ""
+                return reason("taken", f"{claim_text(claim.key)} has {locked}{also}")
     return reason("taken", held.unusable) if held.unusable and not own else ""

@@ -17,6 +17,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesy
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import known, taken, watch
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known as Claims
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper, Kept, by_specs
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer, offer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of
@@ -37,14 +39,17 @@ class View(NamedTuple):
     problems: Mapping[str, str]  # what could not be looked at -> why
     overlapping: frozenset[str] = frozenset()  # resources of which a hold makes devices of others Unhealthy
     directories: tuple[str, ...] = ()  # to follow: where what is offered has its device nodes and mounts
+    warnings: tuple[str, ...] = ()  # about claims of DRA drivers
 
 
 class Viewer:
-    """Looks at the host that `settings` describe."""
+    """Looks at the host that `settings` describe. With a `keeper` each look also holds what DRA claims have."""
 
-    def __init__(self, settings: Settings, ledger: Ledger) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, keeper: Optional[Keeper] = None) -> None:
         self.settings = settings
+        self.keeper = keeper
         self._ledger = ledger
+        self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
         self._known: Optional[View] = None  # but for the troubles
         self._held = taken.Held()  # as the ledger said last
@@ -58,18 +63,21 @@ class Viewer:
             self._out = disabled.in_force(self.settings.state_dir)
         except CdiError as error:
             problems["disabled"] = str(error)
+        kept = by_specs(self._claims) if self._claims else Kept()  # also where the ledger can't be used
         try:
+            if self._claims and self.keeper:
+                kept = self.keeper.look(self._claims)
             held = self._held = taken.read(self._ledger)
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
             held = taken.unread(self._held, error)
         troubles: dict[str, dict[str, str]] = {}
         for resource in view.offer.resources:
-            found = troubles[resource.name] = taken.taken(resource, held)
+            found = troubles[resource.name] = taken.taken(resource, held, kept.claims)
             for name, why in look(resource, view.registry, self.settings.root, self._out).items():
                 if name not in found or class_of(why) not in MOVED:  # whoever has it has what moved
                     found[name] = why
-        return view._replace(troubles=troubles, problems=problems)
+        return view._replace(troubles=troubles, problems=problems, warnings=kept.warnings)
 
     def subjects(self, view: Optional[View] = None) -> list[watch.Subject]:
         """What to follow, so that the next look comes when it should; without a view, so that the first one does."""
@@ -92,6 +100,7 @@ class Viewer:
             registry = specs.load(settings.spec_dirs)
             found, problems = known.read(settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id())
             offered = offer(settings, registry, found)
+            self._claims = Claims(registry, found)
             units = [unit for resource in offered.resources for unit in resource.units]
             directories = sorted({os.path.dirname(path) for unit in units for path in unit.paths})[:MOST_DIRECTORIES]
             directories = [one for one in directories if not _is_remote(settings.root.rstrip("/") + one)]

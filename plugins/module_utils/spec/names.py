@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
@@ -55,3 +56,32 @@ def split_qualified_name(name: str) -> QualifiedName:
 def file_name(kind: str) -> str:
     """The file name that the reference library gives to the spec of a kind (specs.go, GenerateSpecName)."""
     return kind.replace("/", "-") + ".json"
+
+
+# A Kubernetes UID: what DRA drivers take as the id of a claim's transient spec, some with more behind it.
+UID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Za-z])")
+
+
+def transient_id(path: str, kind: str) -> str:
+    """The id in the file name of a transient spec, one that comes and goes with a container or a claim; "" for others.
+
+    The reference library calls such a file vendor-class_id (spec.go, GenerateTransientSpecName).
+    """
+    stem = os.path.splitext(os.path.basename(path))[0]
+    before = kind.replace("/", "-") + "_"
+    return stem[len(before) :] if stem.startswith(before) else ""
+
+
+def claim_uid(path: str, kind: str) -> str:
+    """The UID of the claim that the transient spec of `kind` at `path` is for, "" if it is for none.
+
+    Drivers keep transient specs that are no claim's: `common`, or `base` with all devices of the host.
+    """
+    found = UID.match(transient_id(path, kind))
+    return found.group() if found else ""
+
+
+def named_uid(path: str) -> str:
+    """The same of a file whose kind can't be read: the UID that its name says, "" if it says none."""
+    found = UID.search(os.path.basename(path))
+    return found.group() if found else ""

@@ -44,12 +44,16 @@ def spec(kind: str, devices: Mapping[str, Iterable[str]], common: Iterable[str] 
 
 
 def registry(*specs: dict[str, Any]) -> Registry:
-    """What a runtime makes of them; each is a file, in the first directory unless it says a `priority`."""
+    """What a runtime makes of them; each is a file, in the first directory unless it says a `priority`.
+
+    A `file` is its name without the directory.
+    """
     files = []
     for number, one in enumerate(specs):
         priority = one.get("priority", 0)
-        document = {key: value for key, value in one.items() if key != "priority"}
-        files.append(SpecFile(f"{DIRECTORIES[priority]}/{number}.json", priority, document))
+        name = one.get("file", f"{number}.json")
+        document = {key: value for key, value in one.items() if key not in ("priority", "file")}
+        files.append(SpecFile(f"{DIRECTORIES[priority]}/{name}", priority, document))
     return resolve(DIRECTORIES, files, {})
 
 

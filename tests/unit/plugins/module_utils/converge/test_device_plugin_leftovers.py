@@ -9,7 +9,8 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import dra_holds, handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
@@ -22,6 +23,16 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin
 )
 
 NAME = "vendor.com/gpu"
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_claims_of_dra_drivers_have_is_kept_by_nobody_any_more(tmp_path, check):
+    state, kubelet, run = (str(tmp_path / name) for name in ("state", "kubelet", "run"))
+    ledger = Ledger(state, inventory.boot_id())
+    hold = Hold("pci:a", dra_holds.kind_of("gpu.amd.com"))
+    dra_holds.settle(ledger, [dra_holds.Claim(dra_holds.key_of("gpu.amd.com", "ml/a"), ("a.com/b=c",), (hold,))], {})
+    assert tidy(read_manifest(state), state, kubelet, run, check) == []
+    assert bool(ledger.grants()) == check
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 
@@ -98,6 +99,18 @@ class TestAbandoned:
         with pytest.raises(Failed, match="nobody waits"):
             host.allocator.start(host.resource, ["0"], lambda: True)
         assert host.state_of("0") == "free"
+
+
+def test_a_claim_of_a_dra_driver_that_no_look_has_seen_yet(host):
+    """The ledger does not know it, so an Allocate of the same moment looks at the spec that the driver has written."""
+    uid = "55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f"
+    spec = {"cdiVersion": "0.3.0", "kind": "k8s.gpu.vendor.com/gpu"}
+    edits = {"deviceNodes": [{"path": "/dev/control"}, {"path": "/dev/gpu1"}]}
+    spec["devices"] = [{"name": f"{uid}-gpu-1", "containerEdits": edits}]
+    (host.specs / f"k8s.gpu.vendor.com-gpu_{uid}.json").write_text(json.dumps(spec))
+    why = f"taken: claim uid:{uid} of DRA driver gpu.vendor.com has /dev/gpu1"
+    assert host.refused("0", "1")[1] == {"1": why}
+    assert names(host.allocate("0")) == ["vendor.com/gpu=0"]
 
 
 class TestRefused:

@@ -131,11 +131,11 @@ def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) 
 
 
 def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_that_starts(tmp_path: Path) -> None:
-    stream, nothing = io.StringIO(), SimpleNamespace()
+    stream, nothing, viewer = io.StringIO(), SimpleNamespace(), SimpleNamespace(keeper=None)
     settings = Settings(pod_resources=str(tmp_path / "none.sock"))
     site: Any = SimpleNamespace(settings=settings, log=Log(stream))
     reclaimer: Any = SimpleNamespace(step=lambda *_given: [])
-    node = Node(site, nothing, nothing, reclaimer)  # type: ignore[arg-type]
+    node = Node(site, nothing, viewer, reclaimer)  # type: ignore[arg-type]
     served: Any = SimpleNamespace(state=status.REGISTERED, resource=None)
     node.served[NAME] = served
     lines = []

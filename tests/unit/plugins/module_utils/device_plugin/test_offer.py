@@ -22,7 +22,9 @@ NVIDIA = Path(__file__).parents[1] / "converge/nvidia-ctk.yaml"
 
 
 def offered(case):
-    registry = specs.registry(*(specs.spec(*one) for one in case["specs"]))
+    made = [specs.spec(*one) for one in case["specs"]]
+    files = case.get("files", [f"{number}.json" for number in range(len(made))])
+    registry = specs.registry(*({**one, "file": file} for one, file in zip(made, files)))
     inventory = specs.inventory(case["inventory"], case.get("links", ())) if "inventory" in case else None
     return offer.offer(config.parse({"version": 1, **case.get("settings", {})}, "config"), registry, inventory)
 

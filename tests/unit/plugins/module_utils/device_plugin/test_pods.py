@@ -61,6 +61,40 @@ def test_what_is_in_use(path):
     assert found[:2] == (2, frozenset({(GPU, "GPU-1::0"), (GPU, "GPU-2::1"), ("intel.com/qat", "GPU-1")}))
 
 
+def test_what_claims_have(path):
+    """Each once, whichever containers have it; an older kubelet says nothing of them."""
+
+    async def listing_claims(_request, _context):
+        answer = api.podresources.ListPodResourcesResponse()
+        for pod in ("a", "b"):
+            container = answer.pod_resources.add(name=pod, namespace="ml").containers.add(name="c")
+            for driver, name in (("gpu.amd.com", "x"), ("gpu.amd.com", "y"), ("net.amd.com", "z")):
+                claim = container.dynamic_resources.add(claim_name="train", claim_namespace="ml")
+                one = claim.claim_resources.add(driver_name=driver, pool_name="node", device_name=name)
+                one.cdi_devices.add(name=f"v.com/c={name}{pod}")
+        return answer
+
+    found = served(path, {"List": listing_claims}, lambda: pods.in_use(path))
+    assert found.claims == (
+        pods.Listed("gpu.amd.com", "ml/train", ("v.com/c=xa", "v.com/c=xb", "v.com/c=ya", "v.com/c=yb")),
+        pods.Listed("net.amd.com", "ml/train", ("v.com/c=za", "v.com/c=zb")),
+    )
+    assert served(path, {"List": listing}, lambda: pods.in_use(path)).claims == ()
+
+
+def test_a_claim_as_a_kubelet_sends_it():
+    """Bytes of ContainerResources as k8s.io/kubelet 0.36 numbers them: name 1, dynamic_resources 5, and within these
+    claim_name 2, claim_namespace 3, claim_resources 4 with cdi_devices 1, driver_name 2, pool_name 3, device_name 4,
+    share_id 5."""
+    device = b"\x0a\x03\x0a\x01d\x12\x01e\x1a\x01p\x22\x01g\x2a\x01s"
+    claim = b"\x12\x01c\x1a\x01n\x22" + bytes([len(device)]) + device
+    container = api.podresources.ContainerResources.FromString(b"\x0a\x01m\x2a" + bytes([len(claim)]) + claim)
+    (found,) = container.dynamic_resources
+    (one,) = found.claim_resources
+    assert (container.name, found.claim_name, found.claim_namespace, one.driver_name) == ("m", "c", "n", "e")
+    assert [device.name for device in one.cdi_devices] == ["d"]
+
+
 def test_which_kubelet_says_so(path):
     """Each one that starts makes the socket anew."""
 

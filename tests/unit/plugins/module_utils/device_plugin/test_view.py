@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover impo
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
@@ -136,3 +137,35 @@ def test_what_is_out_of_service_stays_so_where_nobody_can_read_on(viewer, tmp_pa
     assert "is damaged" in viewer.look().problems["disabled"]
     path.unlink()
     assert troubles(viewer) == {}
+
+
+class TestClaims:
+    """Of DRA drivers: NIC b is in the transient spec of one."""
+
+    UID = "9d1c0c2e-5b7a-4a3e-8a39-77a8a1d5c001"
+
+    @pytest.fixture
+    def keeping(self, viewer, tmp_path):
+        write(tmp_path, {"b": ["net:b"]})
+        spec = {**specs.spec("k8s.nic.acme.com/nic", {f"{self.UID}-b": ["net:b"]}), "cdiVersion": "1.1.0"}
+        (tmp_path / f"cdi/k8s.nic.acme.com-nic_{self.UID}.json").write_text(json.dumps(spec))
+        ledger = Ledger(viewer.settings.state_dir, "boot-1")
+        return Viewer(viewer.settings, ledger, Keeper(ledger))
+
+    def test_a_look_holds_and_tells(self, keeping):
+        who = f"claim uid:{self.UID} of DRA driver nic.acme.com"
+        assert keeping.look().troubles[NIC] == {"b": f"taken: {who} holds net:b"}
+        assert [event.what for event in keeping.keeper.events] == ["claim-held"]
+
+    def test_who_only_looks_holds_nothing(self, keeping):
+        view = Viewer(keeping.settings, Ledger(keeping.settings.state_dir, "boot-1")).look()
+        assert "nic.acme.com has net:b" in view.troubles[NIC]["b"]
+        assert not os.path.exists(keeping.settings.state_dir)
+
+    def test_it_is_told_where_the_ledger_can_not_hold_it(self, keeping, monkeypatch):
+        def busy(*_given):
+            raise Unusable("others are at it", "busy")
+
+        monkeypatch.setattr(keeping.keeper, "look", busy)
+        view = keeping.look()
+        assert "nic.acme.com has net:b" in view.troubles[NIC]["b"] and "others are at it" in view.problems["ledger"]
