@@ -8,6 +8,7 @@ The exhaustive searches here share no code with plugins/module_utils/allocation 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import tarfile
@@ -157,8 +158,52 @@ def best(machine: Machine, request: Request) -> tuple[str, ...] | None:
         for chosen in itertools.combinations(fit, request.number)
         if set(request.must_include) <= {member for member, _index in chosen}
     )
-    least = min(map(key, sets), default=None)
-    return None if least is None else tuple(name for _length, name in least[6])
+    keys = {chosen: key(chosen) for chosen in sets}
+    if not keys:
+        return None
+    top = min(one[:2] for one in keys.values())
+    alike = [chosen for chosen, one in keys.items() if one[0] == top[0] and one[1] <= top[1] + abs(top[1]) // 100]
+    rings = {chosen: ring(machine.pairs, [index for _member, index in chosen]) for chosen in alike}
+    nics = {chosen: sum(machine.classes[index].nic for _member, index in chosen) for chosen in alike}
+    best_of = min(alike, key=lambda chosen: (-rings[chosen], -nics[chosen], keys[chosen]))
+    return tuple(name for _length, name in keys[best_of][6])
+
+
+def ring(pairs: Sequence[Sequence[int]], members: Sequence[int]) -> int:
+    """The slowest link in the best ring of all of `members`, by trying all levels; 0 for one, and for more than 16."""
+    return _ring(tuple(map(tuple, pairs)), tuple(sorted(members)))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _ring(pairs: Matrix, members: tuple[int, ...]) -> int:
+    size = len(members)
+    if size == 1 or size > 16:
+        return 0
+    if size == 2:
+        return pairs[members[0]][members[1]]
+    levels = sorted({pairs[a][b] for a, b in itertools.combinations(members, 2)})
+    low, high = 0, len(levels)  # low: a ring of all links has at least the lowest level
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _closes(pairs, members, levels[middle]) else (low, middle)
+    return levels[low]
+
+
+def _closes(pairs: Matrix, members: Sequence[int], level: int) -> bool:
+    """Whether a ring of all members has links of this level and more: all paths from the first, by where they end."""
+    size = len(members)
+    near = [sum(1 << b for b in range(size) if a != b and pairs[members[a]][members[b]] >= level) for a in range(size)]
+    ends = [0] * (1 << size)  # by the devices of a path that starts at the first one, those where it can end
+    ends[1] = 1
+    for path in range(1, 1 << size, 2):
+        for last in range(size):
+            if ends[path] >> last & 1:
+                onward = near[last] & ~path
+                while onward:
+                    bit = onward & -onward
+                    onward ^= bit
+                    ends[path | bit] |= bit
+    return bool(ends[-1] & near[0])
 
 
 class Subsets:
@@ -175,19 +220,60 @@ class Subsets:
                 with_it += [gain + other for gain in with_it]
             self.scores += [score + gain for score, gain in zip(self.scores, with_it)]
 
-    def best(self, mask: int, number: int, near: Sequence[int] = ()) -> tuple[str, ...]:
+    def plain(self, mask: int, number: int, near: Sequence[int] = ()) -> tuple[str, ...]:
+        """The best `number` of the devices in `mask` by scores alone: rings and NICs don't count."""
+        return self.best(mask, number, near, rings=False)
+
+    def best(self, mask: int, number: int, near: Sequence[int] = (), rings: bool = True) -> tuple[str, ...]:
         """The best `number` of the devices in `mask`."""
         classes, scores = self.machine.classes, self.scores
         bits = [1 << index for index in range(self.size) if mask >> index & 1]
         close = sum(bit for bit in bits if classes[bit.bit_length() - 1].numa_node in near)
         sets = [*map(sum, itertools.combinations(bits, number))]
         most = max((bin(one & close).count("1"), scores[one]) for one in sets)
-        tied = [one for one in sets if scores[one] == most[1] and bin(one & close).count("1") == most[0]]
+        least = most[1] - (abs(most[1]) // 100 if rings else 0)
+        tied = [one for one in sets if scores[one] >= least and bin(one & close).count("1") == most[0]]
+        if rings:
+            tied = self._fastest(tied)
+            top = max(map(self.nics, tied))
+            tied = [one for one in tied if self.nics(one) == top]
+        highest = max(scores[one] for one in tied)
+        tied = [one for one in tied if scores[one] == highest]
 
         def rest(one: int) -> tuple[int, int, list[tuple[int, str]]]:
-            members = [index for index in range(self.size) if one >> index & 1]
+            members = self.members(one)
             nodes = {classes[index].numa_node for index in members}
             names = sorted((len(self.names[index]), self.names[index]) for index in members)
             return len(nodes), -scores[mask & ~one], names
 
         return tuple(name for _length, name in min(map(rest, tied))[2])
+
+    def members(self, one: int) -> list[int]:
+        """The devices of a set."""
+        return [index for index in range(self.size) if one >> index & 1]
+
+    def nics(self, one: int) -> int:
+        """How near the NICs of a set are."""
+        return sum(self.machine.classes[index].nic for index in self.members(one))
+
+    def _fastest(self, sets: Sequence[int]) -> list[int]:
+        """Those with the fastest ring."""
+        pairs = self.machine.pairs
+
+        def limit(one: int) -> int:
+            """No ring of it is faster: each device has two links."""
+            members = self.members(one)
+            return min(sorted(pairs[a][b] for b in members if b != a)[-2:][0] for a in members) if members[1:] else 0
+
+        limits = {one: limit(one) for one in sets}
+        found: list[int] = []
+        fastest = 0
+        for one in sorted(sets, key=limits.__getitem__, reverse=True):
+            if found and limits[one] < fastest:
+                break
+            speed = ring(pairs, self.members(one))
+            if not found or speed > fastest:
+                found, fastest = [], speed
+            if speed == fastest:
+                found.append(one)
+        return found

@@ -9,19 +9,24 @@ order, the one
 1. with more devices near a listed NUMA node (CDI proposal 2017, "NUMA locality": SHOULD, so never a refusal). A device
    is near if its own node is in the list; one of unknown locality is not. So as long as enough devices are near, all
    that are granted are, and otherwise as many as possible;
-2. with the larger sum of pair scores inside the set;
-3. on fewer NUMA nodes, where all devices of unknown locality together count as one more node;
-4. with fewer devices of which nobody held a part: a share of a device rather comes from one that is shared already.
+2. that is about as well linked as the best one: it lacks no more than a hundredth (ALIKE) of the largest sum of pair
+   scores inside a set that is as near;
+3. with the faster ring (rings.py), for sets of up to 16 devices; that of two devices is their pair;
+4. whose devices are nearer to NICs: the larger sum of `Class.nic`;
+5. with the larger sum of pair scores inside the set;
+6. on fewer NUMA nodes, where all devices of unknown locality together count as one more node;
+7. with fewer devices of which nobody held a part: a share of a device rather comes from one that is shared already.
    Between sets of whole devices this makes no difference;
-5. whose devices have less left, all capacities summed up: what is asked for fits them more tightly, and larger ones
+8. whose devices have less left, all capacities summed up: what is asked for fits them more tightly, and larger ones
    stay for those who need them;
-6. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part already
+9. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part already
    isn't free, so its pairs don't count here;
-7. whose ids come first: the sorted ids of both are compared one by one. Shorter ids come before longer ones, and those
+10. whose ids come first: the sorted ids of both are compared one by one. Shorter ids come before longer ones, and those
    of one length in the order of their characters, so tty9 is before tty10, and PCI addresses are as on the bus.
 
-These are packed into one integer, the first highest, so that the search compares plain numbers and no two sets are
-worth the same. Pure functions: they read nothing of the system.
+1 and 5 to 10 are packed into one integer, the first highest, so that the search compares plain numbers and no two sets
+are worth the same. 2 to 4 are no sums over pairs: refine.py looks at them once the best set by the others is known.
+Pure functions: they read nothing of the system.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ from operator import mul
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.blocks import Joined, join, leaf
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.problem import Block, Problem
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.problem import Block, Problem, worth
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.refine import ALIKE, Refined, refine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.search import WORK, solve
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -47,6 +53,7 @@ class Class(NamedTuple):
     numa_node: Optional[int] = None
     free: Mapping[str, int] = {}  # what each of them still has: {"memory": MiB}
     whole: bool = True  # nobody holds a part of them
+    nic: int = 0  # the score of the way to the nearest NIC, as that of a pair; 0 where none is known
 
 
 class Request(NamedTuple):
@@ -88,13 +95,48 @@ def choose(classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: Re
     left = {index: _without(classes[index].members, fixed.get(index), count) for index in fit}
     taken, proved = {fit[0]: count}, True
     if count and len(fit) > 1:
-        fixed_numbers = {index: len(ids) for index, ids in fixed.items()}
-        leaves, packed, node_cost = _packed(classes, pairs, request, left, fixed_numbers)
-        blocks, rows = join(leaves, packed, count, node_cost)
-        numbers, proved = solve(Problem([one.block for one in blocks], rows, count, node_cost), work)
-        taken = dict(pair for one, number in zip(blocks, numbers) for pair in one.counts(number))
+        taken, proved = _best(classes, pairs, request, left, {index: len(ids) for index, ids in fixed.items()}, work)
     chosen = {index: (*fixed.get(index, ()), *left[index][: taken.get(index, 0)]) for index in fit}
     return _choice(classes, pairs, request, chosen, proved)
+
+
+def _best(
+    classes: Sequence[Class],
+    pairs: Sequence[Sequence[int]],
+    request: Request,
+    left: Mapping[int, Sequence[str]],
+    fixed: Mapping[int, int],
+    work: int,
+) -> tuple[dict[int, int], bool]:
+    """How many of each class of `left` to take beside what is `fixed`, and whether no other way is better.
+
+    First what is best but for rings and NICs, then the best of what is about as well linked.
+    """
+    leaves, packed, node_cost, score_at = _packed(classes, pairs, request, left, fixed)
+    count = request.number - sum(fixed.values())
+    blocks, rows = join(leaves, packed, count, node_cost)
+    problem = Problem([one.block for one in blocks], rows, count, node_cost)
+    numbers, proved, bounds = solve(problem, work)
+    taken = dict(pair for one, number in zip(blocks, numbers) for pair in one.counts(number))
+    if count == sum(map(len, left.values())):
+        return taken, proved
+    whole = [(index, fixed.get(index, 0) + taken.get(index, 0)) for index in left]
+    if request.near and all(_locality(classes[index]) in request.near for index, number in whole if number):
+        leaves = [one for one in leaves if _locality(classes[one.start]) in request.near]
+    if len(blocks) < len(leaves) or request.near:
+        order = [one.start for one in leaves]
+        rows = [[packed[one][other] for other in order] for one in order]
+        problem, bounds = Problem([one.block for one in leaves], rows, count, node_cost), None
+    else:
+        order = [one.start for one in blocks]
+    start = [taken.get(index, 0) for index in order]
+    # The score of two is that of their only ring.
+    lacks = abs(_score(pairs, whole)) // ALIKE if request.number > 2 else 0
+    half = 1 << score_at - 1
+    least = (((worth(problem, start) + half) >> score_at) - lacks << score_at) - half
+    said = Refined(order, pairs, [one.nic for one in classes], fixed, request.number, least)
+    numbers, sure = refine(problem, start, said, work, bounds)
+    return dict(zip(order, numbers)), proved and sure
 
 
 def _fit(classes: Sequence[Class], request: Request) -> list[int]:
@@ -143,8 +185,10 @@ def _packed(
     request: Request,
     left: Mapping[int, Sequence[str]],
     fixed: Mapping[int, int],
-) -> tuple[list[Joined], list[list[int]], int]:
+) -> tuple[list[Joined], list[list[int]], int, int]:
     """The key in single numbers: a leaf for each class of `left`, what each pair is worth, what a NUMA node costs.
+
+    And the bit at which the pair scores begin: what lies below is less than half of it, whatever its sign.
 
     From the lowest bit up: one bit for each device that may be chosen, the last id lowest; what is lost of the pairs
     that stay free; what the devices have left; devices that were whole; NUMA nodes; pair scores; devices that are near.
@@ -192,12 +236,22 @@ def _packed(
         values = [number * each + number * (number - 1) // 2 * mutual + low for number, low in enumerate(bits[index])]
         shared = -1 if locality in paid else nodes.setdefault(locality, len(nodes))
         leaves.append(leaf(Block(values, shared), index))
-    return leaves, packed, 1 << node
+    return leaves, packed, 1 << node, score
 
 
 def _locality(one: Class) -> Optional[int]:
     """The NUMA node of a class; None where it is unknown, also where sysfs' -1 got through."""
     return None if one.numa_node is None or one.numa_node < 0 else one.numa_node
+
+
+def _score(pairs: Sequence[Sequence[int]], numbers: Sequence[tuple[int, int]]) -> int:
+    """The sum of pair scores in a set, of which `numbers` has each class and how many devices of it."""
+    score = 0
+    for position, (index, number) in enumerate(numbers):
+        row = pairs[index]
+        score += number * (number - 1) // 2 * row[index]
+        score += number * sum(row[other] * others for other, others in numbers[:position])
+    return score
 
 
 def _choice(
@@ -209,16 +263,11 @@ def _choice(
 ) -> Choice:
     """The answer, with what speaks for it."""
     numbers = [(index, len(ids)) for index, ids in chosen.items() if ids]
-    score = 0
-    for position, (index, number) in enumerate(numbers):
-        row = pairs[index]
-        score += number * (number - 1) // 2 * row[index]
-        score += number * sum(row[other] * others for other, others in numbers[:position])
     localities = {_locality(classes[index]) for index, _number in numbers}
     return Choice(
         tuple(stable([one for ids in chosen.values() for one in ids])),
         sum(number for index, number in numbers if _locality(classes[index]) in request.near),
-        score,
+        _score(pairs, numbers),
         tuple(sorted(node for node in localities if node is not None)),
         proved,
     )

@@ -30,28 +30,39 @@ WORK = 3_000  # blocks looked at in the search, after which a larger machine's a
 ROUNDS = 10_000  # pairs of blocks looked at before it, to make the first answer better
 
 
-def solve(problem: Problem, work: int = WORK) -> tuple[list[int], bool]:
-    """How many units to take from each block, and whether no other way is better (False: `work` ran out first)."""
+def solve(problem: Problem, work: int = WORK) -> tuple[list[int], bool, Optional[Bounds]]:
+    """How many units to take from each block, and whether no other way is better (False: `work` ran out first).
+
+    And the bounds that this took, for refine.py, which may search the same problem again.
+    """
     start = greedy(problem)
     if problem.units == 1 or len(problem.blocks) == 1:
-        return start, True
+        return start, True, None
+    rounds = ROUNDS // len(problem.blocks) ** 2
+    if to_the_end(problem):
+        rounds, work = 2, sys.maxsize
+    search = Search(problem, improve(problem, start, rounds), work)
+    return (*search.run(), search.bounds)
+
+
+def to_the_end(problem: Problem) -> bool:
+    """Whether the search takes whatever work it needs."""
     units = sum(len(block.values) - 1 for block in problem.blocks)
-    if units <= UNBOUNDED or (units <= MANY and problem.units <= FEW):
-        return Search(problem, improve(problem, start, 2), sys.maxsize).run()
-    return Search(problem, improve(problem, start, ROUNDS // len(problem.blocks) ** 2), work).run()
+    return units <= UNBOUNDED or (units <= MANY and problem.units <= FEW)
 
 
 class Search:
     """Depth first over the blocks, the most promising first; for each from as many units as can be to none.
 
     `best` is twice the worth of the best answer so far, `found` the units of its first blocks; None: still the start.
+    refine.py has another idea of what is best: it overrides `hopeless` and `keep`.
     """
 
-    def __init__(self, problem: Problem, start: list[int], work: int) -> None:
+    def __init__(self, problem: Problem, start: list[int], work: int, bounds: Optional[Bounds] = None) -> None:
         self.problem = problem
         self.start = start
         self.work = work
-        self.bounds = Bounds(problem)
+        self.bounds = bounds or Bounds(problem)
         rooms = self.bounds.rooms
         self.rest = [*accumulate(reversed(rooms), initial=0)][::-1]  # units in the blocks from here on
         self.sums = [*accumulate(reversed(rooms), _sums, initial=1)][::-1]  # bit n: whole blocks from here on make n
@@ -98,7 +109,7 @@ class Search:
             else:
                 bound = value + _fill(sorted(zip(promise, bounds.rooms[index:]), reverse=True), units)
                 with_it = without = 0
-            if bound <= self.best:
+            if bound <= self.best or self.hopeless(index, units, bound):
                 return
             if bound - with_it > self.best:
                 self.take(index, units, value, gains, paid, partial)
@@ -126,7 +137,7 @@ class Search:
                 now_gains = [*map(add, gains[1:], row if number == 1 else [number * weight for weight in row])]
                 self.descend(index + 1, units - number, now, now_gains, paid, partial or part)
             elif now > self.best:
-                self.best, self.found = now, self.taken[: index + 1]
+                self.keep(now, self.taken[: index + 1])
 
     def finish(self, index: int, value: int, promise: list[int], paid: int, partial: bool) -> None:
         """The same for one unit. Then what the blocks promise is exact but for the NUMA node."""
@@ -134,8 +145,15 @@ class Search:
             if self.bounds.nodes[position] & ~paid:
                 high -= self.node_cost
             if value + high > self.best and not (partial and self.bounds.rooms[position] > 1):
-                self.best = value + high
-                self.found = [*self.taken[:index], *[0] * (position - index), 1]
+                self.keep(value + high, [*self.taken[:index], *[0] * (position - index), 1])
+
+    def hopeless(self, _index: int, _units: int, _bound: int) -> bool:
+        """Whether no `units` of the blocks from `index` on make it better, although their bound is above the best."""
+        return False
+
+    def keep(self, value: int, taken: list[int]) -> None:
+        """An answer that is worth more than the best, twice its worth being `value`."""
+        self.best, self.found = value, taken
 
 
 def _sums(sums: int, room: int) -> int:

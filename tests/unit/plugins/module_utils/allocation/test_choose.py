@@ -72,13 +72,18 @@ def requests(draw):
         st.lists(st.sampled_from([1, 1, 1, 2, 3]), min_size=1, max_size=7).filter(lambda sizes: sum(sizes) < 10)
     )
     names = draw(st.permutations([f"d{number}" for number in range(4, 4 + sum(sizes))]))
-    values = draw(st.sampled_from([[0], [7], [0, 1], [1, 2], [-3, 5, 7], [*range(100)], [10, 30, 50, 110, 210]]))
+    values = draw(
+        st.sampled_from([[0], [7], [0, 1], [1, 2], [-3, 5, 7], [500, 501, 503], [*range(100)], [10, 30, 50, 110, 210]])
+    )
+    nics = st.sampled_from(draw(st.sampled_from([[0], [60, 120], [60, 90, 110, 120]])))
     classes = []
     for index in range(len(sizes)):
         members = names[sum(sizes[:index]) : sum(sizes[: index + 1])]
         node = draw(st.sampled_from([None, -1, 0, 0, 1, 1, 2]))
         classes.append(
-            Class(tuple(stable(members)), node, {"memory": draw(st.sampled_from([4, 8]))}, draw(st.booleans()))
+            Class(
+                tuple(stable(members)), node, {"memory": draw(st.sampled_from([4, 8]))}, draw(st.booleans()), draw(nics)
+            )
         )
     rows = [[draw(st.sampled_from(values)) for _other in range(index + 1)] for index in range(len(sizes))]
     number = draw(st.integers(1, sum(sizes)))
@@ -172,11 +177,14 @@ def test_four_of_sixty_four_are_proved(values):
     scores = machines.scattered(64, values, 4)
     choice = choose(*machines.separate(scores, [0] * 64), Request(4))
     pairs = [[scores[a][b] for b in range(64)] for a in range(64)]
-    best = max(
-        pairs[a][b] + pairs[a][c] + pairs[b][c] + pairs[a][d] + pairs[b][d] + pairs[c][d]
+    sums = {
+        (a, b, c, d): pairs[a][b] + pairs[a][c] + pairs[b][c] + pairs[a][d] + pairs[b][d] + pairs[c][d]
         for a, b, c, d in itertools.combinations(range(64), 4)
-    )
-    assert (choice.score, choice.proved) == (best, True)
+    }
+    least = max(sums.values()) * 99 / 100
+    best = max((machines.ring(scores, chosen), score) for chosen, score in sums.items() if score >= least)
+    chosen = [int(ident[3:]) for ident in choice.ids]
+    assert ((machines.ring(scores, chosen), choice.score), choice.proved) == (best, True)
 
 
 @pytest.mark.parametrize("number", [1, 7, 8, 9, 20, 36, 63])

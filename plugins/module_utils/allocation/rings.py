@@ -1,0 +1,205 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How fast a ring of devices is: what NCCL and RCCL build of the devices of a job, and what collectives run at.
+
+A ring passes each device once, in a cyclic order. It is as fast as its slowest link, and the best ring is the order
+whose slowest link is the fastest. Whether there is a ring above some level is the question for a Hamiltonian cycle, so
+sets of more than LONGEST devices are not asked. Pure functions over pair scores; private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+LONGEST = 16  # devices in a ring: the most that a host has of one card each
+
+
+def ring(pairs: Sequence[Sequence[int]], members: Sequence[int], least: int) -> int:
+    """The score of the slowest link in the best ring of two or more `members`; less than `least` if it is below that.
+
+    `members` has the class of each device, those of one class side by side; `pairs` is by class.
+    """
+    if len(members) == 2:
+        return pairs[members[0]][members[1]]
+    rows = [[pairs[one][other] for other in members] for one in members]
+    for index, row in enumerate(rows):
+        row[index] = least - 1  # a device has no link to itself
+    # Each device has two links in a ring.
+    limit = min(sorted(row)[-2] for row in rows)
+    levels = sorted({weight for row in rows for weight in row if least <= weight <= limit})
+    found, high = (
+        -1,
+        len(levels),
+    )  # of the levels: the highest that a ring is known of, the lowest that there is none of
+    middle = high - 1  # most often the highest one is it
+    while found + 1 < high:
+        near = [sum(1 << other for other, weight in enumerate(row) if weight >= levels[middle]) for row in rows]
+        if _has_ring(near, members):
+            found = middle
+        else:
+            high = middle
+        middle = (found + high) // 2
+    return levels[found] if found >= 0 else least - 1
+
+
+def _has_ring(near: Sequence[int], members: Sequence[int]) -> bool:
+    """Whether a ring of all devices takes links of `near` alone: by device those that it may be next to, as bits."""
+    counts = [bin(others).count("1") for others in near]
+    if 2 * min(counts) >= len(near):
+        return True  # Dirac's theorem, for three devices or more
+    everything = (1 << len(near)) - 1
+    if any(_piece(near, everything ^ 1 << cut) != everything ^ 1 << cut for cut in range(len(near))):
+        return False  # in a ring no device is the only way between others
+    walk = _Walk(near, members, counts.index(min(counts)))
+    return walk.closes(everything ^ 1 << walk.start, walk.start)
+
+
+class _Walk:
+    """Walks that begin at `start`, and the way back to it."""
+
+    def __init__(self, near: Sequence[int], members: Sequence[int], start: int) -> None:
+        self.near = near
+        self.members = members
+        self.start = start
+        self.seen: set[tuple[int, int]] = set()  # (devices left, the last one)
+
+    def closes(self, left: int, last: int) -> bool:
+        """Whether a walk can go on from `last` through all devices `left`, back to the start."""
+        near = self.near
+        if not left:
+            return bool(near[last] >> self.start & 1)
+        ways = near[last] & left
+        # One that was seen led nowhere, or nobody would ask again.
+        if not ways or not near[self.start] & left or (left, last) in self.seen:
+            return False
+        self.seen.add((left, last))
+        ways = self._ways(left, last, ways)
+        # Those first that leave the fewest ways on; of one class one is enough.
+        onward = {self.members[device]: device for device in _bits(ways)}.values()
+        return any(
+            self.closes(left ^ 1 << device, device)
+            for device in sorted(onward, key=lambda device: bin(near[device] & left).count("1"))
+        )
+
+    def _ways(self, left: int, last: int, ways: int) -> int:
+        """Of `ways` on from `last` those that need be tried."""
+        near, start = self.near, self.start
+        ends = left | 1 << last | 1 << start
+        rest, after, before = left, 0, 0  # those left that have to be next to the last one, and to the first one
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            there = near[bit.bit_length() - 1] & ends
+            without = there & (there - 1)
+            if not without:
+                return 0  # it could be reached and not left
+            if not without & (without - 1):
+                after |= bit if there >> last & 1 else 0
+                before |= bit if there >> start & 1 else 0
+        if last == start:
+            return ways  # nothing is taken yet: two may be next to it
+        if after & (after - 1) or before & (before - 1) or _piece(near, left) != left:
+            return 0
+        return after or ways
+
+
+def _piece(near: Sequence[int], among: int) -> int:
+    """What can be reached from the first device of `among` within it."""
+    piece = fresh = among & -among
+    while fresh:
+        bit = fresh & -fresh
+        found = near[bit.bit_length() - 1] & among & ~piece
+        piece |= found
+        fresh = fresh ^ bit | found
+    return piece
+
+
+def _bits(mask: int) -> list[int]:
+    """The numbers of the bits that are set."""
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]
+
+
+class Levels:
+    """Which rings there could be among classes of devices: a bound that is quick to know.
+
+    `rooms`: class -> how many of its devices can be had, the fixed ones with them. `needed`: classes of fixed ones.
+    """
+
+    def __init__(self, pairs: Sequence[Sequence[int]], rooms: Mapping[int, int], needed: Sequence[int], number: int):
+        self.pairs = pairs
+        self.rooms = rooms
+        self.number = number
+        self.needed = sum(1 << one for one in needed)
+        self.everything = sum(1 << one for one in rooms)
+        self.wide = sum(1 << one for one, room in rooms.items() if room > 1)
+        self.all = sorted(
+            {pairs[one][other] for one in rooms for other in rooms if one != other or rooms[one] > 1}, reverse=True
+        )
+        self._near: dict[int, dict[int, int]] = {}
+
+    def best(self, least: int) -> int:
+        """No ring is better than this; `least`, which there is, or more."""
+        low, high = 0, self.all.index(least)  # of `all`, so that the answer is not before low and not behind high
+        while low < high:
+            middle = (low + high) // 2
+            if self.possible(self.all[middle], self.everything, self.needed):
+                high = middle
+            else:
+                low = middle + 1
+        return self.all[high]
+
+    def above(self, level: int) -> int:
+        """The next level that is better than this one."""
+        return self.all[self.all.index(level) - 1]
+
+    def possible(self, level: int, available: int, needed: int) -> bool:
+        """False if no ring of devices of `available` with those of `needed` (bits) has only links of `level` and more.
+
+        A device of it has two neighbours, and it is in one piece.
+        """
+        near = self._near.get(level)
+        if near is None:
+            near = self._near[level] = self._links(level)
+        wide = self.wide
+        before = 0
+        while available != before:
+            before = rest = available
+            while rest:
+                bit = rest & -rest
+                rest ^= bit
+                there = near[bit] & available
+                if not there & (there - 1) and not there & wide:
+                    available ^= bit
+        if needed & ~available:
+            return False
+        while available:
+            piece, fresh = 0, needed & -needed or available & -available
+            while fresh:
+                piece |= fresh
+                found = 0
+                while fresh:
+                    bit = fresh & -fresh
+                    fresh ^= bit
+                    found |= near[bit]
+                fresh = found & available & ~piece
+            if not needed & ~piece and self._units(piece) >= self.number:
+                return True
+            if needed:
+                return False
+            available &= ~piece
+        return False
+
+    def _links(self, level: int) -> dict[int, int]:
+        """By class, as a bit, the classes that a device of it has links of this level to, as bits."""
+        near = {}
+        for one, room in self.rooms.items():
+            row = self.pairs[one]
+            found = sum(1 << other for other in self.rooms if row[other] >= level)
+            near[1 << one] = found if room > 1 else found & ~(1 << one)
+        return near
+
+    def _units(self, piece: int) -> int:
+        if not piece & self.wide:
+            return bin(piece).count("1")
+        return sum(self.rooms[one] for one in _bits(piece))
