@@ -133,6 +133,7 @@ class Device(NamedTuple):
     partition: str = ""  # profile of a partition, as its vendor calls it: "1g.5gb"
     capacity: Mapping[str, int] = {}  # what the driver reports that can be asked for: {"memory": MiB}
     pcie_path: tuple[str, ...] = ()  # from the host bridge down: "pci0000:00", root port, switch ports; without itself
+    nic_relation: str = ""  # of an accelerator to the nearest network card, in the words of locality.py; "" if unknown
     health: Health = Health("unknown")
     symlinks: tuple[str, ...] = ()  # of its nodes, from udev: /dev/dri/by-path/...
     properties: Mapping[str, str] = {}  # udev's, where asked for

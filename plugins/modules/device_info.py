@@ -176,6 +176,11 @@ devices:
       type: list
       elements: str
       sample: ["pci0000:17", "0000:17:00.0", "0000:18:00.0", "0000:19:08.0"]
+    nic_relation:
+      description: How near the nearest network card is to an accelerator, in the words of RV(topology.relations); empty
+        where that is not known, and for other devices.
+      type: str
+      sample: PIX
     partition:
       description: The profile of a partition, as its vendor calls it; empty for what is none, or does not say.
       type: str

@@ -53,7 +53,7 @@ class Class(NamedTuple):
     numa_node: Optional[int] = None
     free: Mapping[str, int] = {}  # what each of them still has: {"memory": MiB}
     whole: bool = True  # nobody holds a part of them
-    nic: int = 0  # the score of the way to the nearest NIC, as that of a pair; 0 where none is known
+    nic: int = 0  # the score of the way over PCIe to the nearest NIC, as that of a pair
 
 
 class Request(NamedTuple):

@@ -58,6 +58,7 @@ def fold(
             "" if path and not path[-1].startswith("pci") else device.pci_address.rpartition(".")[0],
             device.part_of,
             "" if linked.isdisjoint((ident, *device.consists_of)) else ident,
+            device.nic_relation,
             tuple(device.capacity.items()),
             tuple(sorted(held[ident].items())) if ident in held else None,
         )
@@ -75,7 +76,13 @@ def fold(
         rows.append([_score(device, folded[index][1], scores) for index in range(len(rows) + 1)])
     return Machine(
         tuple(
-            Class(tuple(ids), device.numa_node, _left(device.capacity, used or {}), used is None)
+            Class(
+                tuple(ids),
+                device.numa_node,
+                _left(device.capacity, used or {}),
+                used is None,
+                PCIE.get(device.nic_relation, PCIE[""]),
+            )
             for ids, device, used in folded
         ),
         tuple((*row, *(below[index] for below in rows[index + 1 :])) for index, row in enumerate(rows)),

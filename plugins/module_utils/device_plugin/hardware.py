@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import Identity
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.locality import RELATIONS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Link
 
 
@@ -133,6 +134,9 @@ def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[in
         nodes=tuple(dict.fromkeys(node for one in devices for node in one.nodes)),
         numa_node=near[0] if len(near) == 1 else None,
         pcie_path=devices[0].pcie_path if len({one.pcie_path for one in devices}) == 1 else (),
+        nic_relation=min(
+            (one.nic_relation for one in devices if one.nic_relation in RELATIONS), key=RELATIONS.index, default=""
+        ),
         health=bad[0] if bad else Health("unknown"),
     )
     return composed, near

@@ -24,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import file as topology_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between, merged
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import with_nics
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import pcie_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
@@ -128,7 +129,7 @@ def discover(
             files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
             devices[name], odd = topology_file.apply(some, files[path])
             warnings += [f"devices entry {name!r}: {text}" for text in odd]
-    every = tuple(device for some in devices.values() for device in some)
+    every = with_nics([device for some in devices.values() for device in some], snapshot, files.values())
     links, odd_ones = _links(every, drivers, files, snapshot)
     return Discovery(
         every,

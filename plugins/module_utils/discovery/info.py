@@ -11,7 +11,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import report
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import nics, report
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, as_document
 
@@ -28,7 +28,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     result: dict[str, Any] = {"devices": [_shown(device, options["gather"]) for device in found.devices]}
     if "links" in options["gather"]:
         files = dict.fromkeys(entry["topology_file"] for entry in wanted.values() if "topology_file" in entry)
-        network = report.nics(view, [from_file(path, view.root) for path in files])
+        network = nics.nics(view, [from_file(path, view.root) for path in files])
         result["topology"] = report.report(found.devices, found.links, network)
     return result, [*warnings, *found.warnings]
 

@@ -29,7 +29,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     as_document,
 )
 
-VERSION = 2  # of the document; one more for every change that an older reader would get wrong
+VERSION = 3  # of the document; one more for every change that an older reader would get wrong
+OLDEST = 2  # the oldest that is read: it says nothing of network cards
 LARGEST = 64 << 20  # bytes of the document: that of a thousand devices has half a megabyte
 AGAIN = "run the discovery again (fleet-cdi refresh, or the provision playbook)"
 
@@ -70,7 +71,7 @@ def read(path: str, boot_id: str) -> Inventory:
     if isinstance(version, int) and version > VERSION:
         raise CdiError(f"inventory {path}: found version {version} of a newer release, expected {VERSION}; {AGAIN}")
     try:
-        if version != VERSION:
+        if not isinstance(version, int) or version < OLDEST:
             raise ValueError(f"found version {version!r}, expected {VERSION}")
         found = document["boot_id"]
         inventory = Inventory(

@@ -12,43 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import address
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import NIC, Topology
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import identity, pcie_path
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import place
 from ansible_collections.fleet.cdi.plugins.module_utils.locality import nearest, relation
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link, as_document
-
-NETWORK = "0x02"  # PCI class: network controller
-INTERFACES = ("infiniband", "net")  # directories below the function, one entry for each interface
-
-
-def nics(snapshot: Snapshot, said: Iterable[Topology] = ()) -> Sequence[Device]:
-    """The physical network functions, Ethernet and InfiniBand, by address; named as their interfaces are.
-
-    What operators' files say of them, `said`, goes over what the host says.
-    """
-    found: list[Device] = []
-    for function in sorted(snapshot.members("pci"), key=address):
-        if not function.pci_ids[2].startswith(NETWORK) or snapshot.root.readlink(f"{function.path}/physfn"):
-            continue
-        names = [name for place in INTERFACES for name in snapshot.root.names(f"{function.path}/{place}")]
-        found.append(
-            Device(
-                id=identity(function.name),
-                profile="",
-                kind=NIC,
-                names=tuple(names) or (function.name,),
-                nodes=(),
-                pci_address=function.name,
-                numa_node=function.numa_node,
-                pcie_path=pcie_path(function),
-            )
-        )
-    for topology in said:
-        found, _warnings = apply(found, topology)
-    return found
 
 
 def report(devices: Iterable[Device], links: Iterable[Link], network: Sequence[Device]) -> dict[str, Any]:
@@ -61,20 +27,13 @@ def report(devices: Iterable[Device], links: Iterable[Link], network: Sequence[D
     places: dict[tuple[Any, ...], list[Device]] = {}
     for device in devices:
         if device.pci_address:
-            places.setdefault(_place(device), []).append(device)
+            places.setdefault(place(device), []).append(device)
     heads = [members[0] for members in places.values()]
     return {
         "places": [_shown(members, network) for members in places.values()],
         "relations": [[relation(one, other) for other in heads] for one in heads],
         "links": as_document(tuple(links)),
     }
-
-
-def _place(device: Device) -> tuple[Any, ...]:
-    """What devices have to share to be PIX to each other: a port, or else a slot at the host bridge."""
-    path = device.pcie_path
-    slot = "" if path and not path[-1].startswith("pci") else device.pci_address.rpartition(".")[0]
-    return path, device.numa_node, slot
 
 
 def _shown(members: Sequence[Device], network: Sequence[Device]) -> dict[str, Any]:

@@ -94,6 +94,25 @@ def test_functions_of_one_card_at_the_host_bridge():
     assert machine.pairs == ((PCIE["PIX"], PCIE["PHB"]), (PCIE["PHB"], PCIE["PIX"]))
 
 
+def test_the_nearest_network_card():
+    """Of two alike the one that is nearer to a network card, which is no reason to take a slower pair."""
+    far, near = (
+        [
+            machines.plain(f"pci:0000:{bus:02x}:00.0", node, (f"pci0000:{bus:02x}",))._replace(nic_relation=relation)
+            for bus in (8 * node + 1, 8 * node + 2)
+        ]
+        for node, relation in ((0, "SYS"), (1, "PHB"))
+    )
+    machine = fold([*far, *near])
+    assert [one.nic for one in machine.classes] == [PCIE["SYS"]] * 2 + [PCIE["PHB"]] * 2
+    assert choose(*machine, Request(1)).ids == (near[0].id,)
+    assert choose(*machine, Request(2)).ids == tuple(one.id for one in near)
+    assert choose(*machine, Request(2, (0,))).ids == tuple(one.id for one in far)
+    linked = fold([*far, *near], [Link(far[0].id, far[1].id, "NVL", 1, 1.0)])
+    assert choose(*linked, Request(2)).ids == tuple(one.id for one in far)
+    assert {one.nic for one in fold(TTYS).classes} == {PCIE[""]}
+
+
 def test_what_others_hold():
     gpus = [one._replace(capacity={"memory": 16}) for one in TTYS[:4]]
     held = {gpus[1].id: {"memory": 10}, gpus[3].id: {"memory": 10}, "tty:other": {"memory": 1}}

@@ -70,6 +70,13 @@ def test_round_trip(tmp_path_factory, found):
     assert inventory.render(inventory.read(str(path), BOOT), BOOT) == path.read_bytes()
 
 
+def test_one_of_the_release_before(tmp_path):
+    """Between an upgrade and the first refresh."""
+    path = tmp_path / "inventory.json"
+    path.write_text(changed(version=2))
+    assert inventory.read(str(path), BOOT).devices == (DEVICE,)
+
+
 DEVICE = Device("tty:tty13", "tty", "fleet.cdi/tty", ("tty13",), (Node("/dev/tty13", "c", 4, 13),))
 WHOLE = json.loads(inventory.render(inventory.Inventory((DEVICE,)), BOOT))
 
@@ -85,9 +92,10 @@ def changed(**changes):
         ("", "is damaged"),
         (inventory.render(inventory.Inventory((DEVICE,)), BOOT).decode()[:-9], "is damaged"),
         ("\xff", "is damaged"),
-        ("[]", "is damaged (ValueError: found version None, expected 2)"),
-        (changed(version="1"), "is damaged (ValueError: found version '1', expected 2)"),
-        (changed(version=3), "found version 3 of a newer release, expected 2"),
+        ("[]", "is damaged (ValueError: found version None, expected 3)"),
+        (changed(version="1"), "is damaged (ValueError: found version '1', expected 3)"),
+        (changed(version=True), "is damaged (ValueError: found version True, expected 3)"),
+        (changed(version=4), "found version 4 of a newer release, expected 3"),
         (changed(boot_id="other"), f"was written in boot 'other', but this is boot '{BOOT}'"),
         (changed(devices=None), "is damaged"),
         (changed(devices=[1]), "is damaged"),

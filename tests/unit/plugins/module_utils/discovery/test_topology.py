@@ -19,6 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply, from_bytes, from_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import links as links_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import nics as nics_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, pcie_path
 from ansible_collections.fleet.cdi.plugins.module_utils.locality import RELATIONS, nearest, relation
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Link
@@ -344,7 +345,7 @@ def test_report_folds_devices_in_one_place_and_leaves_out_virtual_nics(tmp_path)
     tree = nic("0000:3b:00.0", port, 0) | nic("0000:3b:00.2", port, 0) | nic("0000:81:00.0", "pci0000:80", 1)
     links = {f"/sys/devices/{port}/0000:3b:00.2/physfn": "../0000:3b:00.0"}
     view = snapshot.take(render({"devices": tree, "links": links}, tmp_path))
-    network = report.nics(view)
+    network = nics_of(view)
     assert [(one.id, one.names) for one in network] == [
         ("pci:0000:3b:00.0", ("eth3bf0",)),
         ("pci:0000:81:00.0", ("eth81f0",)),

@@ -15,8 +15,9 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import info, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd, report
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import nics as nics_of
 from ansible_collections.fleet.cdi.plugins.module_utils.locality import nearest, relation
 from ansible_collections.fleet.cdi.tests.unit.trees.from_links import rendered
 from ansible_collections.fleet.cdi.tests.unit.trees.real import under_libudev
@@ -100,9 +101,10 @@ def test_a_rendered_tree_is_wired_like_its_file(dumps, tmp_path, name):
     assert [(one.id, one.numa_node) for one in devices] == [(one.id, one.numa_node) for one in gpus]
     assert relations(devices) == relations(gpus)
     assert all(device.pcie_path[0].startswith("pci") for device in devices)
-    nics = {nic.id: nic for nic in report.nics(view)}
+    nics = {nic.id: nic for nic in nics_of(view)}
     for ours, theirs in zip(devices, gpus):
         class_, near = nearest(theirs, of_kind(topology, "nic"))
+        assert ours.nic_relation == class_
         assert nearest(ours, nics.values()) == (class_, tuple(nics[nic.id] for nic in sorted(near)))
     assert found.links == tuple(sorted(topology.links))
     assert found.warnings == ()
@@ -118,10 +120,13 @@ def test_a_virtual_machine_with_the_file_is_wired_like_it(dumps, tmp_path, name)
     gpus = sorted(of_kind(topology, "gpu"), key=lambda device: device.pci_address)
     alone = discover(GPUS, snapshot.take(root))
     assert set(relations(alone.devices).values()) == {""}
+    assert {device.nic_relation for device in alone.devices} == {""}
     assert alone.links == ()
     found = discover({"gpus": {**GPUS["gpus"], "topology_file": "/etc/topology.xml"}}, snapshot.take(root))
     devices = sorted(found.devices, key=lambda device: device.pci_address)
     assert relations(devices) == relations(gpus)
+    nics = of_kind(topology, "nic")
+    assert [device.nic_relation for device in devices] == [nearest(gpu, nics)[0] for gpu in gpus]
     assert found.links == tuple(sorted(topology.links))
 
 
@@ -156,6 +161,7 @@ def test_eight_vector_engines_and_their_nics(trees):
         },
         False,
     )
+    assert [device["nic_relation"] for device in result["devices"]] == ["PIX"] * 8
     places = result["topology"]["places"]
     assert [(place["devices"], place["nics_relation"]) for place in places] == [
         ([f"pci:0000:{bus}:00.0"], "PIX") for bus in ("1b", "1c", "1d", "1e", "3d", "3f", "40", "41")
