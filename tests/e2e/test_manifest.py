@@ -13,7 +13,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import judge
 import kubelets
 import pytest
 import yaml
@@ -30,13 +29,9 @@ def validate():
     """What the API server's code says of a text, and the exit status."""
     target = kubelets.BUILT / "manifest"
     try:
-        command = [judge.find_go(), "build", "-buildvcs=false", "-p=2", "-o", str(target), "./manifest"]
-    except judge.Unavailable as why:
+        kubelets.go_build(target, ["./manifest"])
+    except kubelets.Unavailable as why:
         pytest.skip(str(why))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command, cwd=kubelets.PINS, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"can't be built: {done.stderr.strip().splitlines()[-1]}")
 
     def run(text):
         found = subprocess.run([target], input=text, capture_output=True, text=True, check=False)
@@ -91,12 +86,8 @@ def test_what_the_configuration_names_is_mounted(documents):
     mounts = {one["mountPath"]: (volumes[one["name"]], one.get("readOnly", False)) for one in container["volumeMounts"]}
     node = {mount: place for mount, place in mounts.items() if mount.startswith(f"{settings.root}/")}
     assert all(place == (mount[len(settings.root) :], True) for mount, place in node.items())
-    for path in (
-        *settings.spec_dirs,
-        os.path.dirname(settings.inventory),
-        *(f"{settings.root}/{one}" for one in NEEDED),
-    ):
-        assert path in node, f"{path} is the pod's, not the node's"
+    needed = {f"{settings.root}/{one}" for one in NEEDED}
+    assert set(node) == {*settings.spec_dirs, os.path.dirname(settings.inventory), *needed}
     for path in (settings.plugin_dir, settings.state_dir, settings.run_dir):
         assert mounts[path] == (path, False), (
             "the kubelet, executables and `fleet-cdi` of the node know it by that name"

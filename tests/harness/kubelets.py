@@ -13,23 +13,27 @@ containerd is what Debian packages, unpacked and not installed: mmdebstrap check
 
 from __future__ import annotations
 
+import collections
 import functools
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import judge
+import progress
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PINS = CHECKOUT / "tests/conformance/kubelet"
 BUILT = CHECKOUT / "build/kubelet"
 CONTAINERDS = CHECKOUT / "build/containerd"
+GO = CHECKOUT / "build/go"  # modules and what they compile to: 4 GB
 DRIVER = "device-manager"  # tests/conformance/kubelet/driver, of the newest kubelet
 
 # Version -> the file that pins its modules.
@@ -57,6 +61,9 @@ OLD = Source(
 )
 
 
+Tell = Callable[[float], None]  # gets the share of a step that is done, from 0 to 1
+
+
 class Unavailable(Exception):
     """One of the programs can't be had here; the text says why and what to do."""
 
@@ -66,26 +73,26 @@ def program(version: str) -> Path:
     return BUILT / f"kubelet-{version}"
 
 
-def from_proxy(version: str) -> None:
-    """Build a kubelet from the Go module proxy: 5 minutes on two idle cores, seconds once its packages are compiled."""
-    target, pin = program(version), PINS / FROM_PROXY[version]
-    if not _newer(target, pin, pin.with_suffix(".sum")):
-        command = [f"-modfile={pin.name}"] if pin.name != "go.mod" else []
-        _go_build(target, [*command, f"-ldflags={_says(version)}", "k8s.io/kubernetes/cmd/kubelet"])
+def from_proxy(version: str, tell: Tell) -> None:
+    """Build a kubelet from the Go module proxy."""
+    pin = (PINS / FROM_PROXY[version]).name
+    options = [] if pin == "go.mod" else [f"-modfile={pin}"]
+    go_build(program(version), [*options, f"-ldflags={_says(version)}", "k8s.io/kubernetes/cmd/kubelet"], tell)
 
 
-def driver() -> None:
+def _pinned(version: str) -> bool:
+    pin = PINS / FROM_PROXY[version]
+    return _newer(program(version), pin, pin.with_suffix(".sum"))
+
+
+def driver(tell: Tell) -> None:
     """Build the driver of the newest device manager."""
-    target, sources = BUILT / DRIVER, [*PINS.glob("driver/*.go"), PINS / "go.mod", PINS / "go.sum"]
-    if not _newer(target, *sources):
-        _go_build(target, ["./driver"])
+    go_build(BUILT / DRIVER, ["./driver"], tell)
 
 
-def from_source() -> None:
-    """Build the old kubelet: 5 minutes on two idle cores. The tree and what it compiles to (2 GB) are removed again."""
+def from_source(tell: Tell) -> None:
+    """Build the old kubelet. The tree and what it compiles to (2 GB) are removed again."""
     target, work = program(OLD.version), BUILT / "old"
-    if target.exists():
-        return
     if not os.path.exists(OLD.go):
         raise Unavailable(f"no {OLD.go}: install Debian 12's package golang-1.19-go (make e2e INSTALL=1)")
     shutil.rmtree(work, ignore_errors=True)
@@ -96,17 +103,15 @@ def from_source() -> None:
         _run(["tar", "--extract", "--strip-components=1", "--file", str(work / "source.tar.gz")], tree, {})
         package = "k8s.io/kubernetes/vendor/k8s.io/component-base/version"
         modes = {"GOPATH": str(work), "GO111MODULE": "off", "GOCACHE": str(work / "cache"), "GOFLAGS": ""}
-        _run([OLD.go, "build", "-p=2", f"-ldflags={_says(OLD.version, package)}", "-o", str(target), "./cmd/kubelet"],
-             tree, {**modes, "CGO_ENABLED": "0"})  # fmt: skip
+        arguments = [f"-ldflags={_says(OLD.version, package)}", "./cmd/kubelet"]
+        _compile([OLD.go], target, arguments, tree, modes, tell)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def containerd(suite: str) -> None:
-    """Unpack containerd of a suite of Debian: 60 MB in some seconds."""
+def containerd(suite: str, _tell: Tell) -> None:
+    """Unpack containerd of a suite of Debian: 60 MB."""
     target, work = CONTAINERDS / suite, CONTAINERDS / f"{suite}.unpacked"
-    if target.exists():
-        return
     CONTAINERDS.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(work, ignore_errors=True)
     # A mirror may be a snapshot, whose Release file is old.
@@ -131,25 +136,68 @@ def _newer(target: Path, *sources: Path) -> bool:
     return target.exists() and target.stat().st_mtime > max(path.stat().st_mtime for path in sources)
 
 
-def _go_build(target: Path, arguments: list[str]) -> None:
-    BUILT.mkdir(parents=True, exist_ok=True)
+def go_build(target: Path, arguments: Sequence[str], tell: Tell = lambda _share: None) -> None:
+    """Build a program of tests/conformance/kubelet; `arguments` ends with its package. Raises Unavailable."""
     try:
-        command = [judge.find_go(), "build", "-buildvcs=false", "-p=2", "-o", str(target), *arguments]
+        go = judge.find_go()
     except judge.Unavailable as why:
         raise Unavailable(str(why)) from why
-    _run(command, PINS, {"CGO_ENABLED": "0"})
+    places = {"GOPATH": str(GO), "GOMODCACHE": str(GO / "pkg/mod"), "GOCACHE": str(GO / "cache")}
+    _compile([go, "-modcacherw"], target, arguments, PINS, places, tell)
 
 
-def _run(command: list[str], directory: Path, environment: Mapping[str, str]) -> None:
-    try:
-        done = subprocess.run(
-            command, cwd=directory, env={**os.environ, **environment}, check=False, capture_output=True, text=True
-        )
-    except FileNotFoundError as error:
-        raise Unavailable(f"no {command[0]}: make e2e INSTALL=1 installs it") from error
-    if done.returncode != 0:
-        last = (done.stderr.strip() or done.stdout.strip())[-600:]
+def _compile(
+    go: Sequence[str],
+    target: Path,
+    arguments: Sequence[str],
+    directory: Path,
+    environment: Mapping[str, str],
+    tell: Tell,
+) -> None:
+    """Run `go build`, and tell how many packages are compiled. `go`: the tool, and options of all its commands."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tool, *options = go
+    environment = {"CGO_ENABLED": "0", **environment}
+    listing = [tool, "list", *options, "-deps", *arguments]  # downloads what is missing
+    packages = _run(listing, directory, environment, lambda _line: tell(0.0)).splitlines()
+    command = [tool, "build", *options, "-buildvcs=false", "-v", "-p=2", "-o", str(target), *arguments]
+    compiled = 0
+
+    def heard(line: str) -> None:
+        nonlocal compiled
+        compiled += " " not in line  # -v: the import path of each package
+        tell(compiled / len(packages))
+
+    _run(command, directory, environment, heard)
+
+
+def _run(
+    command: list[str],
+    directory: Path,
+    environment: Mapping[str, str],
+    heard: Callable[[str], None] = lambda _line: None,
+) -> str:
+    """Standard output of a program that succeeds; `heard` gets each line of its standard error. Raises Unavailable."""
+    with tempfile.TemporaryFile("w+") as output:
+        try:
+            process = subprocess.Popen(
+                command, cwd=directory, env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        except FileNotFoundError as error:
+            raise Unavailable(f"no {command[0]}: make e2e INSTALL=1 installs it") from error
+        said: collections.deque[str] = collections.deque(maxlen=20)
+        with process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                said.append(line)
+                heard(line.rstrip())
+        output.seek(0)
+        found = output.read()
+    if process.returncode != 0:
+        last = ("".join(said).strip() or found.strip())[-600:]
         raise Unavailable(f"`{' '.join(command)}` failed (it needs a network and, for kubelets, Go >= 1.26): {last}")
+    return found
 
 
 def _download(source: Source) -> bytes:
@@ -164,25 +212,45 @@ def _download(source: Source) -> bytes:
     return content
 
 
-def steps() -> dict[str, Callable[[], None]]:
-    """What there is to get -> the function that gets it."""
+class Step(NamedTuple):
+    """Something to get."""
+
+    minutes: float  # on two idle cores, with nothing compiled before
+    is_there: Callable[[], bool]
+    get: Callable[[Tell], None]
+
+
+def steps() -> dict[str, Step]:
+    """What there is to get, by its name."""
+    pins = [*PINS.glob("driver/*.go"), PINS / "go.mod", PINS / "go.sum"]
     return {
-        **{f"kubelet {version}": functools.partial(from_proxy, version) for version in FROM_PROXY},
-        f"kubelet {OLD.version}": from_source,
-        "device manager": driver,
-        **{f"containerd of {suite}": functools.partial(containerd, suite) for suite in SUITES},
+        **{
+            f"containerd of {suite}": Step(0.2, (CONTAINERDS / suite).exists, functools.partial(containerd, suite))
+            for suite in SUITES
+        },
+        **{
+            f"kubelet {version}": Step(5, functools.partial(_pinned, version), functools.partial(from_proxy, version))
+            for version in FROM_PROXY
+        },
+        f"kubelet {OLD.version}": Step(4, program(OLD.version).exists, from_source),
+        "device manager": Step(0.5, lambda: _newer(BUILT / DRIVER, *pins), driver),
     }
 
 
 def get() -> dict[str, str]:
-    """Get everything that is not there yet; returns what can't be had -> why."""
+    """Get everything that is not there yet, and say how far that is; returns what can't be had -> why."""
     lacking = {}
-    for name, step in steps().items():
-        print(f"e2e: {name}", flush=True)
+    due = {name: step for name, step in steps().items() if not step.is_there()}
+    said = progress.Progress(
+        {name: step.minutes for name, step in due.items()}, lambda line: print(f"e2e: {line}", flush=True)
+    )
+    for name, step in due.items():
+        said.begin(name)
         try:
-            step()
+            step.get(said.at)
         except Unavailable as why:
             lacking[name] = str(why)
+        said.end(name not in lacking)
     return lacking
 
 
