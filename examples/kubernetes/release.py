@@ -21,11 +21,12 @@ OPTIONS = {
     "state": "present",
     "prefix": "/opt/cdi",
     "python": "/usr/bin/python3",
+    "command_link": False,
     "parts": ["device_plugin"],
     "distributions": {},
     "paths": {
         "state_dir": "/var/lib/cdi",
-        "inventory": "/host/run/cdi-inventory.json",
+        "inventory": "/host/run/fleet-cdi/inventory.json",
         "spec_dirs": ["/host/etc/cdi", "/host/run/cdi"],
     },
     "archive": "/tmp/release/release.zip",

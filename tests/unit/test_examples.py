@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-MANIFEST = Path(__file__).resolve().parents[2] / "examples/kubernetes/daemonset.yaml"
+KUBERNETES = Path(__file__).resolve().parents[2] / "examples/kubernetes"
+MANIFEST = KUBERNETES / "daemonset.yaml"
 # What has secrets of the node or of its pods, so that a pod with it, or with anything above it, has these, too.
 SECRET = (
     *(
@@ -56,3 +60,26 @@ def test_the_daemon_set_shows_its_pod_no_secret_of_the_node():
 def test_the_test_would_see_it(place):
     text = MANIFEST.read_text(encoding="utf-8")
     assert shown(text.replace("path: /usr,", f"path: {place},"))[0]
+
+
+def test_the_image_gets_a_release_that_runs(tmp_path):
+    """What Containerfile runs, with another place to install to."""
+    subprocess.run([sys.executable, KUBERNETES / "release.py", tmp_path / "release.zip"], check=True)
+    request = json.loads((tmp_path / "release.json").read_text(encoding="utf-8"))
+    options = {**request["options"], "prefix": str(tmp_path / "cdi"), "archive": str(tmp_path / "release.zip")}
+    options["paths"]["state_dir"] = str(tmp_path / "state")
+    (code,) = [
+        line.split('"')[1].replace("/tmp/release/release.zip", options["archive"])
+        for line in (KUBERNETES / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+        if "main('release')" in line
+    ]
+    done = subprocess.run(
+        ["/usr/bin/python3", "-I", "-B", "-c", code],
+        input=json.dumps({**request, "options": options}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = subprocess.run([tmp_path / "cdi/bin/fleet-cdi", "--version"], capture_output=True, text=True, check=True)
+    assert options["release"] in told.stdout
