@@ -18,13 +18,15 @@ import grpc
 import images
 import kubelets
 import versions
-from node import Node, wait
+from node import Node, remove_cgroups, wait
 from versions import PODS
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
 
 LOOK = "ls -l /dev; env; cat /proc/self/mountinfo; echo END"  # what a container sees of its devices
 STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}  # tried again for ever
+TASKS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"  # a directory for each container
+CGROUPS = "k8s.io"  # where those of containers lie, as the kubelet names no parent (cgroupsPerQOS)
 PATIENCE = 120  # seconds for whatever a kubelet does; nothing here takes ten
 
 
@@ -274,4 +276,8 @@ class Cluster:
         return (self.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET).stat().st_ctime
 
     def close(self):
+        """End everything; containers that end with the node leave cgroups, which runc can no longer remove."""
+        left = [path.name for path in self.node.path(TASKS).glob("*")]
         self.node.close()
+        for ident in left:
+            remove_cgroups(f"{CGROUPS}/{ident}")

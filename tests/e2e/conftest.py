@@ -20,14 +20,15 @@ pytest.importorskip("grpc", reason="no grpcio in this environment: make setup")
 
 import counterparts
 import kubelets
-from cluster import Cluster
+from cluster import CGROUPS, Cluster
+from node import hierarchies
 from product import Product
 from versions import VERSIONS
 
 PACKAGES = ("runc", "busybox-static", "python3-grpcio")
 FIGURES = pytest.StashKey()
 SAYS = re.compile("[Dd]evice|[Pp]lugin|pod-")  # lines of a kubelet's log
-NOISE = re.compile("GetAllocatableDevices|volume plugin|FLAG|Machine:|httplog|Factory|ignoring container")
+NOISE = re.compile("GetAllocatableDevices|[Vv]olume|FLAG|Machine:|httplog|Factory|ignoring container")
 
 
 def pytest_configure(config):
@@ -46,14 +47,14 @@ def pytest_terminal_summary(terminalreporter, config):
 def figure(request):
     """Note a figure: figure("what it is", seconds, ...) shows each, or their median and 95th percentile if many."""
 
-    def note(what, *values):
+    def note(what, *values, unit="s"):
         values = sorted(values)
         shown = ", ".join(f"{value:.3f}" for value in values)
         if len(values) > 3:
             high = values[min(len(values) - 1, int(len(values) * 0.95))]
             shown = f"{values[len(values) // 2]:.3f} median, {high:.3f} p95, {values[-1]:.3f} worst of {len(values)}"
         where = getattr(getattr(request.node, "callspec", None), "id", "")
-        request.config.stash[FIGURES].append(f"{what}{f' [{where}]' if where else ''}: {shown} s")
+        request.config.stash[FIGURES].append(f"{what}{f' [{where}]' if where else ''}: {shown} {unit}")
 
     return note
 
@@ -91,10 +92,22 @@ class Nodes:
 def nodes():
     """Nodes, in a directory with a short path, as paths of sockets lie below it."""
     place = Path(tempfile.mkdtemp(prefix="e2e-"))
-    found = Nodes(place)
+    found, before = Nodes(place), cgroups()
     yield found
     found.close()
     shutil.rmtree(place)
+    assert cgroups() <= before, "nodes have left cgroups"
+
+
+def cgroups():
+    """Those that there are of nodes and of their containers."""
+    return {
+        path
+        for one in hierarchies()
+        for which in ("fleet-cdi-e2e-*", f"{CGROUPS}/*")
+        for path in one.glob(which)
+        if path.is_dir()
+    }
 
 
 @pytest.fixture

@@ -163,8 +163,7 @@ class Node:
         self.holder.kill()  # takes the first process of the PID namespace along, and that all others
         self.holder.wait()
         self.holder.stdout.close()
-        for hierarchy in hierarchies():
-            wait(f"the cgroups in {hierarchy} empty", lambda where=hierarchy / self.name: _removed(where), 20)
+        remove_cgroups(self.name)
         shutil.rmtree(self.directory)
 
 
@@ -173,6 +172,12 @@ def hierarchies():
     with open("/proc/self/mounts", encoding="utf-8") as mounts:
         rows = [line.split() for line in mounts]
     return [Path(row[1]) for row in rows if row[2] in ("cgroup", "cgroup2") and "rw" in row[3].split(",")]
+
+
+def remove_cgroups(name):
+    """Remove a tree of cgroups, whose processes are ending, from each hierarchy."""
+    for hierarchy in hierarchies():
+        wait(f"the cgroups in {hierarchy} empty", lambda where=hierarchy / name: _removed(where), 20)
 
 
 def _removed(directory):
