@@ -7,7 +7,8 @@ Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", 
 memory: a process that imported grpc, sqlite3 and pyudev and did nothing; times: one gRPC call to the plugin over a
 connection of its own; Allocate: one durable commit of SQLite's in turns with it, on the disk of the checkout (build/),
 and a gRPC call that does nothing, also in turns. "Without gRPC" is what the plugin itself logs, in whole milliseconds.
-RESTARTS=n in the environment: how often the kubelet restarts while memory is watched (1000).
+RESTARTS=n in the environment: how often the kubelet restarts while memory is watched (1000). 10,000 devices, by which
+the memory limits of examples/kubernetes are set, need device nodes: as root alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -46,7 +48,16 @@ DEVICES = 7  # of each: virtual consoles, of which a host has 63
 TIMES = 30
 ALLOCATES = 1000
 RESTARTS = int(os.environ.get("RESTARTS", "1000"))
+CROWD = 10_000
 FIRST = "bench.example/r0"
+
+
+def peak(pid: int) -> float:
+    """The most MiB that were ever resident of a process."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    assert found, status
+    return int(found[1]) / 1024
 
 
 def memory(pid: int) -> tuple[float, float]:
@@ -220,6 +231,36 @@ def restarts(node: Node) -> None:
     line(f"resident after {RESTARTS} restarts of the kubelet", "MiB", memory(node.daemon.pid)[0], before)
 
 
+def crowd(node: Node) -> None:
+    """Memory with many devices in one resource, then with all of them granted and a tenth of them gone."""
+    before = memory(node.daemon.pid)
+
+    def note(what: str) -> None:
+        for name, value, baseline in zip(("resident", "private"), memory(node.daemon.pid), before):
+            line(f"{name}, {what}", "MiB", value, baseline)
+
+    nodes = []
+    for number in range(CROWD):
+        nodes.append(f"{node.directory}/accel{number}")
+        os.mknod(nodes[-1], 0o600 | stat.S_IFCHR, os.makedev(4, number))  # consoles', as far as there are any
+    node.offer(FIRST, nodes)
+    node.wait(FIRST, CROWD)
+    note(f"{CROWD} devices")
+    path = next(Path(node.plugins).glob("fleet-cdi-bench.example-r0-*"))
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        for start in range(0, CROWD, 500):
+            asked = [f"d{number}" for number in range(start, start + 500)]
+            request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": asked}])
+            stub(channel).Allocate(request, timeout=60)
+    node.ask("restart")
+    node.wait(FIRST, CROWD)
+    for gone in nodes[: CROWD // 10]:
+        os.unlink(gone)
+    node.wait(FIRST, CROWD - CROWD // 10)
+    note(f"{CROWD} devices, all granted")
+    line(f"resident at most, {CROWD} devices", "MiB", peak(node.daemon.pid), before[0])
+
+
 def main() -> None:
     """Print all lines."""
     short = tempfile.mkdtemp(prefix="b", dir="/tmp")  # a socket's path has 107 bytes at most
@@ -233,6 +274,8 @@ def main() -> None:
             back(node, call)
             allocate(node)
             restarts(node)
+            if os.geteuid() == 0:
+                crowd(node)
         except AssertionError:
             node.log.flush()
             sys.stderr.write((node.directory / "log").read_text())

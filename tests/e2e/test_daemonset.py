@@ -8,19 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 import uuid
 
+import kubelets
 import pytest
 import yaml
-from node import wait
+from node import hierarchies, wait
 from product import ACCEL, ALL, HERE, seen
 
 KUBERNETES = HERE.parents[1] / "examples/kubernetes"
 IMAGE = "localhost/fleet-cdi-device-plugin:test"
-BASE = "localhost/fleet-cdi-e2e"
+BASE = "localhost/fleet-cdi-e2e:test"
 # What the image's own base and packages are: of a mirror, as a registry can't be reached from everywhere.
 RECIPE = ["--quiet", "--variant=minbase", "--dpkgopt=force-unsafe-io", '--aptopt=Acquire::Check-Valid-Until "false"']
 RECIPE += ["--include=python3,python3-grpcio,python3-protobuf", "trixie"]
@@ -37,25 +39,26 @@ def podman(*words, before=()):
 def archive(tmp_path_factory):
     """The image, as an archive that containerd takes."""
     place = tmp_path_factory.mktemp("image")
-    base = f"{BASE}:{hashlib.sha256(json.dumps(RECIPE).encode()).hexdigest()[:12]}"
-    if subprocess.run(["podman", "image", "exists", base], check=False).returncode:
+    base = kubelets.CHECKOUT / f"build/image/base-{hashlib.sha256(json.dumps(RECIPE).encode()).hexdigest()[:12]}.tar"
+    if not base.exists():
+        base.parent.mkdir(parents=True, exist_ok=True)
         mirror = [os.environ["FLEET_CDI_DEBIAN_MIRROR"]] if os.environ.get("FLEET_CDI_DEBIAN_MIRROR") else []
         command = ["mmdebstrap", *RECIPE, str(place / "base.tar"), *mirror]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"mmdebstrap made no base image: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
-        podman("import", "--quiet", place / "base.tar", base)
-        (place / "base.tar").unlink()
+        shutil.move(place / "base.tar", base)
     subprocess.run([sys.executable, KUBERNETES / "release.py", place / "image/release.zip"], check=True)
-    # Isolation chroot needs nothing of the machine, and has whatever network podman has, which is none.
-    build = ["build", "--isolation=chroot", "--format=docker", f"--build-arg=BASE={base}", "--tag", IMAGE]
-    podman(*build, "--file", KUBERNETES / "Containerfile", place / "image", before=("unshare", "--net"))
     try:
+        podman("import", "--quiet", base, BASE)
+        # Isolation chroot needs nothing of the machine, and has whatever network podman has, which is none.
+        build = ["build", "--isolation=chroot", "--format=docker", f"--build-arg=BASE={BASE}", "--tag", IMAGE]
+        podman(*build, "--file", KUBERNETES / "Containerfile", place / "image", before=("unshare", "--net"))
         podman("save", "--quiet", "--format=docker-archive", "--output", place / "image.tar", IMAGE)
         yield place / "image.tar"
         (place / "image.tar").unlink()
     finally:
-        podman("rmi", IMAGE)
+        podman("rmi", "--ignore", IMAGE, BASE)
 
 
 def pod_of(name, port):
@@ -77,9 +80,9 @@ def pod_of(name, port):
     (volume,) = [volume for volume in spec["volumes"] if "configMap" in volume]
     del volume["configMap"]
     volume["hostPath"] = {"path": f"/etc/{name}", "type": "Directory"}
-    # The node of these tests has its inventory at the usual place.
-    next(one for one in spec["volumes"] if one["name"] == "inventory")["hostPath"]["path"] = "/run"
-    configuration["inventory"] = "/host/run/fleet-cdi/cdi-inventory.json"
+    # The line that the manifest asks for, as the vendor's specs name files of a directory of their own.
+    spec["volumes"].append({"name": "vendor", "hostPath": {"path": "/run/vendor", "type": "Directory"}})
+    container["volumeMounts"].append({"name": "vendor", "mountPath": "/host/run/vendor", "readOnly": True})
     return pod, configuration
 
 
@@ -110,7 +113,10 @@ class DaemonSet:
 
 @pytest.fixture
 def daemon_set(product, cluster, archive):
-    """The node has its image."""
+    """The node has its image, and its inventory where the manifest wants it."""
+    place = product.node.path("/run/fleet-cdi")
+    place.mkdir(exist_ok=True)
+    (place / "inventory.json").write_bytes(product.node.path("/run/cdi-inventory.json").read_bytes())
     product.node.path("/run/image.tar").write_bytes(archive.read_bytes())
     product.node.run("ctr", "--namespace", "k8s.io", "images", "import", "/run/image.tar")
     product.node.path("/run/image.tar").unlink()
@@ -163,3 +169,49 @@ def test_a_rolling_update(cluster, daemon_set):
     daemon_set.await_ready(new)
     assert cluster.held(name, ACCEL) == {held}
     assert seen(cluster.output(cluster.create({ACCEL: 2})))[1] == ALL - {held}
+
+
+LIMITS = {"memory.max": "memory.peak", "memory.limit_in_bytes": "memory.max_usage_in_bytes"}  # of cgroup v2 and v1
+
+
+def memory(cluster, name):
+    """Limit, and the most that was in use, of the running container of a pod, in MiB."""
+    (ident,) = cluster.containers(name)
+    tasks = cluster.node.run("ctr", "--namespace", "k8s.io", "tasks", "list").splitlines()
+    (process,) = [line.split()[1] for line in tasks if line.startswith(ident)]
+    places = [line.split(":", 2)[2].strip("/") for line in cluster.node.run("cat", f"/proc/{process}/cgroup").split()]
+    files = [root / place / name for root in hierarchies() for place in places for name in LIMITS]
+    limits = [file for file in files if file.exists() and file.read_text().strip().isdigit()]
+    peaks = [file.with_name(LIMITS[file.name]) for file in limits]
+    return min((int(file.read_text()) >> 20, int(peak.read_text()) / 2**20) for file, peak in zip(limits, peaks))
+
+
+@pytest.mark.counterpart("podman", "mmdebstrap")
+@pytest.mark.parametrize("version", ["1.36", "1.20"])
+def test_10000_devices_within_the_limit_of_memory(product, cluster, daemon_set, figure):
+    """Each has a node, a variable and a mount of its own. The pod is never started again."""
+    names = {f"accel{number}" for number in range(10_000)}
+    product.plug(*names)
+    product.describe(*sorted(names))
+    since = cluster.now()
+    plugin = daemon_set.start()
+    cluster.await_allocatable(ACCEL, names, since)
+    daemon_set.await_ready(plugin)
+
+    name = cluster.create({ACCEL: 8})
+    cluster.output(name)
+    lost = set(sorted(names - cluster.held(name, ACCEL))[:1000])
+    since = cluster.now()
+    product.unplug(*lost)
+    cluster.await_allocatable(ACCEL, names - lost, since)
+    cluster.stop_kubelet()
+    since = cluster.now()
+    cluster.start_kubelet()
+    cluster.await_allocatable(ACCEL, names - lost, since)
+    daemon_set.await_ready(plugin)
+
+    manifest = yaml.safe_load((KUBERNETES / "daemonset.yaml").read_text())
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    limit, most = memory(cluster, plugin)
+    assert container["resources"]["limits"]["memory"] == f"{limit}Mi"
+    figure(f"memory of the pod at most, of {limit} MiB, with 10,000 devices", most, unit="MiB")

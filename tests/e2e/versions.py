@@ -10,6 +10,7 @@ from typing import NamedTuple
 import images
 
 PODS = "/etc/kubernetes/pods"  # static ones
+LABEL = "fleet.cdi/device-plugin=true"  # of the nodes that examples/kubernetes is for
 CONTAINERD_SOCKET = "unix:///run/containerd/containerd.sock"
 
 
@@ -77,11 +78,11 @@ def settings(version):
         "imageGCHighThresholdPercent": 100,
         "featureGates": version.gates,
     }
-    arguments = []
+    arguments = [f"--node-labels={LABEL}"]
     if version.minor >= 27:
         document["containerRuntimeEndpoint"] = CONTAINERD_SOCKET
     else:
-        arguments = ["--container-runtime=remote", f"--container-runtime-endpoint={CONTAINERD_SOCKET}"]
+        arguments += ["--container-runtime=remote", f"--container-runtime-endpoint={CONTAINERD_SOCKET}"]
     if version.minor >= 35:
         document["failCgroupV1"] = False  # where the machine's are v1
     return document, arguments
