@@ -12,12 +12,11 @@ EVERY = 30.0  # seconds between two lines of one step
 
 
 def minutes_left(spent: float, done: float, total: float) -> float:
-    """Minutes until `total` is done, at the speed until now.
+    """Minutes until `total` is done, at the speed until now and in one minute more, in which all goes well.
 
-    `done` and `total` are minutes of an idle machine of two cores, whose speed counts until one of them is done.
+    `done` and `total` are minutes of an idle machine with two cores.
     """
-    speed = done / spent if done >= 1 and spent > 0 else 1.0
-    return (total - done) / speed
+    return (total - done) * (spent + 1) / (done + 1)
 
 
 class Progress:
