@@ -58,6 +58,8 @@ LONG = 30.0  # seconds that a look may take before it is said
 DOUBT = 5.0  # seconds between two looks at what the kubelet lists
 PODS = 10.0  # seconds at most between two looks at what pods have
 END = 4.0  # seconds for everything to end
+# What the loop needs sooner or later: to import it there takes long while a look at many devices is being made.
+LIBRARIES = ("google.protobuf.descriptor_pb2", "google.protobuf.message_factory", "grpc.aio")
 
 
 class Daemon:
@@ -224,10 +226,10 @@ class Daemon:
             due = await node.take(view, self._former)
             if view.offer is not self._offer:  # what pods have may be known as more than is held
                 self._offer = view.offer
+                self._udev.noise = udev.noise(view.offer.resources)
                 self._pods.set()
             if self._watch.follow("host", node.viewer.subjects(view), self._soon):
                 self._soon()  # something there may have changed since the look
-            self._udev.noise = udev.noise(view.offer.resources)
             await self._tell.write()  # others see what this instance serves before the kubelet does
             node.start()
             return due
@@ -345,7 +347,7 @@ def run(path: str, instance: str = "") -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
     try:
-        for name in ("google.protobuf", "grpc.aio"):
+        for name in LIBRARIES:
             import_module(name)
     except ImportError as error:
         raise CdiError(

@@ -36,7 +36,7 @@ def read(path: str, boot_id: str) -> tuple[Optional[Inventory], dict[str, str]]:
         if not os.path.exists(one):  # specs of others are served without any
             continue
         try:
-            found.append(inventory.read(one, boot_id))
+            found.append(inventory.read(one, boot_id, in_turns=True))
         except CdiError as error:
             problems[one] = str(error)
     if not found:

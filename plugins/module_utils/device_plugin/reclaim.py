@@ -32,7 +32,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want, key_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands, garbage
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import PROFILE, ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
@@ -74,6 +74,7 @@ class Reclaimer:
         self._starts += 1
         self._missed, self._listed = {}, set()
 
+    @garbage.none()
     def step(self, resources: Iterable[Resource], in_use: Optional[InUse], now: float) -> list[Event]:
         """Release and adopt. `in_use` is what podresources says, None if it can't be asked; `now` is time.monotonic().
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import known, taken, watch
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import garbage, known, taken, watch
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known as Claims
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper, Kept, by_specs
@@ -52,11 +52,14 @@ class Viewer:
         self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
         self._known: Optional[View] = None  # but for the troubles
+        self._former: Optional[View] = None  # kept until the next look: this thread is the last to let go of it
         self._held = taken.Held()  # as the ledger said last
         self._out: Mapping[str, disabled.Disabled] = {}  # as the file said last
 
+    @garbage.none()
     def look(self) -> View:
         """Look now. Raises nothing: what can't be read is one of `problems`, and the rest goes on."""
+        self._let_go()
         view = self._offer()
         problems = dict(view.problems)
         try:
@@ -106,9 +109,20 @@ class Viewer:
             directories = [one for one in directories if not _is_remote(settings.root.rstrip("/") + one)]
             overlapping = taken.overlapping(offered.resources)
             problems.update(registry.errors)
+            self._former = self._known
             self._known = View(registry, offered, {}, problems, overlapping, tuple(directories))
             self._states = states
         return self._known
+
+    def _let_go(self) -> None:
+        """Free the former view piece by piece: all at once keeps the event loop waiting for Python's lock."""
+        if self._former is not None:
+            units = [unit for resource in self._former.offer.resources for unit in resource.units]
+            parts = [*units, *(device for file in self._former.registry.specs for device in file.spec["devices"])]
+            del units
+            self._former = None
+            while parts:
+                parts.pop()
 
 
 def _is_remote(directory: str) -> bool:

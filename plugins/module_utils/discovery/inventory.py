@@ -52,13 +52,16 @@ def render(found: Inventory, boot_id: str) -> bytes:
     return ("{" + ",\n".join(parts) + "}\n").encode("ascii")
 
 
-def read(path: str, boot_id: str) -> Inventory:
-    """The inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot."""
+def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
+    """The inventory at `path`. Raises CdiError if it is missing, damaged, newer or of another boot.
+
+    `in_turns`: other threads get their turns meanwhile, which json alone gives them at the end.
+    """
     try:
         content = _content(path)
         if len(content) > LARGEST:
             raise CdiError(f"inventory {path}: is larger than {LARGEST >> 20} MiB; {AGAIN}")
-        document = json.loads(content)
+        document = json.loads(content, object_hook=_as_it_is if in_turns else None)
     except FileNotFoundError:
         raise CdiError(f"inventory {path}: there is none; {AGAIN}") from None
     except OSError as error:
@@ -84,6 +87,10 @@ def read(path: str, boot_id: str) -> Inventory:
     if found != boot_id:
         raise CdiError(f"inventory {path}: was written in boot {found!r}, but this is boot {boot_id!r}; {AGAIN}")
     return inventory
+
+
+def _as_it_is(found: dict[str, Any]) -> dict[str, Any]:
+    return found
 
 
 def _content(path: str) -> bytes:

@@ -249,7 +249,7 @@ def resolve(
                 devices[name], edits[name] = winner.path, own
                 if len(found) > 1:
                     shadowed[name] = tuple(file.path for file, _own in found if file is not winner)
-    good = sorted(devices.keys() - conflicts.keys())
+    good = [name for name in sorted(devices) if name not in conflicts]
     return Registry(
         tuple(map(str, directories)),
         tuple(specs),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 
@@ -169,3 +170,21 @@ class TestClaims:
         monkeypatch.setattr(keeping.keeper, "look", busy)
         view = keeping.look()
         assert "nic.acme.com has net:b" in view.troubles[NIC]["b"] and "others are at it" in view.problems["ledger"]
+
+
+def test_no_collection_of_garbage_stops_others_during_a_look(viewer, tmp_path):
+    """One walks over every record of every device while no other thread can work."""
+    write(tmp_path, {f"d{number}": [f"net:d{number}"] for number in range(1000)})
+    begun = []
+
+    def note(phase, _info):
+        begun.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        viewer.look()
+        during = list(begun)
+    finally:
+        gc.callbacks.remove(note)
+    assert during.count("start") <= 1  # of what is new, when the look is over
+    assert gc.isenabled()
