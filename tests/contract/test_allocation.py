@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
@@ -275,6 +276,54 @@ def test_f08_ids_that_are_unknown_unhealthy_or_foreign(host: Host, newer: Kubele
         assert held(host) == set(), ids  # not the ones beside it either
     assert len(plugin.lines("refused", resource=RESOURCE)) == len(FOREIGN)
     newer.run("p", **{RESOURCE: 2})  # and nothing is broken by it
+
+
+def test_containers_of_one_request_get_all_or_nothing(host: Host, newer: Kubelet, start: Start) -> None:
+    """No kubelet asks for several containers at once; the API lets it."""
+    host.devices(4)
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 4)
+    host.unplug("thing3")
+    assert newer.wait_for(RESOURCE, 3)
+    refused = {
+        (("d0", "d1"), ("d2", "d3")): "/dev/thing3",
+        (("d0",), ("nobody",)): "nobody",
+        (("d0",), ()): "container 2 of the request",
+        (("d0", "d1"), ("d2",), ("d1",)): "the device 'd1' in the containers 1 and 3 of the request",
+        (("d0",), ("d1", "d2", "d1")): "the device 'd1' twice",
+    }
+    for containers, expected in refused.items():
+        with pytest.raises(grpc.RpcError) as caught:
+            asked(newer).allocate_all(containers)
+        assert expected in caught.value.details(), containers
+        assert held(host) == set(), containers
+    replies = asked(newer).allocate_all([["d2", "d0"], ["d1"]])
+    assert [[one.name for one in reply.cdi_devices] for reply in replies] == [
+        [f"{RESOURCE}=d0", f"{RESOURCE}=d2"],
+        [f"{RESOURCE}=d1"],
+    ]
+    assert held(host) == {"d0", "d1", "d2"}
+    assert plugin.lines("allocated")[-1]["devices"] == "d2,d0,d1"
+
+
+def test_a_refusal_of_very_many_devices_names_three(host: Host, newer: Kubelet, start: Start) -> None:
+    """gRPC drops a call whose error text is longer than 16 KiB: the pod's event would say nothing of the reason."""
+    names = [f"d{number}" for number in range(2000)]
+    host.plug("thing0")
+    host.spec(RESOURCE, {name: [f"thing{name[1:]}"] for name in names})
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 1)
+    for ids, expected in ((names, "/dev/thing1"), ([f"x{name}" for name in names], "'xd1'")):
+        with pytest.raises(grpc.RpcError) as caught:
+            asked(newer).allocate(ids)
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        text = caught.value.details()
+        assert expected in text and len(text) < 1000, text
+        assert re.search(r"and 199[67] more", text), text
+    with pytest.raises(grpc.RpcError) as caught:
+        asked(newer).allocate(["x" * 100_000])
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert all(len(line["devices"]) + len(line["reason"]) < 3000 for line in plugin.lines("refused"))
 
 
 def test_what_one_resource_hands_out_is_unhealthy_in_the_other(host: Host, newer: Kubelet, start: Start) -> None:

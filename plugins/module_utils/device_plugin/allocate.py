@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Allocate: the kubelet gives devices to a container, all of them or none. Private API of fleet.cdi.
+"""Allocate: the kubelet gives devices to containers, all of them or none. Private API of fleet.cdi.
 
 Before the answer every device is looked at, its CDI name found in what is on disk now (KEP-4009, "What are other known
 failure modes?": a name that no spec has is the runtime's to find out, when the pod is long admitted), and the hold is
@@ -30,7 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of, plain
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason, some
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import inject
@@ -59,23 +59,28 @@ class Allocator:
     def allocate(
         self,
         resource: Resource,
-        device_ids: Sequence[str],
+        containers: Sequence[Sequence[str]],
         registry: Registry,
         ways: Delivery,
         unhealthy: Optional[Mapping[str, str]] = None,
         abandoned: Callable[[], bool] = lambda: False,
-    ) -> Any:
-        """The ContainerAllocateResponse for one container; its devices are held when this returns.
+    ) -> list[Any]:
+        """The ContainerAllocateResponse for each container, by its device IDs; all are held when this returns.
 
-        `unhealthy` are the device IDs, or ids of units, that the kubelet was told not to ask for: ID -> why. Once the
-        call is `abandoned` nothing is recorded: the next container may have the devices. Raises Failed.
+        What can't be had for one of them is refused to all, as it is one request. `unhealthy` are the device IDs, or
+        ids of units, that the kubelet was told not to ask for: ID -> why. Once the call is `abandoned` nothing is
+        recorded: the next container may have the devices. Raises Failed.
         """
-        units = _asked(resource, device_ids, unhealthy or {})
-        names = list(dict.fromkeys(name for unit in units for name in unit.qualified_names))
+        _each_once(resource, containers)
+        asked = [_asked(resource, ids, unhealthy or {}) for ids in containers]
+        units = list({unit.id: unit for own in asked for unit in own}.values())
         registry = self._fit(resource, units, registry)
-        expanded = _expanded(units, registry, ways)
+        given = [
+            (list(dict.fromkeys(name for unit in own for name in unit.qualified_names)), _expanded(own, registry, ways))
+            for own in asked
+        ]
         self._hold(resource, units, registry, abandoned)
-        return delivery.response(ways, resource.name, names, expanded)
+        return [delivery.response(ways, resource.name, *one) for one in given]
 
     def start(
         self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool] = lambda: False
@@ -85,6 +90,7 @@ class Allocator:
         After a reboot the kubelet starts the containers that it had without asking for their devices again. Health is
         not looked at: the container has its devices already. Raises Failed.
         """
+        _each_once(resource, [device_ids])
         units = _asked(resource, device_ids, {})
 
         def ready(tables: Tables) -> set[str]:
@@ -188,7 +194,7 @@ class Allocator:
 
 
 def longest(settings: ResourceSettings, number: int) -> float:
-    """The seconds that the commands of a resource may take for a container with `number` devices.
+    """The seconds that the commands of a resource may take for a request for `number` devices.
 
     A turn, then one command, or up to three, for as many devices at a time as commands run.
     """
@@ -198,21 +204,39 @@ def longest(settings: ResourceSettings, number: int) -> float:
     return settings.time_limit * (1 + times * (2 * bool(settings.teardown) + bool(settings.setup)))
 
 
+def _each_once(resource: Resource, containers: Sequence[Sequence[str]]) -> None:
+    """Raises Failed for a container without a device ID, and for an ID that is there twice."""
+    where: dict[str, int] = {}
+    for number, ids in enumerate(containers, 1):
+        container = f" in container {number} of the request" if len(containers) > 1 else ""
+        if not ids:
+            raise Failed(f"{resource.name}: found no device{container}; expected one or more")
+        for one in ids:
+            other = where.setdefault(one, number)
+            if other != number:
+                raise Failed(
+                    f"{resource.name}: found the device {one!r} in the containers {other} and {number} of the request; "
+                    "expected each device in one container"
+                )
+        if len(set(ids)) != len(ids):
+            twice = next(one for one, times in Counter(ids).items() if times > 1)
+            raise Failed(f"{resource.name}: found the device {twice!r} twice{container}; expected each once")
+
+
 def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[Unit]:
     """The units that are asked for, by id. Raises Failed for an ID that can't be asked for."""
-    if not device_ids:
-        raise Failed(f"{resource.name}: found no device; expected one or more")
-    if len(set(device_ids)) != len(device_ids):
-        twice = next(one for one, times in Counter(device_ids).items() if times > 1)
-        raise Failed(f"{resource.name}: found the device {twice!r} twice; expected each once")
     found: dict[str, Unit] = {}
     sick: dict[str, str] = {}
-    for device_id, unit in units_of(resource, device_ids).items():
+    known = units_of(resource, device_ids)
+    unknown = [repr(device_id) for device_id, unit in known.items() if unit is None]
+    if unknown:
+        raise Failed(
+            f"{resource.name}: found the device{'s'[: len(unknown) > 1]} {some(unknown)}; expected one that this "
+            f"resource has now ({_has(resource)})"
+        )
+    for device_id, unit in known.items():
         if unit is None:
-            raise Failed(
-                f"{resource.name}: found the device {device_id!r}; expected one that this resource has now "
-                f"({_some(resource)})"
-            )
+            continue
         why = unhealthy.get(device_id) or unhealthy.get(unit.id)
         if why:
             sick[unit.id] = why
@@ -222,14 +246,14 @@ def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str
     return [found[name] for name in sorted(found)]
 
 
-def _some(resource: Resource) -> str:
+def _has(resource: Resource) -> str:
     ids = [one for unit in resource.units[:5] for one in unit.device_ids[:2]][:5]
     rest = sum(unit.replicas for unit in resource.units) - len(ids)
     return ", ".join(ids) + (f" and {rest} more" if rest else "") or "none"
 
 
 def _failed(resource: Resource, troubles: Mapping[str, str], more: str = "") -> Failed:
-    text = "; ".join(f"{unit}: {why}" for unit, why in sorted(troubles.items()))
+    text = some([f"{unit}: {why}" for unit, why in sorted(troubles.items())], "; ")
     return Failed(f"{resource.name}: {text}{more}", troubles)
 
 

@@ -11,10 +11,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from heapq import nsmallest
 from typing import Any, Callable, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, garbage, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed, longest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.decide import Decision, Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
@@ -23,9 +24,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer impo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Registrar
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Event, Roster
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Refusal, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import LONGEST, Answers, Refusal, Server
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Part, Site
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, some
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 
@@ -122,6 +123,7 @@ class Served:
                 self._site.metrics.count("updates_total", resource=self.name)
                 self._site.changed()
 
+    @garbage.none()
     def _list(self, *said: Any) -> tuple[Sequence[Event], Optional[Any]]:
         """(What changed, the message that says so or None), in a thread."""
         changed, events = self.roster.update(*said)
@@ -171,13 +173,15 @@ class Served:
             self._site.log.change(
                 (self.name, "prefer"), reason, "preference-fallback", resource=self.name, reason=reason
             )
-            rest = sorted(set(available) - set(must_include))
+            rest = nsmallest(max(size - len(must_include), 0), set(available).difference(must_include))
             chosen = [*must_include, *rest][: max(size, 0)]
         self._site.metrics.observe("prefer_seconds", time.monotonic() - began, resource=self.name)
         return chosen
 
-    async def _allocate(self, device_ids: Sequence[str]) -> Any:
+    async def _allocate(self, containers: Sequence[Sequence[str]]) -> Sequence[Any]:
         began = time.monotonic()
+        device_ids = [one for ids in containers for one in ids]
+        devices = some(device_ids, ",", MOST_LINES)[:LONGEST]
         try:
             way = self.decision.delivery
             if self._registry is None or way is None:
@@ -185,19 +189,17 @@ class Served:
             allocate = self._hands.allocator.allocate
             asked = frozenset(device_ids)
             unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
-            work = partial(allocate, self.resource, device_ids, self._registry, way, unhealthy)
+            work = partial(allocate, self.resource, containers, self._registry, way, unhealthy)
             answer = await self._within("Allocate", device_ids, work)
         except Refusal as error:
-            self._site.log.warning("refused", resource=self.name, devices=",".join(device_ids), reason=str(error))
+            self._site.log.warning("refused", resource=self.name, devices=devices, reason=str(error))
             raise
         finally:
             self._site.metrics.observe("allocate_seconds", time.monotonic() - began, resource=self.name)
-        self._site.metrics.count("allocations_total", resource=self.name)
+        self._site.metrics.count("allocations_total", len(containers), resource=self.name)
         if self.overlaps:
             self._hands.look_again()
-        self._site.log.info(
-            "allocated", resource=self.name, devices=",".join(device_ids), seconds=time.monotonic() - began
-        )
+        self._site.log.info("allocated", resource=self.name, devices=devices, seconds=time.monotonic() - began)
         return answer
 
     async def _start(self, device_ids: Sequence[str]) -> None:
@@ -210,7 +212,7 @@ class Served:
         found = look(resource, self._registry, self._site.settings.root, units=units) if self._registry else {}
         found = {name: why for name, why in found.items() if class_of(why) not in HELD}
         if found:
-            raise Failed("; ".join(f"{name}: {why}" for name, why in sorted(found.items())), found)
+            raise Failed(some([f"{name}: {why}" for name, why in sorted(found.items())], "; "), found)
         self._hands.allocator.start(resource, device_ids, abandoned)
 
     async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[Callable[[], bool]], Any]) -> Any:
@@ -235,7 +237,7 @@ class Served:
             text = str(error)
         except asyncio.TimeoutError:
             reason, code = "time", "DEADLINE_EXCEEDED"
-            text = f"it took more than {seconds:g} s; look for what keeps {', '.join(device_ids)} busy"
+            text = f"it took more than {seconds:g} s; look for what keeps {some(device_ids)} busy"
         except (CdiError, OSError) as error:
             reason, text = "error", str(error)
         except Exception as error:  # a defect must not go without a line
@@ -256,7 +258,8 @@ class Served:
     @staticmethod
     async def _in(pool: ThreadPoolExecutor, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
         """Raises asyncio.TimeoutError. What did not begin by then never does; what did, ends unheard."""
-        return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(pool, work, *arguments), seconds)
+        calm = garbage.none()(work)
+        return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(pool, calm, *arguments), seconds)
 
     def _stream_changed(self, stream: Stream) -> None:
         if stream.over.is_set() and not self._closing:

@@ -25,15 +25,18 @@ OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", 4 * api.LONGEST),  # a preference call names every device that is free
 )
+# Characters of a refusal: gRPC drops a call with more than 16 KiB of it, and writes 12 bytes for some characters.
+LONGEST = 1000
 DRAIN = 3.0  # seconds that calls in progress have when a server stops
 SELF_DIAL = 5.0  # seconds
 
 
 class Refusal(CdiError):
-    """A call that is refused. `code` is the name of a gRPC status code."""
+    """A call that is refused. `code` is the name of a gRPC status code. The text is one line, and not too long."""
 
     def __init__(self, text: str, code: str = "FAILED_PRECONDITION") -> None:
-        super().__init__(text)
+        line = one_line(" ".join(text.split()))
+        super().__init__(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...")
         self.code = code
 
 
@@ -41,7 +44,7 @@ class Answers(NamedTuple):
     """What stands behind the calls. None of them blocks the loop; all but `prefer` raise Refusal."""
 
     prefer: Callable[[Sequence[str], Sequence[str], int], Awaitable[list[str]]]  # raises nothing
-    allocate: Callable[[Sequence[str]], Awaitable[Any]]  # device IDs -> ContainerAllocateResponse
+    allocate: Callable[[Sequence[Sequence[str]]], Awaitable[Sequence[Any]]]  # device IDs -> ContainerAllocateResponses
     start: Callable[[Sequence[str]], Awaitable[None]]
     notified: Callable[[bool, str], None]  # watcher mode: registered or not, and the kubelet's error
 
@@ -164,8 +167,8 @@ class Server:
         answer = api.v1beta1.AllocateResponse()
         try:
             with self._in_progress():
-                for asked in request.container_requests:
-                    answer.container_responses.append(await self._answers.allocate(list(asked.devices_ids)))
+                containers = [list(asked.devices_ids) for asked in request.container_requests]
+                answer.container_responses.extend(await self._answers.allocate(containers))
         except Refusal as error:
             await _abort(context, error)
         return answer
@@ -204,4 +207,4 @@ class Server:
 async def _abort(context: Any, refusal: Refusal) -> None:
     import grpc
 
-    await context.abort(grpc.StatusCode[refusal.code], one_line(" ".join(str(refusal).split())))
+    await context.abort(grpc.StatusCode[refusal.code], str(refusal))

@@ -8,7 +8,7 @@ Private API of fleet.cdi.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -41,6 +41,8 @@ OTHERS = frozenset(
 )
 CLASSES = FAULTS | OTHERS
 
+NAMED = 3  # of many devices in one message
+
 # What is gone from the host because a container has it: an interface moves into the container's network namespace.
 MOVED = frozenset({"interface-missing"})
 
@@ -48,6 +50,12 @@ MOVED = frozenset({"interface-missing"})
 def reason(class_: str, text: str) -> str:
     """A reason in one line."""
     return f"{class_}: {' '.join(text.split())}"
+
+
+def some(texts: Sequence[str], between: str = ", ", most: int = NAMED) -> str:
+    """The first of these texts, and how many there are beside them: a request may name tens of thousands of devices."""
+    rest = len(texts) - most
+    return between.join(texts[:most]) + (f"{between.strip(', ')} and {rest} more" if rest > 0 else "")
 
 
 def class_of(why: str) -> str:

@@ -45,7 +45,7 @@ class Allocator:
     """Does what a test says."""
 
     def __init__(self) -> None:
-        self.allocate: Callable[..., Any] = lambda *_given, **_named: api.v1beta1.ContainerAllocateResponse()
+        self.allocate: Callable[..., Any] = lambda *_given, **_named: [api.v1beta1.ContainerAllocateResponse()]
         self.start: Callable[..., None] = lambda *_given, **_named: None
 
 

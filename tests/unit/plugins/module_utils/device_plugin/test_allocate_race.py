@@ -64,9 +64,8 @@ def kubelet(host, resource, specs, number, spans):
     for round_ in range(ALLOCATES):
         ids = chance.sample(units, chance.choice((1, 1, 2)))
         try:
-            names = [
-                one.name for one in allocator.allocate(resource, ids, specs, Delivery(True, False, False)).cdi_devices
-            ]
+            (response,) = allocator.allocate(resource, [ids], specs, Delivery(True, False, False))
+            names = [one.name for one in response.cdi_devices]
         except Failed as error:
             assert all(why.startswith("taken: ") for why in error.troubles.values()), error
             time.sleep(chance.random() / 50)

@@ -69,7 +69,9 @@ def test_a_backend_that_hangs_holds_up_nobody_else(stage: Stage, monkeypatch: py
         monkeypatch.setattr(module, "ALLOCATE", DEADLINE)
         await stage.other.update(stage.resource, stage.registry, {}, ())
         await stage.other._prepare()
-        await asyncio.wait_for(stage.other._allocate(["d0"]), DEADLINE / 2)  # of another resource: has its own threads
+        await asyncio.wait_for(
+            stage.other._allocate([["d0"]]), DEADLINE / 2
+        )  # of another resource: has its own threads
         end.set()
         await stage.allocate("d0")
 
@@ -179,13 +181,13 @@ def test_what_the_kubelet_was_told_not_to_ask_for_is_passed_on(stage: Stage) -> 
 
     def note(_resource: Any, ids: Any, _registry: Any, _ways: Any, unhealthy: Any, _abandoned: Any) -> Any:
         seen.update(ids=ids, unhealthy=unhealthy)
-        return api.v1beta1.ContainerAllocateResponse()
+        return [api.v1beta1.ContainerAllocateResponse()]
 
     async def scene() -> None:
         stage.allocator.allocate = note
         await stage.served.update(stage.resource, NOTHING, {"d1": "taken: by a claim"}, ())
         await stage.allocate("d0", "d1")
-        assert seen == {"ids": ["d0", "d1"], "unhealthy": {"d1": "taken: by a claim"}}
+        assert seen == {"ids": [["d0", "d1"]], "unhealthy": {"d1": "taken: by a claim"}}
 
     stage.act(scene)
 

@@ -164,10 +164,10 @@ def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, i
     asked: Any = None  # made within the loop: before Python 3.10 an event belongs to the loop that it was made in
     go: Any = None
 
-    async def allocate(_ids: Sequence[str]) -> Any:
+    async def allocate(_containers: Sequence[Sequence[str]]) -> Any:
         asked.set()
         await go.wait()
-        return api.v1beta1.ContainerAllocateResponse()
+        return [api.v1beta1.ContainerAllocateResponse()]
 
     async def scene(server: Server) -> None:
         nonlocal asked, go

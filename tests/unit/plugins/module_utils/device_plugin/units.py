@@ -92,7 +92,8 @@ class Host:
 
     def allocate(self, *ids: str, ways: Delivery = BY_NAME, unhealthy: dict[str, str] | None = None) -> Any:
         """The response."""
-        return self.allocator.allocate(self.resource, ids, self.registry, ways, unhealthy)
+        (response,) = self.allocator.allocate(self.resource, [ids], self.registry, ways, unhealthy)
+        return response
 
     def refused(self, *ids: str, **more: Any) -> tuple[str, dict[str, str]]:
         """The text of the refusal, and the units that are in trouble."""
