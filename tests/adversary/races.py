@@ -141,6 +141,7 @@ def links_for_files(his: Path, victim: Path) -> None:
         "daemon.json",
         "ledger.db",
         "ledger.lock",
+        "ledger.log",
         ".lock",
         "vendor.com-zero.json",
         "a.json",

@@ -21,7 +21,7 @@ import trial
 from disk import Files, Operation, states
 from recorder import Recorder, refused
 from strace import record
-from subject import Call, Place, Subject, inside
+from subject import BOOT, Call, Place, Subject, inside
 from table import Tally, tally
 from trial import Finding, Held
 
@@ -35,6 +35,9 @@ SERIES = (
     Call("GC", keep=("c",)),
     Call("ADD", "e", 3),
 )
+
+NOTE = "ledger.lock"  # in which boot, and how, the store was left
+EARLIER = b"22222222-2222-4222-8222-222222222222"
 
 
 class Cut(NamedTuple):
@@ -164,7 +167,8 @@ def power(subject: Subject, most: int, replies: int, seed: int, scratch: Path) -
         place.state.mkdir(parents=True)
         subject.prepare(place, trial.POOL)
         for name, content in files.items():
-            (place.state / name).write_bytes(content)
+            # Whoever opens it does so in another boot than whoever left it.
+            (place.state / name).write_bytes(content.replace(BOOT.encode(), EARLIER) if name == NOTE else content)
         found = opened(subject, place, cut)
         place.clear()
         return cut.during, [f"[{row.invariant}] power cut {cut.when}: {row.text}" for row in found]

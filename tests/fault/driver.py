@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.dont_write_bytecode = True
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/pythonpath"))
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, ledger, migrate, schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, ledger, log, migrate, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -32,6 +32,8 @@ OWNER = "claims"
 # What a release after this one might do to the store, in a way that this one can live with.
 NEXT_SCHEMA = {schema.VERSION: ("CREATE TABLE more (id INTEGER PRIMARY KEY)", "INSERT INTO more VALUES (1)")}
 NEXT_VERSION = schema.USER_VERSION + 100
+
+log.ROOM, log.LEAST = 4096, 2048  # so that a new log is made every few calls, instead of every few hundred
 
 
 class TooFew(CdiError):

@@ -48,39 +48,78 @@ def careless(state: Path) -> Store:
 
 
 def ours(state: Path) -> Store:
-    """The ledger's SQLite file, from a copy, by queries of our own. Knows the format, not the code that writes it."""
-    if not (state / "ledger.db").exists():
-        return Store(strays=_strays(state))
-    with tempfile.TemporaryDirectory(dir=state.parent) as copy:
-        for suffix in ("", "-wal", "-journal"):  # not -shm: that is memory, and made anew
-            if (state / f"ledger.db{suffix}").exists():
-                shutil.copyfile(state / f"ledger.db{suffix}", Path(copy) / f"ledger.db{suffix}")
-        try:
-            with closing(sqlite3.connect(Path(copy) / "ledger.db")) as base:
-                return _rows(base, _strays(state))
-        except (sqlite3.Error, ValueError) as error:
-            return Store(damage=f"{type(error).__name__}: {error}", strays=_strays(state))
+    """The ledger's files, from a copy, by code of our own. Knows the formats, not the code that writes them.
+
+    The log counts, unless the SQLite file beside it is in order and newer.
+    """
+    strays, damage = _strays(state), ""
+    stored: Records = (-1, [])
+    logged = _log((state / "ledger.log").read_bytes()) if (state / "ledger.log").exists() else (-1, [])
+    if (state / "ledger.db").exists():
+        with tempfile.TemporaryDirectory(dir=state.parent) as copy:
+            for suffix in ("", "-journal"):
+                if (state / f"ledger.db{suffix}").exists():
+                    shutil.copyfile(state / f"ledger.db{suffix}", Path(copy) / f"ledger.db{suffix}")
+            try:
+                with closing(sqlite3.connect(Path(copy) / "ledger.db")) as base:
+                    stored = _database(base)
+            except (sqlite3.Error, ValueError) as error:
+                damage = f"{type(error).__name__}: {error}"
+    if damage and logged[0] < 0:
+        return Store(damage=damage, strays=strays)
+    try:
+        return _rows(max(logged, stored, key=lambda found: found[0])[1], strays)
+    except ValueError as error:
+        return Store(damage=f"{type(error).__name__}: {error}", strays=strays)
 
 
-def _rows(base: sqlite3.Connection, strays: tuple[str, ...]) -> Store:
-    """All grants, after every check that the format allows. Raises ValueError, sqlite3.Error."""
+Records = tuple[int, list[str]]  # the generation, and the record of each grant
+
+
+def _log(data: bytes) -> Records:
+    """Each line goes on from the checksum of the one before; what comes behind one that doesn't was never written."""
+    found: dict[int, str] = {}
+    generation, crc = -1, 0
+    for line in data.split(b"\n")[:-1]:
+        crc = zlib.crc32(line[8:], crc)
+        if line[:8] != f"{crc:08x}".encode():
+            break
+        state, gone, came = json.loads(line[8:])
+        generation = json.loads(state[8:])[3]
+        found = {identity: record for identity, record in found.items() if identity not in gone} | dict(came)
+    return generation, list(found.values())
+
+
+def _database(base: sqlite3.Connection) -> Records:
+    """After every check that the format allows. Raises ValueError, sqlite3.Error."""
     answer = base.execute("PRAGMA integrity_check").fetchall()
     if answer != [("ok",)]:
         raise ValueError(f"integrity_check: {answer[:3]}")
     if not base.execute("SELECT 1 FROM sqlite_master WHERE name = 'grants'").fetchall():
-        return Store(strays=strays)  # made, and nothing granted yet
+        return 0, []  # made, and nothing granted yet
+    records = []
+    for identity, plugin, request_id, record in base.execute(
+        "SELECT id, plugin, request_id, record FROM grants ORDER BY id"
+    ):
+        values = json.loads(record[8:])
+        if values[2] != identity or values[5:7] != [plugin, request_id]:
+            raise ValueError(f"grant {identity} of {request_id!r} has the record of {values[2]}, {values[6]!r}")
+        records.append(record)
+    (state,) = base.execute("SELECT record FROM state").fetchone()
+    return json.loads(state[8:])[3], records
+
+
+def _rows(records: list[str], strays: tuple[str, ...]) -> Store:
+    """All grants. Raises ValueError."""
     grants: dict[str, list[str]] = {}
     uses: dict[str, set[tuple[str, str]]] = {}  # resource -> (how, which hold)
     shares: dict[tuple[str, str], list[int]] = {}
     capacities: dict[tuple[str, str], int] = {}
-    for identity, plugin, request_id, record in base.execute(
-        "SELECT id, plugin, request_id, record FROM grants ORDER BY id"
-    ):
+    for record in records:
+        values = json.loads(record[8:])
+        identity, plugin, request_id = values[2], values[5], values[6]
         if f"{zlib.crc32(record[8:].encode()):08x}" != record[:8]:
             raise ValueError(f"checksum of grant {identity}")
-        values = json.loads(record[8:])
-        if values[2] != identity or values[5:7] != [plugin, request_id]:
-            raise ValueError(f"grant {identity} of {request_id!r} has the record of {values[2]}, {values[6]!r}")
         who = plugin.partition("/")[2] or request_id  # of the device plugin a request-id is that of a unit
         for number, (device, _kind, _unique, part_of, consists_of, amounts, capacity) in enumerate(values[11]):
             hold = f"{identity}.{number}"
@@ -103,7 +142,7 @@ def _rows(base: sqlite3.Connection, strays: tuple[str, ...]) -> Store:
     return Store(found, strays, doubles=tuple(double))
 
 
-FILES = re.compile(r"ledger\.(db|db-wal|db-shm|db-journal|lock)|commands\.lock")
+FILES = re.compile(r"ledger\.(db|db-journal|log|lock)|commands\.lock")
 
 
 def _strays(state: Path) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from disk import DIRECTORY, PARENT, Files, Made, Name, Names, Operation, Resize,
 from strace import QUOTED, Traced, unhex
 
 NUMBER = re.compile(r"^(\d+)")
-IGNORED = ("-shm",)  # a wal-index is shared memory: SQLite makes it anew after a start
 
 
 class Recorder:
@@ -32,7 +31,7 @@ class Recorder:
         self.open = {}
         for row in traced:
             step = getattr(self, f"_{row.name}", None)
-            if step is not None and not row.result.startswith("-") and not row.path.endswith(IGNORED):
+            if step is not None and not row.result.startswith("-"):
                 step(row)
         return list(self.operations)
 
@@ -137,5 +136,5 @@ def refused(traced: list[Traced]) -> list[str]:
     return [
         f"{row.name} on {row.path}"
         for row in shared
-        if not row.path.endswith(IGNORED) and (row.name != "mmap" or "MAP_SHARED" in row.arguments)
+        if row.name != "mmap" or "MAP_SHARED" in row.arguments
     ]

@@ -16,8 +16,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
 
 WAIT = 5.0  # seconds for others who use the store
-BESIDE = ("ledger.db-journal", "ledger.lock", "commands.lock")
-UNFINISHED = ("ledger.db.new", "ledger.db.new-journal", "ledger.db-journal.new")
+BESIDE = ("ledger.db-journal", "ledger.log", "ledger.lock", "commands.lock")
+UNFINISHED = ("ledger.db.new", "ledger.db.new-journal", "ledger.db-journal.new", "ledger.log.new")
 
 
 def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:

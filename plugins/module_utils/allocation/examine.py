@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Left, peek
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+
+if TYPE_CHECKING:  # imports SQLite
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import State
 
 GONE, DAMAGED, UNUSABLE, CHANGED = "gone", "damaged", "unusable", "changed"
 
@@ -51,7 +54,7 @@ def examine(state_dir: str, boot_id: str) -> Examined:
             if as_left:
                 break
             time.sleep(PAUSE)
-        seen = _read(path, left)
+        seen = _read(path, left, boot_id)
     except trouble.Damaged as damage:
         return Examined(path, DAMAGED, str(damage), None)
     except CdiError as error:
@@ -61,10 +64,31 @@ def examine(state_dir: str, boot_id: str) -> Examined:
     return seen
 
 
-def _read(path: str, left: Left) -> Examined:
+def _read(path: str, left: Left, boot_id: str) -> Examined:
+    """All that is in the store, or in its log where a power cut left that alone. Raises Damaged, Unusable."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import log, trouble
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WITHHELD, decode
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import grants_of
+
+    told = log.complete(log.read(os.path.join(os.path.dirname(path), log.NAME)))
+    state: Optional[State] = None
+    try:
+        state, grants = _stored(path, left)
+    except trouble.Damaged:
+        if told is None or left.boot_id == boot_id or told[0].generation < left.generation:
+            raise
+    if told and (state is None or state.generation < told[0].generation):
+        state, grants = told[0], grants_of(map(decode, told[1]))
+    parts = [part for grant in grants for part in grant.parts if part.state == WITHHELD]
+    withheld = tuple((hold.device, part.reasons.get(hold.device, "")) for part in parts for hold in part.holds)
+    complete = bool(state and state.complete)
+    problem = "" if complete else "it was rebuilt after a damage that may have lost grants, so none are made"
+    return Examined(path, "", problem, tuple(grants), complete, withheld)
+
+
+def _stored(path: str, left: Left) -> tuple[State, list[Grant]]:
     """All that is in the store. Raises Damaged, Unusable."""
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, schema, store, trouble, verify
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WITHHELD
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
 
     kind = filesystem.type_of(os.path.dirname(path))
@@ -80,9 +104,4 @@ def _read(path: str, left: Left) -> Examined:
         if tables.state.generation < left.generation:
             raise trouble.Damaged("it is older than we left it: an older copy was put in its place")
         verify.verify(db, tables, size)
-        grants = tuple(tables.grants())
-        complete = tables.state.complete
-    parts = [part for grant in grants for part in grant.parts if part.state == WITHHELD]
-    withheld = tuple((hold.device, part.reasons.get(hold.device, "")) for part in parts for hold in part.holds)
-    problem = "" if complete else "it was rebuilt after a damage that may have lost grants, so none are made"
-    return Examined(path, "", problem, grants, complete, withheld)
+        return tables.state, tables.grants()

@@ -32,6 +32,10 @@ class Left(NamedTuple):
     boot_id: str = ""
     generation: int = 0
     stat: tuple[int, ...] = ()
+    log: tuple[int, ...] = ()  # the Tail of log.py; zeros where the log is behind the store
+
+
+STAT = 5  # numbers in Left.stat
 
 
 class Gate:
@@ -46,7 +50,7 @@ class Gate:
 
     def leave(self, left: Left) -> None:
         """Note how the store is left. Not durable: who finds another store than noted checks all of it."""
-        line = " ".join([left.boot_id, *map(str, (left.generation, *left.stat)), ".\n"]).encode()
+        line = " ".join([left.boot_id, *map(str, (left.generation, *left.stat, *left.log)), ".\n"]).encode()
         with suppress(OSError):
             os.pwrite(self._handle, line.ljust(200), 0)
 
@@ -68,7 +72,8 @@ def _left(handle: int) -> Left:
         words = os.pread(handle, 4096, 0).decode().split()
         if words[-1] != ".":  # a line that was not written to its end
             return Left()
-        return Left(words[0], int(words[1]), tuple(int(word) for word in words[2:-1]))
+        numbers = tuple(int(word) for word in words[2:-1])
+        return Left(words[0], int(words[1]), numbers[:STAT], numbers[STAT:])
     except (OSError, ValueError, IndexError):
         return Left()
 

@@ -18,10 +18,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import trouble
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import log, trouble
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import MARK, Stored, Unreadable, decode, encode
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import USER_VERSION
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import PAGE, connected, create, look, sync
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import USER_VERSION, VERSION, versions
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import (
+    PAGE,
+    connected,
+    create,
+    look,
+    newer,
+    sync,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import (
     STATE_MARK,
     State,
@@ -67,6 +74,17 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
     return f"{path}: {what}; it was rebuilt with {len(found.parts)} grants, {outcome}; what it was is {kept or 'gone'}"
 
 
+def from_log(path: str, state: State, records: list[str]) -> None:
+    """Make the store at `path` anew from its log, which has all of it. Called with the gate held. Raises Unusable."""
+    version, needs = versions(state.version)
+    if needs > VERSION:
+        raise newer(path, version, needs)
+    parts = newest(records)
+    if len(parts) != len(records):
+        raise Damaged("its log has grants that can't be read")
+    create(path, lambda tables: fill(tables, parts), state._replace(version=USER_VERSION, records=0, total=0))
+
+
 def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
     """Put `parts` into an empty store. Of two that exclude each other the newer keeps the device."""
     for stored in sorted(parts, key=lambda stored: -stored.revision):
@@ -83,17 +101,31 @@ def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
 
 
 def salvage(path: str, least: int = 0) -> Salvage:
-    """Every part that can be read in the file at `path`, by way of SQLite and by looking for records in its bytes."""
+    """Every part that can be read in the file at `path`, by way of SQLite and by looking for records in its bytes.
+
+    And in the log beside it, which mostly has all of them.
+    """
     rows = list(readable(path))
     pieces = [piece for name in (path, f"{path}-journal") for piece in carve(content(name))]
-    states = [state for state in map(_state, rows + pieces) if state is not None and state.generation >= least]
+    entries, logged = _logged(os.path.join(os.path.dirname(path), log.NAME))
+    texts = rows + pieces + entries
+    states = [state for state in map(_state, texts) if state is not None and state.generation >= least]
     state = max(states, key=lambda item: item.generation) if states else None
-    read, everything = newest(rows), newest(rows + pieces)
-    for parts in (read, everything):
+    everything = newest(texts + logged)
+    for parts in (newest(logged), newest(rows), newest(rows + pieces), everything):
         records = checksum(encode(stored) for stored in parts)
         if state is not None and records == (state.records, state.total):
             return Salvage(parts, state, True)
     return Salvage(everything, state, False)
+
+
+def _logged(path: str) -> tuple[list[str], list[str]]:
+    """The record of the state after each entry of the log, and those of the grants after the last one."""
+    with suppress(trouble.Unusable, ValueError, TypeError):
+        found = log.read(path)
+        if found:
+            return [json.loads(entry)[0] for entry in found.entries], found.records()
+    return [], []
 
 
 def newest(records: list[str]) -> tuple[Stored, ...]:

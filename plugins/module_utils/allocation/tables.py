@@ -83,6 +83,8 @@ class Tables:
         if version != self.state.version:
             raise Damaged(f"its header has version {version}, its state {self.state.version}")
         self.read = self.state  # as it was when this transaction began
+        self.gone: set[int] = set()  # ids of the grants that this transaction took away
+        self.came: dict[int, str] = {}  # and the records that it wrote, by the ids of their grants
 
     def parts(self, key: Key) -> list[Stored]:
         """The parts of the grant of `key`, oldest first. Raises Damaged."""
@@ -106,10 +108,7 @@ class Tables:
 
     def grants(self) -> list[Grant]:
         """All grants, oldest first. Raises Damaged."""
-        parts: dict[Key, list[Part]] = {}
-        for stored in self.all():
-            parts.setdefault(stored.key, []).append(stored.part)
-        return [Grant(key, tuple(found)) for key, found in parts.items()]
+        return grants_of(self.all())
 
     def locks(self, resources: Iterable[str]) -> dict[str, Lock]:
         """The locks on those of `resources` that are locked."""
@@ -147,6 +146,7 @@ class Tables:
         )
         self._lock(stored.id, part.owner, part.holds)
         self._count(added=record)
+        self.came[stored.id] = record
 
     def rewrite(self, stored: Stored, part: Part) -> None:
         """Record that `stored` is now `part`, which holds the same devices or fewer."""
@@ -157,6 +157,7 @@ class Tables:
             self._unlock(stored)
             self._lock(stored.id, part.owner, part.holds)
         self._count(added=record, removed=encode(stored))
+        self.came[stored.id] = record
 
     def remove(self, stored: Stored) -> None:
         """Forget `stored` and free what it holds."""
@@ -164,6 +165,8 @@ class Tables:
         self._one("DELETE FROM grants WHERE id = ?", (stored.id,))
         self._unlock(stored)
         self._count(removed=encode(stored))
+        self.came.pop(stored.id, None)
+        self.gone.add(stored.id)
 
     def holders(self, kind: str) -> dict[str, int]:
         """Owner -> how many devices of the kind it holds; those that hold none are left out."""
@@ -194,9 +197,11 @@ class Tables:
         self.db.execute(f"PRAGMA user_version = {version:d}")
         self.state = self.state._replace(version=version)
 
-    def save(self) -> None:
-        """Write the state, as the last thing before the commit."""
-        self._one("UPDATE state SET record = ? WHERE id = 1", (encode_state(self.state),))
+    def save(self) -> str:
+        """Write the state, as the last thing before the commit; returns its record."""
+        record = encode_state(self.state)
+        self._one("UPDATE state SET record = ? WHERE id = 1", (record,))
+        return record
 
     def _next(self) -> int:
         self.state = self.state._replace(generation=self.state.generation + 1)
@@ -242,6 +247,14 @@ class Tables:
         """Execute a statement that changes exactly one row of an undamaged store."""
         if self.db.execute(statement, values).rowcount != 1:
             raise Damaged(f"nothing to change for {statement.partition(' WHERE ')[0]} {values}")
+
+
+def grants_of(stored: Iterable[Stored]) -> list[Grant]:
+    """The grants that have these parts, in their order."""
+    parts: dict[Key, list[Part]] = {}
+    for one in stored:
+        parts.setdefault(one.key, []).append(one.part)
+    return [Grant(key, tuple(found)) for key, found in parts.items()]
 
 
 def lock_rows(identity: int, number: int, hold: Hold) -> list[tuple[str, str, int, int]]:

@@ -10,7 +10,7 @@ import sqlite3
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
 
-FILES = ["ledger.db", "ledger.db-journal", "ledger.lock"]
+FILES = ["ledger.db", "ledger.db-journal", "ledger.lock", "ledger.log"]
 
 
 def key(number):

@@ -228,6 +228,7 @@ def test_a_kind_that_nobody_was_given_belongs_to_whoever_holds_devices_of_it(led
 def test_a_store_that_may_have_lost_grants_takes_no_new_ones_but_what_is_in_use(ledger, volatile):
     take(ledger, RESOURCE, [want(0)])
     store = volatile / "cdi" / "ledger.db"
+    store.with_suffix(".log").unlink()
     content = store.read_bytes()
     store.write_bytes(b"".join(bytes(4096) if b"fleet.cdi/grant" in page else page for page in _pages(content)))
     with pytest.raises(trouble.Incomplete):
@@ -241,6 +242,7 @@ def test_a_store_that_may_have_lost_grants_gives_the_next_container_what_was_not
     many = [GPUS[0]._replace(id=f"pci:{n}") for n in range(30)]
     take(ledger, RESOURCE, [Want(str(n), one) for n, one in enumerate(many)])
     store = volatile / "cdi" / "ledger.db"
+    store.with_suffix(".log").unlink()
     pages = _pages(store.read_bytes())
     lost = next(number for number, page in enumerate(pages) if b"fleet.cdi/grant" in page)
     store.write_bytes(b"".join(bytes(4096) if number == lost else page for number, page in enumerate(pages)))
