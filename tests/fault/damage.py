@@ -100,6 +100,7 @@ STORE: dict[str, Callable[[Path, random.Random], None]] = {
     "gone with its lock": _without(NAME, "ledger.lock"),
     "all gone but the lock": _without(NAME, "ledger.db-journal"),
     "lock gone": _without("ledger.lock"),
+    "log gone": _without("ledger.log"),
     "journal gone": _without("ledger.db-journal"),
     "other version": _user_version(9909),
     "no version": _user_version(0),

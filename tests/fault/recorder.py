@@ -133,8 +133,4 @@ def refused(traced: list[Traced]) -> list[str]:
     """Calls that change files and that the recorder doesn't know: a model without them would be wrong."""
     known = ("writev", "pwritev", "fallocate", "truncate", "symlink", "symlinkat", "mmap")
     shared = [row for row in traced if row.name in known and not row.result.startswith("-")]
-    return [
-        f"{row.name} on {row.path}"
-        for row in shared
-        if row.name != "mmap" or "MAP_SHARED" in row.arguments
-    ]
+    return [f"{row.name} on {row.path}" for row in shared if row.name != "mmap" or "MAP_SHARED" in row.arguments]

@@ -70,19 +70,28 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WITHHELD, decode
     from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import grants_of
 
-    told = log.complete(log.read(os.path.join(os.path.dirname(path), log.NAME)))
+    beside = os.path.join(os.path.dirname(path), log.NAME)
     state: Optional[State] = None
+    damage: Optional[trouble.Damaged] = None
     try:
         state, grants = _stored(path, left)
-    except trouble.Damaged:
-        if told is None or left.boot_id == boot_id or told[0].generation < left.generation:
-            raise
+    except trouble.Damaged as error:
+        damage = error
+    logged = log.read(beside)  # after the store, as it is written before
+    told = log.complete(logged)
     if told and (state is None or state.generation < told[0].generation):
+        if damage and (left.boot_id == boot_id or told[0].generation < left.generation):
+            raise damage
         state, grants = told[0], grants_of(map(decode, told[1]))
+    elif damage:
+        raise damage
     parts = [part for grant in grants for part in grant.parts if part.state == WITHHELD]
     withheld = tuple((hold.device, part.reasons.get(hold.device, "")) for part in parts for hold in part.holds)
     complete = bool(state and state.complete)
     problem = "" if complete else "it was rebuilt after a damage that may have lost grants, so none are made"
+    if any(left.log) and not (state and logged and told and log.is_as_left(logged, left, state.generation)):
+        problem = problem or f"{beside} is not as the last grant left it; the next one makes it anew"
+        return Examined(path, CHANGED, problem, tuple(grants), complete, withheld)
     return Examined(path, "", problem, tuple(grants), complete, withheld)
 
 

@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import trouble
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Left
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Unreadable
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import State, checksum, decode_state
 
@@ -43,7 +44,7 @@ class Found(NamedTuple):
 
     tail: Tail  # behind the entries that are whole, from the first on
     room: int  # bytes behind the tail
-    is_clean: bool  # nothing follows but zeros
+    is_clean: bool  # nothing follows but zeros, as many as there were, and no entry was damaged
     entries: tuple[bytes, ...]  # whole ones; with those behind one that was damaged later
 
     def state(self) -> State:
@@ -99,10 +100,11 @@ def read(path: str) -> Optional[Found]:
         entries.append(line[8:])
         offset, crc = end + 1, now
     rest = data[offset:]
+    is_clean = not rest.strip(b"\0") and len(data) >= _size(len(entries[0]) + 9 if entries else 0)
     entries += filter(_is_whole, (line.lstrip(b"\0")[8:] for line in rest.split(b"\n")))
     if not entries:
         return None
-    return Found(Tail(inode, offset, crc), len(rest), not rest.strip(b"\0"), tuple(entries))
+    return Found(Tail(inode, offset, crc), len(rest), is_clean, tuple(entries))
 
 
 def _is_whole(entry: bytes) -> bool:
@@ -183,7 +185,7 @@ def write(path: str, text: bytes) -> tuple[Tail, int]:
     new = f"{path}.new"
     crc = crc32(text)
     line = b"%08x%s\n" % (crc, text)
-    space = max(ROOM, len(line) // 2)
+    space = _size(len(line)) - len(line)
     with suppress(FileNotFoundError):
         os.unlink(new)
     try:
@@ -205,6 +207,19 @@ def write(path: str, text: bytes) -> tuple[Tail, int]:
     finally:
         os.close(directory)
     return Tail(inode, len(line), crc), space
+
+
+def is_as_left(found: Found, left: Left, generation: int) -> bool:
+    """Whether it is as `left` says, for a store of that generation, of which one more may just be written."""
+    newest_one = newest(found)
+    if newest_one < generation or not found.is_clean:
+        return False
+    return newest_one != left.generation or tuple(found.tail[1:]) == left.log[1:]
+
+
+def _size(first: int) -> int:
+    """Bytes of a new log whose first line has so many."""
+    return first + max(ROOM, first // 2)
 
 
 def _open(path: str) -> int:
