@@ -9,7 +9,7 @@ Private API of fleet.cdi.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Optional
 
@@ -35,10 +35,14 @@ class Machine(NamedTuple):
 
 
 def fold(
-    devices: Iterable[Device], links: Iterable[Link] = (), held: Optional[Mapping[str, Mapping[str, int]]] = None
+    devices: Iterable[Device],
+    links: Iterable[Link] = (),
+    held: Optional[Mapping[str, Mapping[str, int]]] = None,
+    alike: Optional[Mapping[str, Sequence[str]]] = None,
 ) -> Machine:
     """The machine that these devices make, those that can be had now; none of them is a part of another.
 
+    `alike`: the id of one of `devices` -> those of all that are like it, itself among them.
     `held`: what others hold of the capacity of a device: id -> {"memory": MiB}. Devices are interchangeable that are in
     the same place, are parts of the same devices, have the same left and have no links of their own. The links of a
     device are those of its parts, too, and of a unit of several devices it has them all.
@@ -62,10 +66,11 @@ def fold(
             tuple(device.capacity.items()),
             tuple(sorted(held[ident].items())) if ident in held else None,
         )
+        ids = alike.get(ident, (ident,)) if alike else (ident,)
         if key in first:
-            members[key].append(ident)
+            members[key].extend(ids)
         else:
-            members[key], first[key] = [ident], device
+            members[key], first[key] = [*ids], device
     # By first members, so that the same devices in another order make the same machine.
     folded = sorted(
         ((stable(ids), first[key], held.get(ids[0])) for key, ids in members.items()),

@@ -29,8 +29,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble impor
 
 STATE_MARK = '["fleet.cdi/store",1,'
 
-# Resources whose locks one query looks up. For more, all locks from the first to the last of them are read, if these
-# are not more than the resources are: others may hold far more in between.
+# Resources whose locks one query looks up. For more, all locks are read, if these are not more than the resources are:
+# others may hold far more.
 SINGLE = 200
 
 
@@ -112,18 +112,16 @@ class Tables:
 
     def locks(self, resources: Iterable[str]) -> dict[str, Lock]:
         """The locks on those of `resources` that are locked."""
-        wanted = sorted(set(resources))
+        asked = set(resources)
         rows: list[tuple[str, str]] = []
-        if len(wanted) > SINGLE:
-            query = "SELECT resource, mode FROM locks WHERE resource BETWEEN ? AND ? LIMIT ?"
-            rows = self.db.execute(query, (wanted[0], wanted[-1], len(wanted) + 1)).fetchall()
-        if len(wanted) <= SINGLE or len(rows) > len(wanted):
-            rows = []
+        if len(asked) > SINGLE:
+            rows = self.db.execute("SELECT resource, mode FROM locks LIMIT ?", (len(asked) + 1,)).fetchall()
+        if len(asked) <= SINGLE or len(rows) > len(asked):
+            rows, wanted = [], sorted(asked)
             for start in range(0, len(wanted), SINGLE):
                 some = wanted[start : start + SINGLE]
                 places = ",".join("?" * len(some))
                 rows += self.db.execute(f"SELECT resource, mode FROM locks WHERE resource IN ({places})", some)
-        asked = set(wanted)
         found = {resource: mode for resource, mode in rows if resource in asked}
         return {resource: Lock(mode, self._used(resource) if mode == SHARE else {}) for resource, mode in found.items()}
 

@@ -37,7 +37,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     key = Key(call.config.type, call.plugin, request_id(call, errors.CONTENT))
     near = request.numa_nodes(call.variables.get("CDI_REQUEST_NUMA_LOCALITY", ""))
     pool = call.pool()
-    request.check(asked, call.config.type, devices.offered(pool.devices), call.settings.shared)
+    request.check(asked, call.config.type, devices.offered(devices.others(pool)), call.settings.shared)
     if call.settings.picked:
         from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import follow
 
@@ -93,7 +93,7 @@ def _asked(call: Call) -> request.Request:
 def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:
     """The devices of a grant, in the order of the pool. Raises ProtocolError 100 for one that is not what it was."""
     held = {hold.device: hold for hold in holds}
-    found = [device for device in pool.devices if device.id in held]
+    found = devices.named(pool, held)
     for device in found:
         unique, now = held[device.id].unique, device.uuid or device.serial
         if unique and now and unique != now:  # a driver may have begun or ceased to tell it

@@ -126,8 +126,9 @@ def _info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     """INFO: how much can be granted where nothing is, so that a node's capacity can be made of it."""
     pool = call.pool()
     type_ = call.config.type
-    fields = {type_: len(devices.finest(pool.devices))}
-    fields.update({f"{type_}-{name}": amount for name, amount in sorted(devices.offered(pool.devices).items())})
+    some = devices.others(pool)
+    fields = {type_: len(devices.finest(some)) + len(pool.devices) - len(some)}
+    fields.update({f"{type_}-{name}": amount for name, amount in sorted(devices.offered(some).items())})
     return fields, _nothing
 
 

@@ -5,19 +5,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory, Sketch
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
 
 
+class Many:
+    """The devices of a pool of which thousands are alike: each is read where it is needed. Like a sequence of them."""
+
+    def __init__(self, found: Sketch) -> None:
+        self._found = found
+        self.others = tuple(device for _line, device in found.others if device.health.is_usable)
+        self._lines = {name: line for group in found.alike for name, line in zip(group.ids, group.at)}
+        self._lines.update((device.id, line) for line, device in found.others)
+        # What the ledger may have a lock on -> whose it is. See pick.py for nodes.
+        self.resources: dict[str, str] = {}
+        for group in found.alike:
+            each = len(group.paths) // len(group.ids)
+            self.resources.update(zip(group.ids, group.ids))
+            for number in range(each):
+                self.resources.update(zip([f"node:{path}" for path in group.paths[number::each]], group.ids))
+
+    def __iter__(self) -> Iterator[Device]:
+        """All, in their order."""
+        found = map(self._found.device, range(len(self._found.lines)))
+        return (device for device in found if device.health.is_usable)
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.others) + sum(len(group.ids) for group in self._found.alike)
+
+    def named(self, ids: Collection[str]) -> list[Device]:
+        """Those with these ids, in their order."""
+        found = map(self._found.device, sorted(self._lines[name] for name in ids if name in self._lines))
+        return [device for device in found if device.health.is_usable]
+
+    def left(self, held: Iterable[str], out: Collection[str]) -> dict[str, list[str]]:
+        """Of each group those that are not in `out` and have nothing that is `held`: the first one -> all."""
+        taken = {self.resources[name] for name in held if name in self.resources}.union(out)
+        groups = [[name for name in group.ids if name not in taken] for group in self._found.alike]
+        return {ids[0]: ids for ids in groups if ids}
+
+
+def others(pool: Inventory) -> Sequence[Device]:
+    """The devices of the pool but for those of which many are alike, which have no capacity and no parts."""
+    return pool.devices.others if isinstance(pool.devices, Many) else pool.devices
+
+
+def named(pool: Inventory, ids: Collection[str]) -> list[Device]:
+    """The devices with these ids, in the order of the pool."""
+    if isinstance(pool.devices, Many):
+        return pool.devices.named(ids)
+    return [device for device in pool.devices if device.id in ids]
+
+
 def read(path: str, boot_id: str) -> Inventory:
     """The pool at `path`, without devices that can't be used. Raises ProtocolError 101."""
+    found = inventory.sketch(path, boot_id)
+    if found:
+        return Inventory(Many(found), found.kinds, found.links)  # type: ignore[arg-type]
     try:
         pool = inventory.read(path, boot_id)
     except CdiError as error:

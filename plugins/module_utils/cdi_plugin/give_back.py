@@ -66,7 +66,7 @@ def _paths(call: Call, pool: Optional[Inventory], held: Collection[str]) -> list
         pool = pool or call.pool()
     except ProtocolError:
         return []
-    return [node.path for node in devices.nodes([device for device in pool.devices if device.id in held], pool)]
+    return [node.path for node in devices.nodes(devices.named(pool, held), pool)]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import Request as Asked
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import finest
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many, finest, named, others
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -40,13 +40,17 @@ class Picker:
             raise ProtocolError(errors.IN_USE, f"this request has {', '.join(there)} already; ask only for what is new")
         needs = dict(asked.needs)
         amounts = {} if asked.devices else needs
-        locks = held.locks({name for one in self.pool.devices for name in (*_resources(one), *_items(one))})
-        free = [device for device in self.pool.devices if self._is_free(device, amounts, locks)]
+        some = others(self.pool)
+        many = self.pool.devices if isinstance(self.pool.devices, Many) and not amounts else None
+        names = {name for one in some for name in (*_resources(one), *_items(one))}
+        locks = held.locks(names.union(many.resources) if many else names)
+        free = [device for device in some if self._is_free(device, amounts, locks)]
         wanted = Request(asked.devices or 1, self.near, (), needs)
         out: set[str] = set()  # that can't be had after all
         while True:
             left = [device for device in free if device.id not in out]
-            chosen = self._choose(finest(left, needs), locks, wanted)
+            alike = many.left(locks, out.union(self.lost)) if many else {}
+            chosen = self._choose(finest(left, needs), alike, locks, wanted)
             lost = self.faults(chosen)
             clash = "" if lost else _overlapping(chosen)
             if not lost and not clash:
@@ -62,10 +66,12 @@ class Picker:
             return False
         return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
 
-    def _choose(self, free: Sequence[Device], locks: Mapping[str, Lock], wanted: Request) -> list[Device]:
-        """The best of `free`, in their order. Raises ProtocolError 100."""
+    def _choose(
+        self, free: Sequence[Device], alike: Mapping[str, Sequence[str]], locks: Mapping[str, Lock], wanted: Request
+    ) -> list[Device]:
+        """The best of `free`, and of the groups that are `alike`, in their order. Raises ProtocolError 100."""
         held = {device.id: locks[device.id].used for device in free if device.id in locks}
-        classes, pairs = fold(free, self.pool.links, held)
+        classes, pairs = fold([*free, *named(self.pool, alike)], self.pool.links, held, alike)
         try:
             choice = choose(classes, pairs, wanted)
         except Infeasible as error:
@@ -73,7 +79,7 @@ class Picker:
             raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
         ids = set(choice.ids)
         self.proved = choice.proved
-        return [device for device in free if device.id in ids]
+        return named(self.pool, ids) if alike else [device for device in free if device.id in ids]
 
 
 def _resources(device: Device) -> tuple[str, ...]:

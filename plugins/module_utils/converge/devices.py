@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 def look(state_dir: str, listing: str, spec_dirs: Sequence[str], scan: bool = False) -> Listed:
     """The devices of the inventory `listing`, or with `scan` those that are found now. Raises CdiError."""
     boot_id = inventory.boot_id()
-    devices, warnings = _scanned(state_dir) if scan else (inventory.read(listing, boot_id).devices, ())
+    devices, warnings = _scanned(state_dir) if scan else (tuple(inventory.read(listing, boot_id).devices), ())
     store = examine(state_dir, boot_id)
     return Listed(devices, _held(devices, store), _trouble(store), load(spec_dirs).devices, warnings)
 

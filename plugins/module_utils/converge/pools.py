@@ -55,7 +55,7 @@ def discover_pools(
                     continue
                 found = discover({config.type: entry}, snapshot, enricher, disabled)
                 devices = tuple(device._replace(properties={}) for device in found.devices)
-                document = inventory.render(inventory.Inventory(devices, found.kinds, found.links), boot_id)
+                document = inventory.render(inventory.Inventory(devices, found.kinds, found.links), boot_id, True)
                 args = {key: value for key, value in config.args.items() if key not in pool.OWN}
                 head = json.dumps({"args": args}, sort_keys=True)[:-1].encode("ascii")
                 documents[place] = head + b",\n" + document[1:]

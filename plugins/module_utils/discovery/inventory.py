@@ -4,7 +4,9 @@
 """The inventory: the devices that discovery found, for those who hand them out. Private API of fleet.cdi.
 
 A text of JSON in /run. It holds device numbers and paths, which a reboot may change, so one of another boot is refused.
-Whoever hands out devices reads it in every call: fields that say nothing are left out.
+Whoever hands out devices reads it in every call: fields that say nothing are left out. Where thousands of devices are
+alike, the document names them in `alike` as well, so that a reader can choose among them and read the lines of those
+alone that it chose (`sketch`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import errno
 import json
 import os
 import stat
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
@@ -35,21 +38,102 @@ LARGEST = 64 << 20  # bytes of the document: that of a thousand devices has half
 AGAIN = "run the discovery again (fleet-cdi refresh, or the provision playbook)"
 
 
+FEWEST = 64  # devices that are alike, for which it pays to name them
+
+DEVICES, AFTER = b',\n"devices": [\n', b'\n],\n"kinds": ['  # no text in JSON has a line break
+
+
 class Inventory(NamedTuple):
     """What is on this host, as far as somebody was told to offer it."""
 
-    devices: tuple[Device, ...]
+    devices: Sequence[Device]
     kinds: tuple[Kind, ...] = ()
     links: tuple[Link, ...] = ()
 
 
-def render(found: Inventory, boot_id: str) -> bytes:
-    """The document, the same for the same devices: a line for each."""
+class Alike(NamedTuple):
+    """Devices that only their ids and nodes tell apart: nobody's part, without parts, capacity or links."""
+
+    ids: Sequence[str]
+    paths: Sequence[str]  # of their nodes, as many for each device
+    at: Sequence[int]  # which line of the document is whose
+
+
+class Sketch(NamedTuple):
+    """An inventory of which only `others` is read: the devices that are in no group of `alike`."""
+
+    lines: Sequence[bytes]
+    alike: tuple[Alike, ...]
+    others: tuple[tuple[int, Device], ...]  # line, device
+    kinds: tuple[Kind, ...]
+    links: tuple[Link, ...]
+
+    def device(self, line: int) -> Device:
+        """The device in one line. Raises CdiError."""
+        try:
+            return _device(json.loads(self.lines[line]))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise CdiError(f"inventory: device {line} is damaged ({error}); {AGAIN}") from None
+
+
+def render(found: Inventory, boot_id: str, sketched: bool = False) -> bytes:
+    """The document, the same for the same devices: a line for each. `sketched`: so that `sketch` can read it."""
     parts = [f'"version": {VERSION}', f'"boot_id": {json.dumps(boot_id)}']
+    alike = _alike(found) if sketched else []
+    if alike:
+        parts.append(f'"alike": {json.dumps([group._asdict() for group in alike])}')
     for name, records in zip(Inventory._fields, found):
         lines = ",\n".join(json.dumps(_document(record), sort_keys=True) for record in records)
         parts.append(f'"{name}": [{lines and chr(10) + lines + chr(10)}]')
     return ("{" + ",\n".join(parts) + "}\n").encode("ascii")
+
+
+def _alike(found: Inventory) -> list[Alike]:
+    """The groups of at least FEWEST."""
+    tied = {end for link in found.links for end in (link.a, link.b)}
+    tied.update(name for one in found.devices for name in (*one.part_of, *one.consists_of))
+    ids = [one.id for one in found.devices]
+    groups: dict[tuple[Any, ...], Alike] = {}
+    for line, one in enumerate(found.devices):
+        ties = one.part_of or one.consists_of or one.capacity or one.net_devices or one.pci_address
+        if not ties and one.id not in tied and one.health.is_usable:
+            key = (one.kind, one.numa_node, one.pcie_path, len(one.nodes))
+            group = groups.setdefault(key, Alike([], [], []))
+            for whole, more in zip(group, ([one.id], [node.path for node in one.nodes], [line])):
+                whole.extend(more)  # type: ignore[attr-defined]
+    if len(set(ids)) < len(ids):  # one device by two profiles: what is a whole then?
+        return []
+    return [group for group in groups.values() if len(group.ids) >= FEWEST]
+
+
+def sketch(path: str, boot_id: str) -> Optional[Sketch]:
+    """The inventory at `path` in this form; None where nothing is alike in it. Raises CdiError, not for all damage."""
+    try:
+        content = _content(path)
+    except OSError:
+        return None  # for `read` to say
+    head, _devices, rest = content.partition(DEVICES)
+    body, _after, tail = rest.partition(AFTER)
+    if b'\n"alike": [' not in head or not tail or len(content) > LARGEST:
+        return None
+    try:
+        first = json.loads(head + b"}")
+        last = json.loads(b'{"kinds": [' + tail)
+        if not OLDEST <= first["version"] <= VERSION or first["boot_id"] != boot_id:
+            return None
+        lines = body.split(b",\n")
+        alike = tuple(Alike(**group) for group in first["alike"])
+        named = {line for group in alike for line in group.at}
+        if any(len(group.ids) != len(group.at) or len(group.paths) % len(group.ids) for group in alike):
+            return None
+        others = tuple((line, _device(json.loads(text))) for line, text in enumerate(lines) if line not in named)
+        return Sketch(lines, alike, others, *_rest(last))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _rest(document: dict[str, Any]) -> tuple[tuple[Kind, ...], tuple[Link, ...]]:
+    return tuple(map(_kind, document["kinds"])), tuple(Link(**link) for link in document["links"])
 
 
 def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
@@ -77,11 +161,7 @@ def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
         if not isinstance(version, int) or version < OLDEST:
             raise ValueError(f"found version {version!r}, expected {VERSION}")
         found = document["boot_id"]
-        inventory = Inventory(
-            tuple(map(_device, document["devices"])),
-            tuple(map(_kind, document["kinds"])),
-            tuple(Link(**link) for link in document["links"]),
-        )
+        inventory = Inventory(tuple(map(_device, document["devices"])), *_rest(document))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CdiError(f"inventory {path}: is damaged ({type(error).__name__}: {error}); {AGAIN}") from None
     if found != boot_id:

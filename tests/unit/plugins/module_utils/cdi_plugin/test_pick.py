@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import parse
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import finest, offered
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many, finest, offered, read
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, NetDevice, Node
 
 
 def device(name, part_of=(), consists_of=(), memory=4, numa=None):
@@ -47,13 +48,18 @@ def locked(holds):
 
 def pick(devices, request, held=(), lost=(), near=()):
     """The ids of what is picked."""
+    return picked(Inventory(tuple(devices)), request, held, lost, near)
+
+
+def picked(pool, request, held=(), lost=(), near=()):
+    """The ids of what is picked of a pool as it was read."""
     asked = parse(request, "gpu")
     locks = locked(held)
 
     def faults(chosen):
         return {one.id: f"{one.id} is gone" for one in chosen if one.id in lost}
 
-    picker = Picker(Inventory(tuple(devices)), asked, near, faults)
+    picker = Picker(pool, asked, near, faults)
     holds = picker.pick(
         Held(lambda names: {name: locks[name] for name in names if name in locks}, dict(asked.amounts), None)
     )
@@ -177,3 +183,81 @@ def test_picked_wherever_there_is_a_way_and_never_otherwise(host, count, needs):
         assert (error.code, ways) == (100, [])
     else:
         assert found in [[one.id for one in way] for way in ways]
+
+
+class TestMany:
+    """Of devices that are alike only those that are picked are read, and what is picked is the same."""
+
+    PLAIN = st.builds(
+        lambda number, numa, state: Device(
+            f"tty:tty{number}",
+            "rule",
+            "k.x/gpu",
+            (f"tty{number}",),
+            (Node(f"/dev/tty{number}", "c", 4, number),),
+            numa_node=numa,
+            health=Health(state),
+        ),
+        st.integers(0, 30),
+        st.sampled_from([None, 0, 1]),
+        st.sampled_from(["healthy", "healthy", "healthy", "unhealthy"]),
+    )
+    OTHERS = (device("gpu"), device("mig1", ("gpu",), numa=0), device("unit", (), ("tty:tty3",), numa=1))
+
+    @given(
+        st.lists(PLAIN, max_size=14, unique_by=lambda one: one.id),
+        st.sets(st.sampled_from(range(3))),
+        st.sampled_from(["gpu:1", "gpu:2", "gpu:5", "gpu-memory:2", "gpu-memory:3,gpu:1"]),
+        st.sets(st.integers(0, 30), max_size=8),
+        st.sets(st.integers(0, 30), max_size=4),
+        st.sampled_from([(), (0,), (1, 0)]),
+    )
+    def test_the_same_is_picked(self, tmp_path_factory, plain, others, request_text, held, lost, near):
+        whole = Inventory((*plain, *(self.OTHERS[number] for number in sorted(others))))
+        path = tmp_path_factory.getbasetemp() / "pool.json"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inventory, "FEWEST", 2)
+            path.write_bytes(inventory.render(whole, "boot", sketched=True))
+        usable = [one for one in whole.devices if one.health.is_usable]
+        pool = read(str(path), "boot")
+        assert [*pool.devices] == usable and len(pool.devices) == len(usable)
+        holds = [hold_of(one) for number, one in enumerate(plain) if number in held and number % 2]
+        # As the device plugin holds what it knew by a spec alone.
+        holds += [hold_of(one)._replace(device=f"node:/dev/tty{number}") for number in held for one in plain[:1]]
+        gone = {f"tty:tty{number}" for number in lost}
+        found = []
+        for one in (pool, Inventory(tuple(usable))):
+            try:
+                found.append(picked(one, request_text, holds, gone, near))
+            except ProtocolError as error:
+                found.append(str(error))
+        assert found[0] == found[1]
+
+    def test_only_what_is_chosen_is_read(self, tmp_path):
+        path = tmp_path / "pool.json"
+        plain = [Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), (Node(f"/dev/{n}", "c", 4, n),)) for n in range(100)]
+        path.write_bytes(inventory.render(Inventory(tuple(plain)), "boot", sketched=True).replace(b'"tty:70"}', b'"'))
+        pool = read(str(path), "boot")
+        assert isinstance(pool.devices, Many) and len(pool.devices) == 100
+        assert picked(pool, "gpu:2") == ["tty:0", "tty:1"]
+
+    @pytest.mark.parametrize(
+        ("found", "now"),
+        [
+            (b'"boot_id": "boot"', b'"boot_id": "other"'),
+            (b'"version": %d' % inventory.VERSION, b'"version": %d' % (inventory.VERSION + 1)),
+            (b"]}\n", b""),
+            (b'"at": [', b'"at": [1, '),
+        ],
+    )
+    def test_a_damaged_one_is_told_as_any_other(self, tmp_path, found, now):
+        path = tmp_path / "pool.json"
+        plain = [Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), ()) for n in range(100)]
+        content = inventory.render(Inventory(tuple(plain)), "boot", sketched=True)
+        assert content.count(found) == 1 or found == b"]}\n"
+        path.write_bytes(content.replace(found, now))
+        if b"at" in found:
+            assert not isinstance(read(str(path), "boot").devices, Many)
+        else:
+            with pytest.raises(ProtocolError, match="inventory .*pool.json: (is damaged|found version|was written)"):
+                read(str(path), "boot")
