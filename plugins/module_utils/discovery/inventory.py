@@ -52,7 +52,7 @@ class Inventory(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """Devices that only their ids and nodes tell apart: nobody's part, without parts, capacity or links."""
+    """Devices that only ids, names and nodes tell apart: nobody's part, without parts, capacity or links."""
 
     ids: Sequence[str]
     paths: Sequence[str]  # of their nodes, as many for each device
@@ -89,19 +89,18 @@ def render(found: Inventory, boot_id: str, sketched: bool = False) -> bytes:
 
 
 def _alike(found: Inventory) -> list[Alike]:
-    """The groups of at least FEWEST."""
+    """The groups of at least FEWEST. None where a device is there twice, by two profiles."""
     tied = {end for link in found.links for end in (link.a, link.b)}
     tied.update(name for one in found.devices for name in (*one.part_of, *one.consists_of))
-    ids = [one.id for one in found.devices]
-    groups: dict[tuple[Any, ...], Alike] = {}
+    groups: dict[str, Alike] = {}
     for line, one in enumerate(found.devices):
         ties = one.part_of or one.consists_of or one.capacity or one.net_devices or one.pci_address
         if not ties and one.id not in tied and one.health.is_usable:
-            key = (one.kind, one.numa_node, one.pcie_path, len(one.nodes))
-            group = groups.setdefault(key, Alike([], [], []))
+            rest = one._replace(id="", names=(), nodes=(), symlinks=(), properties={})
+            group = groups.setdefault(f"{len(one.nodes)} {rest}", Alike([], [], []))
             for whole, more in zip(group, ([one.id], [node.path for node in one.nodes], [line])):
                 whole.extend(more)  # type: ignore[attr-defined]
-    if len(set(ids)) < len(ids):  # one device by two profiles: what is a whole then?
+    if len({one.id for one in found.devices}) < len(found.devices):
         return []
     return [group for group in groups.values() if len(group.ids) >= FEWEST]
 

@@ -189,7 +189,7 @@ class TestMany:
     """Of devices that are alike only those that are picked are read, and what is picked is the same."""
 
     PLAIN = st.builds(
-        lambda number, numa, state: Device(
+        lambda number, numa, state, nic: Device(
             f"tty:tty{number}",
             "rule",
             "k.x/gpu",
@@ -197,10 +197,12 @@ class TestMany:
             (Node(f"/dev/tty{number}", "c", 4, number),),
             numa_node=numa,
             health=Health(state),
+            nic_relation=nic,
         ),
         st.integers(0, 30),
         st.sampled_from([None, 0, 1]),
         st.sampled_from(["healthy", "healthy", "healthy", "unhealthy"]),
+        st.sampled_from(["", "PIX"]),
     )
     OTHERS = (device("gpu"), device("mig1", ("gpu",), numa=0), device("unit", (), ("tty:tty3",), numa=1))
 
