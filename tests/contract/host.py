@@ -98,6 +98,12 @@ class Host:
         }
         _replace(self.config, json.dumps(self._settings))
 
+    def variant(self, name: str, **changes: Any) -> Path:
+        """A configuration beside the first, with these options changed; where it is."""
+        path = self.base / name
+        _replace(path, json.dumps({**self._settings, **changes}))
+        return path
+
     def resource(self, name: str, **settings: Any) -> None:
         """Configure one resource, and no other."""
         settings.setdefault("health", {"hold_down": 0, "linger": 1})
@@ -173,11 +179,12 @@ class Plugin:
         python: str = sys.executable,
         wrapper: Sequence[str] = (),
         clock: Optional[Path] = None,
+        config: Optional[Path] = None,
     ) -> None:
         self.host = host
         code = (_CLOCK.format(path=str(clock)) if clock else "") + _LAUNCHER
         self._errors = host.base / f"log{len(list(host.base.glob('log*')))}"
-        command = [*wrapper, python, "-c", code, "plugin", "run", "--config", str(host.config)]
+        command = [*wrapper, python, "-c", code, "plugin", "run", "--config", str(config or host.config)]
         with open(self._errors, "wb") as errors:
             self.process = subprocess.Popen(
                 [*command, *(["--instance", instance] if instance else [])],

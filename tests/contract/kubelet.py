@@ -77,6 +77,7 @@ class Kubelet:
         self._admission = Admission(self.books, node, seed)
         self._front: Optional[Front] = None
         self._pods_front: Optional[Front] = None
+        self._frozen: list[tuple[tuple[Optional[Front], ...], Books]] = []  # former processes that hang
         self._watcher: Optional[Watcher] = None
 
     # -- life ------------------------------------------------------------------------------------
@@ -122,10 +123,25 @@ class Kubelet:
             if front is not None:
                 front.close(unlink=graceful)
         self._front = self._pods_front = None
-        with self.books.lock:
-            endpoints = [endpoint for alive in self.books.connected.values() for endpoint in alive]
-        for endpoint in endpoints:
-            endpoint.close()
+        frozen, self._frozen = self._frozen, []
+        for fronts, books in (*frozen, ((), self.books)):
+            for front in fronts:
+                if front is not None:
+                    front.close(unlink=False)
+            with books.lock:
+                endpoints = [endpoint for alive in books.connected.values() for endpoint in alive]
+            for endpoint in endpoints:
+                endpoint.close()
+
+    def freeze(self) -> None:
+        """The process hangs, until the next `stop`: it accepts calls and answers none, and its streams stay open."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+        for front in (self._front, self._pods_front):
+            if front is not None:
+                front.stalled = True
+        self._frozen.append(((self._front, self._pods_front), self.books))
 
     def kill(self) -> None:
         """SIGKILL."""
