@@ -10,6 +10,7 @@ Private API of fleet.cdi.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WHOLE, hold_of
@@ -53,13 +54,20 @@ class Unit(NamedTuple):
         return naming.device_ids(self.id, self.replicas)
 
 
-class Resource(NamedTuple):
-    """One extended resource."""
-
+class _Resource(NamedTuple):
     name: str
     units: tuple[Unit, ...]  # by id
     links: tuple[Link, ...] = ()  # between the devices of its units, and what they are parts of
     settings: ResourceSettings = ResourceSettings("")  # with the name of this resource
+
+
+class Resource(_Resource):
+    """One extended resource."""
+
+    @cached_property
+    def by_device_id(self) -> Mapping[str, Unit]:
+        """Device ID -> its unit. Made once: every call of the kubelet asks, and there may be tens of thousands."""
+        return {device_id: unit for unit in self.units for device_id in unit.device_ids}
 
 
 class Offer(NamedTuple):
@@ -125,8 +133,7 @@ def unit_id(device_id: str) -> str:
 
 def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optional[Unit]]:
     """Device ID -> its unit; None for one that the resource does not offer."""
-    known = {device_id: unit for unit in resource.units for device_id in unit.device_ids}
-    return {device_id: known.get(device_id) for device_id in device_ids}
+    return {device_id: resource.by_device_id.get(device_id) for device_id in device_ids}
 
 
 def _kinds(registry: Registry, hardware: Hardware) -> dict[str, _Kind]:

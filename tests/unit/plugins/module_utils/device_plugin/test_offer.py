@@ -107,6 +107,22 @@ def test_device_ids_and_their_units():
     assert [offer.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]
 
 
+def test_the_units_of_a_resource_are_gone_through_once_however_often_the_kubelet_calls():
+    class Counted(tuple):
+        times = 0
+
+        def __iter__(self):
+            Counted.times += 1
+            return super().__iter__()
+
+    unit = offer.Unit("a", (), (), ())
+    resource = offer.Resource("acme.com/gpu", Counted([unit]))
+    for _call in range(3):
+        assert offer.units_of(resource, ["a", "b"]) == {"a": unit, "b": None}
+    assert Counted.times == 1
+    assert offer.units_of(resource._replace(units=()), ["a"]) == {"a": None}, "another one has its own"
+
+
 def test_broken_files_on_disk_cost_only_their_own_devices(tmp_path):
     good = specs.spec("acme.com/gpu", {"a": ["/dev/a"], "b": ["/dev/b"]})
     (tmp_path / "good.json").write_text(json.dumps(good), encoding="utf-8")
