@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -207,18 +208,41 @@ def test_f02_the_file_deprecation_means_nothing(host: Host, kubelet: Kubelet, st
     assert kubelet.wait_for(RESOURCE, 1)
 
 
-def test_another_live_plugin_is_detected_before_register(host: Host, kubelet: Kubelet, start: Start) -> None:
-    other = Sample(kubelet.directory, RESOURCE, {"theirs": api.HEALTHY}).serve()
+def test_another_live_plugin_is_detected_before_register(host: Host, newer: Kubelet, start: Start) -> None:
+    """By what the kubelet lists, from 1.21 on."""
+    other = Sample(newer.directory, RESOURCE, {"theirs": api.HEALTHY}).serve()
     other.register()
-    assert kubelet.wait_for(RESOURCE, 1)
+    assert newer.wait_for(RESOURCE, 1)
     host.devices(3)
     plugin = start()
     assert "takeover" in plugin.said("conflict", resource=RESOURCE)[0]["reason"]
-    assert len(requests(kubelet)) == 1  # that of the other one
+    assert len(requests(newer)) == 1  # that of the other one
     assert until(lambda: state(host) == "conflict")
     host.configure(takeover=True)
-    assert kubelet.wait_for(RESOURCE, 3)
+    assert newer.wait_for(RESOURCE, 3)
     other.stop()
+
+
+def test_another_live_plugin_keeps_its_resource_when_the_kubelet_restarts(
+    host: Host, newer: Kubelet, start: Start
+) -> None:
+    """Though it is not as quick to register: whoever comes last has it."""
+    other = Sample(newer.directory, RESOURCE, {"theirs": api.HEALTHY}).serve()
+    other.register()
+    host.devices(3)
+    plugin = start()
+    assert "takeover" in plugin.said("conflict", resource=RESOURCE)[0]["reason"]
+    for restart in range(2):
+        newer.restart()
+        other.stop()
+        time.sleep(1)
+        other = Sample(newer.directory, RESOURCE, {"theirs": api.HEALTHY}, f"other{restart}.sock").serve()
+        other.register()
+        assert newer.wait_for(RESOURCE, 1)
+    time.sleep(1)
+    assert newer.counts(RESOURCE) == (1, 1) and not plugin.lines("registered")
+    other.stop()
+    assert newer.wait_for(RESOURCE, 3)
 
 
 def test_a_plugin_that_is_gone_is_no_rival(host: Host, kubelet: Kubelet, start: Start) -> None:

@@ -36,7 +36,7 @@ class Kubelet(NamedTuple):
 def judged(
     instances: Sequence[Mapping[str, Any]], kubelet: Kubelet
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-    """(resources, what is not ready yet, warnings) of the instances that live, the youngest last."""
+    """(resources, what is not ready yet, warnings) of the instances that work, the youngest last."""
     if not instances:
         return [], ["no instance of the device plugin runs"], []
     youngest = instances[-1]
@@ -70,9 +70,10 @@ def judged(
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
     manifest = read_manifest(options["state_dir"])
-    instances = [seen.document for seen in status.look(RUN_DIR) if seen.alive]
+    alive = [seen for seen in status.look(RUN_DIR) if seen.alive]
     kubelet = _ask(options["kubelet_dir"])
-    resources, pending, warnings = judged(instances, kubelet)
+    resources, pending, warnings = judged([seen.document for seen in alive if not seen.hangs], kubelet)
+    warnings += [seen.problem for seen in alive if seen.hangs]
     units = [*map(instance, INSTANCES)]
     live = systemd.booted()
     path = files.canonical(options["path"])
@@ -80,7 +81,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
         "ready": not pending,
         "pending": pending,
         "resources": resources,
-        "instances": [_instance(one) for one in instances],
+        "instances": [_instance(seen.document) for seen in alive],
         "kubelet": {
             "state": kubelet.state,
             "asked": kubelet.listed is not None,

@@ -35,8 +35,9 @@ PAUSE = 0.2  # seconds between two looks at an instance that is starting
 
 
 def _living() -> dict[str, Mapping[str, Any]]:
-    """The status of each instance that lives."""
-    return {str(one.document["instance"]): one.document for one in status.look(unit_file.RUN_DIR) if one.alive}
+    """The status of each instance that lives and works. One that hangs serves nobody, whatever it says."""
+    seen = [one for one in status.look(unit_file.RUN_DIR) if one.alive and not one.hangs]
+    return {str(one.document["instance"]): one.document for one in seen}
 
 
 def _environment(process: int) -> bytes:

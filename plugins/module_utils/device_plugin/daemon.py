@@ -55,7 +55,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_lin
 SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
 PERIOD = 30.0  # seconds between two looks where nothing tells of a change
 LONG = 30.0  # seconds that a look may take before it is said
-DOUBT = 5.0  # seconds between two looks at what the kubelet lists
+DOUBT = 5.0  # seconds between two looks at our directories and, where others came or went, at what the kubelet lists
 PODS = 10.0  # seconds at most between two looks at what pods have
 END = 4.0  # seconds for everything to end
 # What the loop needs sooner or later: to import it there takes long while a look at many devices is being made.
@@ -97,6 +97,7 @@ class Daemon:
                 self._former.setdefault(name, set()).update(found.get("devices", ()))
         release = report.release()
         self._log.info("started", instance=self._instance.name, release=release or None, config=self._config.path)
+        self._later(self._beats())
         if self._watchdog is not None:
             self._later(self._watchdog.feed())
         try:
@@ -196,6 +197,12 @@ class Daemon:
         return report.lacking(self._config.error, self._node)
 
     # Work that goes on
+
+    async def _beats(self) -> None:
+        """Show other instances that the event loop runs."""
+        while True:
+            self._instance.beat()
+            await asyncio.sleep(status.BEAT)
 
     async def _looks(self) -> None:
         """Look at the host when there is news, or something is due."""

@@ -124,10 +124,10 @@ async def channel(path: str, largest: int = 4 * api.LONGEST) -> AsyncIterator[An
 
 
 async def options(path: str, seconds: float) -> Any:
-    """GetDevicePluginOptions of the plugin at `path`. Raises grpc.RpcError."""
+    """GetDevicePluginOptions of the plugin at `path`. Raises grpc.RpcError, at once where nobody listens."""
     async with channel(path) as opened:
         plugin: SimpleNamespace = api.stub(opened, "v1beta1.DevicePlugin")
-        return await plugin.GetDevicePluginOptions(api.v1beta1.Empty(), timeout=seconds, wait_for_ready=True)
+        return await plugin.GetDevicePluginOptions(api.v1beta1.Empty(), timeout=seconds)
 
 
 async def register(path: str, request: Any, seconds: float) -> None:

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import rivals, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import (
@@ -36,6 +36,7 @@ def same_site(a: Settings, b: Settings) -> bool:
     return all(getattr(a, name) == getattr(b, name) for name in SITE)
 
 
+WARY = 15.0  # seconds after others may have come or gone in which the kubelet is asked for what it lists
 DOUBTS = 2  # times in a row that the kubelet lists nothing of a resource, before its stream is doubted
 
 
@@ -52,6 +53,8 @@ class Node:
         self.warnings: tuple[str, ...] = ()
         self.in_use: Optional[InUse] = None
         self._misses = 0  # calls of podresources in a row that failed
+        self._others: frozenset[str] = frozenset()  # resources that other instances of ours serve, too
+        self._wary_until = 0.0  # in the loop's time
         self.looked = False  # what is served is what there is
 
     async def take(self, view: View, former: Mapping[str, Collection[str]]) -> Optional[float]:
@@ -90,26 +93,25 @@ class Node:
         self.site.changed()
 
     async def doubt(self) -> None:
-        """Ask the kubelet for what it lists: it may have forgotten a stream that it has not ended.
+        """Ask the kubelet for what it lists, after others may have come or gone: it may have forgotten our stream.
 
         Another plugin that registers a resource of ours and dies takes the devices with it (seen with 1.36.3, 1.30.14
-        and 1.20.2); nothing but podresources shows it, and before 1.21 the kubelet's checkpoint: what it wrote down
-        last of a resource is then all of somebody else.
+        and 1.20.2), and nothing but podresources shows it, from 1.21 on. Nobody registers without a change in the
+        kubelet's directory: a socket comes, and the kubelet writes its checkpoint.
         """
         registered = {name: one for name, one in self.served.items() if one.state == status.REGISTERED}
-        if not registered:
+        others, self._others = self._others, frozenset(filter(self.site.peers.serve, registered))
+        if others - self._others:
+            self._wary()
+        if not registered or asyncio.get_running_loop().time() >= self._wary_until:
             return
-        listed: Mapping[str, Collection[str]]
         try:
-            listed, known = await allocatable(self.site.settings.pod_resources), set(registered)
-        except Unavailable as error:
-            if error.cause != "unsupported":
-                return
-            listed = rivals.registered(self.site.settings.plugin_dir)
-            known = {name for name, ids in listed.items() if ids}
+            listed = await allocatable(self.site.settings.pod_resources)
+        except Unavailable:
+            return
         for name, one in registered.items():
             ours = [device.id for device in one.roster.advertised if device.healthy]
-            missed = bool(ours) and name in known and not any(device in listed.get(name, ()) for device in ours)
+            missed = bool(ours) and not any(device in listed.get(name, ()) for device in ours)
             one.missed = one.missed + 1 if missed else 0
             if one.missed == DOUBTS and one.state == status.REGISTERED:
                 one.missed = 0
@@ -166,6 +168,7 @@ class Node:
 
     def look(self) -> None:
         """Sockets, or other instances, may have changed."""
+        self._wary()
         for one in self.served.values():
             one.registrar.look()
 
@@ -181,6 +184,10 @@ class Node:
         """Serve nothing any more."""
         await asyncio.gather(*(one.stop() for one in self.served.values()))
         self.served.clear()
+
+    def _wary(self) -> None:
+        """Others may have come or gone: see for a while that the kubelet lists what we serve."""
+        self._wary_until = asyncio.get_running_loop().time() + WARY
 
     @property
     def resources(self) -> Iterable[Resource]:

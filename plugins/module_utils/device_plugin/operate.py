@@ -51,18 +51,20 @@ def run_dir_of(path: str) -> str:
 
 def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:
     """The documents of the instances that live, the youngest last, and what is wrong with them."""
-    found = [seen.document for seen in status.look(run_dir) if seen.alive]
-    if not found:
+    alive = [seen for seen in status.look(run_dir) if seen.alive]
+    if not alive:
         return [], ["no instance of the device plugin runs here"]
-    findings = []
-    for document in found:
+    found = [seen.document for seen in alive]
+    findings = [seen.problem for seen in alive if seen.hangs]
+    working = [seen.document for seen in alive if not seen.hangs]  # what others say is as old as their silence
+    for document in working:
         error = document["config"]["error"]
         if error:
             findings.append(f"instance {document['instance']}: works by an older configuration, or none: {error}")
         findings += [f"instance {document['instance']}: {text}" for text in document["warnings"]]
-    names = sorted({name for document in found for name in document["resources"]})
+    names = sorted({name for document in working for name in document["resources"]})
     for name in names:
-        findings += _of_resource(name, [one["resources"][name] for one in found if name in one["resources"]])
+        findings += _of_resource(name, [one["resources"][name] for one in working if name in one["resources"]])
     return found, findings
 
 

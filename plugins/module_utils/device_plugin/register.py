@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import Coroutine
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, dial, rivals, status
@@ -36,6 +37,13 @@ SOON = 1.0  # seconds at most before the next try where the last one succeeded
 STEADY = 5.0  # seconds after which a registration counts as one that holds
 ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
 LOOK = 1.0  # seconds between two looks, whatever events tell
+SHORT = 0.1  # seconds between two looks at what is over in a moment
+HEAD_START = 0.5  # seconds that a younger instance has, to register at a kubelet that starts and to say that it did
+SURE = 1.0  # seconds that a kubelet lists what nobody serves, at most: it may not have seen yet how a stream ended
+COURTESY = 6.0  # seconds that another plugin, which had the resource, has for a kubelet that starts: some look every 5
+
+_RESTARTED = "the kubelet was restarted while it registered the resource"
+_REMOVED = "the socket was removed before a stream came"
 
 
 class Registrar:
@@ -54,6 +62,9 @@ class Registrar:
         self._lacking: Optional[float] = None  # since when a live kubelet has no kubelet.sock
         self._notice: Optional[str] = None  # the kubelet's error in watcher mode
         self._asked: dial.Identity = None  # the kubelet of the last try
+        self._free: Optional[tuple[dial.Identity, float]] = None  # this kubelet hears no younger instance, since when
+        self._rival = False  # another plugin had the resource when we last looked
+        self.kubelet: Optional[tuple[int, ...]] = None  # where it was last registered; () for one that found the socket
         self._doubt = ""  # what shows that the kubelet does not hear us, although its stream is open
         self._closing: set[Any] = set()  # servers that calls in progress keep
 
@@ -98,22 +109,21 @@ class Registrar:
                 delay = FIRST if await self._sleep(delay, self._asked) else min(2 * delay, LAST)
                 continue
             lost = await self._until_lost(stream, since)
+            self._free = None
             self._site.log.warning("lost", resource=self._part.name, reason=lost)
             # What is lost as soon as it is made must not be made all the time; a new kubelet is no such loss.
             if self._now() - since[1] >= STEADY or await self._sleep(min(delay, SOON), since[0]):
                 delay = FIRST
             else:
-                delay = min(2 * delay, LAST)
+                delay = min(2 * delay, SOON)
 
     async def _register(self) -> tuple[Stream, tuple[dial.Identity, float]]:
         """One try, with all waiting that is for others to end. Returns the stream, and which kubelet it is, when."""
         name, site = self._part.name, self._site
-        await self._kubelet_there()
-        self._asked = self._kubelet
-        await self._no_younger()
+        kubelet = self._asked = await self._turn()
         if not site.settings.takeover and (self._doubt or not self._part.feed.streams):
-            await self._no_rival()
-        kubelet, began = self._kubelet, self._now()
+            await self._at(kubelet, self._no_rival())
+        began = self._now()
         self._enter(status.REGISTERING, "")
         await self._part.prepare()
         self._notice = None
@@ -121,12 +131,13 @@ class Registrar:
         server = await self._serve()
         if self.mode == REGISTER:
             try:
-                await call(self._kubelet_socket, server)
+                await self._at(kubelet, call(self._kubelet_socket, server), server)
             except UnknownRegister:
                 self._no_register = kubelet
                 raise
         stream = await self._arrival(server, arrived, kubelet)
         self._doubt = ""
+        self.kubelet = (kubelet or ()) if self.mode == REGISTER else ()
         seconds = self._now() - began
         site.metrics.count("registrations_total", resource=name)
         site.metrics.observe("register_seconds", seconds, resource=name)
@@ -146,7 +157,7 @@ class Registrar:
                 return "the socket is gone, or another one"
             if self.mode == REGISTER and self._kubelet not in (None, since[0]):
                 return "kubelet.sock is another one"
-            other = self._site.peers.younger(self._part.name, serves=True)
+            other = self._heard_younger(since[0])
             if other:
                 self._fresh = True  # kubelets that listen to both know this socket, and might take it for nothing new
                 return f"instance {other} is younger and serves it"
@@ -188,24 +199,68 @@ class Registrar:
         """Whether one listens, be it where nothing registers."""
         return await dial.heard(self._site.settings.pod_resources) or await dial.heard(self._kubelet_socket)
 
-    async def _no_younger(self) -> None:
-        """Wait while an instance that started after this one has the resource."""
+    def _heard_younger(self, kubelet: dial.Identity) -> str:
+        """A younger instance that this kubelet hears, "" for none."""
+        return self._site.peers.heard(self._part.name, (kubelet or ()) if self.mode == REGISTER else ())
+
+    async def _turn(self) -> dial.Identity:
+        """Wait for a kubelet that hears no younger instance; returns which it is.
+
+        A younger one goes first at a kubelet that starts, and may be why the kubelet ended our stream. One that is not
+        there in a moment has lost its turn: whatever keeps it, the kubelet must not be without the devices for that.
+        """
         while True:
-            other = self._site.peers.younger(self._part.name)
-            if not other:
-                return
-            self._enter(status.STANDBY, f"instance {other} is younger and has it")
-            await self._woken(LOOK)
+            await self._kubelet_there()
+            kubelet = self._kubelet
+            if kubelet is None and self.mode == REGISTER:
+                continue
+            other = self._heard_younger(kubelet)
+            if other:
+                self._free = None
+                self._enter(status.STANDBY, f"instance {other} is younger and has it")
+                await self._woken(LOOK)
+                continue
+            if self._free is None or self._free[0] != kubelet:
+                self._free = (kubelet, self._now())
+            if self._now() - self._free[1] >= HEAD_START or not self._site.peers.hopeful(self._part.name):
+                return kubelet
+            await self._woken(SHORT)
 
     async def _no_rival(self) -> None:
         """Raises Failed where a plugin of others has the resource."""
-        name, settings = self._part.name, self._site.settings
-        if self._site.peers.serve(name):
-            return
-        heard = bool(self._part.feed.streams)
-        found = await rivals.rival(name, settings.pod_resources, settings.plugin_dir, self._part.offered, heard)
-        if found:
-            raise Failed("conflict", f"another plugin has it: {found}. Remove it, or set takeover.", status.CONFLICT)
+        name, pod_resources = self._part.name, self._site.settings.pod_resources
+        believed = self._now() + (0 if self._rival else SURE)  # from when on what the kubelet lists shows a rival
+        gone = self._free[1] + COURTESY if self._rival and self._free else 0  # and from when on none listed shows none
+        while not self._site.peers.serve(name):
+            found = await rivals.rival(name, pod_resources, self._part.offered, bool(self._part.feed.streams))
+            if found and self._now() >= believed:
+                self._rival = True
+                text = f"another plugin has it: {found}. Remove it, or set takeover."
+                raise Failed("conflict", text, status.CONFLICT)
+            if not found and self._now() >= gone:
+                break
+            await self._woken(LOOK / 4)
+        self._rival = False
+
+    async def _at(
+        self, kubelet: dial.Identity, work: Coroutine[Any, Any, None], server: Optional[Server] = None
+    ) -> None:
+        """Do what waits for an answer of this kubelet. Raises what it raises, and Failed when none can come any more.
+
+        A kubelet that hangs takes the call and never answers, while another one that replaces it waits for us.
+        """
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _task: self._wake.set())
+        try:
+            while not task.done():
+                if self._kubelet not in (None, kubelet):
+                    raise Failed("restart", _RESTARTED)
+                if server is not None and not server.intact:
+                    raise Failed("socket", _REMOVED)
+                await self._woken(LOOK)
+            return task.result()
+        finally:
+            await awaken.ended(task)
 
     async def _serve(self) -> Server:
         """The open server, on a socket that is there; a new one where the kubelet can't, or needn't, know it."""
@@ -247,12 +302,12 @@ class Registrar:
             if stream:
                 return stream
             if not server.intact:
-                raise Failed("socket", "the socket was removed before a stream came")
+                raise Failed("socket", _REMOVED)
             if self._notice:
                 text = f"the kubelet does not register it: {self._notice}"
                 raise Refused(text) if FINAL.search(text) else Failed("notified", text)
             if self.mode == REGISTER and self._kubelet not in (None, kubelet):
-                raise Failed("restart", "the kubelet was restarted while it registered the resource")
+                raise Failed("restart", _RESTARTED)
             if feed.arrived > arrived:
                 raise Failed("stream", "ListAndWatch came, and was ended at once")
             if self.mode == REGISTER or await self._kubelet_lives():

@@ -4,8 +4,10 @@
 """What each instance of the daemon says of itself in run_dir, and which of them live. Private API of fleet.cdi.
 
 `<instance>.json` is the document, replaced whole; `<instance>.lock` is locked (flock) for as long as the process lives,
-so that a kill leaves no instance that seems to live, in whatever PID namespace it was. The youngest instance has the
-resources: of two that serve one resource only it registers (docs/device-plugin.md).
+so that a kill leaves no instance that seems to live, in whatever PID namespace it was. Its event loop sets the lock's
+time of modification to CLOCK_MONOTONIC every second: one system call that writes nothing, wakes nobody and that no
+clock which somebody sets can spoil. The youngest instance that the kubelet hears has a resource, and the others stand
+by; one that waits, fails or hangs has none (docs/device-plugin.md).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
@@ -27,6 +29,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 VERSION = 1
 LARGEST = 8 << 20  # bytes of a document that is read
+BEAT = 1.0  # seconds between two signs of life
+STALE = 5.0  # seconds without one, after which a process hangs: it is stopped, or its event loop is
 
 # States of a resource.
 IDLE = "idle"  # there is no device of it yet
@@ -39,7 +43,7 @@ REFUSED = "refused"  # the kubelet will not take it, whatever is tried
 RETRYING = "retrying"  # something failed that may go better later
 STATES = (IDLE, WAITING, REGISTERING, REGISTERED, STANDBY, CONFLICT, REFUSED, RETRYING)
 
-_YIELDED = (IDLE, CONFLICT, REFUSED)  # whoever is in one of these states leaves the resource to others
+_YIELDED = (IDLE, CONFLICT, REFUSED)  # whoever is in one of these states will not register in a moment
 
 
 class Seen(NamedTuple):
@@ -47,6 +51,23 @@ class Seen(NamedTuple):
 
     document: Mapping[str, Any]
     alive: bool
+    silent: float = 0.0  # seconds since its last sign of life
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it lives and does nothing."""
+        return self.alive and self.silent > STALE
+
+    @property
+    def problem(self) -> str:
+        """That it hangs, for an operator; "" if it does not."""
+        if not self.hangs:
+            return ""
+        name, process = self.document["instance"], self.document.get("pid")
+        return (
+            f"instance {name}: process {process} has given no sign of life for {self.silent:.0f} s: it is stopped, or "
+            "hangs; restart it"
+        )
 
     @property
     def age_key(self) -> tuple[float, str]:
@@ -74,6 +95,7 @@ class Instance:
             os.close(directories.opened(self.run_dir))  # what was checked stays so
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             _lock(self._lock)
+            self.beat()
         except BlockingIOError:
             self._drop()
             raise CdiError(
@@ -93,6 +115,13 @@ class Instance:
         if content != self._written:
             files.replace(self._path("json"), content, 0o644)
             self._written = content
+
+    def beat(self) -> None:
+        """Give a sign of life. One that can't be given ends nothing."""
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        with suppress(OSError):
+            if self._lock is not None:
+                os.utime(self._lock, ns=(now, now))
 
     def leave(self) -> None:
         """Be dead to others. The document stays, for whoever starts next."""
@@ -144,7 +173,8 @@ def look(run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, A
             stem, ending = os.path.splitext(name)
             document = read(os.path.join(run_dir, name)) if ending == ".json" and stem != but else None
             if document is not None and document["instance"] == stem:
-                found.append(Seen(document, _alive(os.path.join(run_dir, f"{stem}.lock"))))
+                lock = os.path.join(run_dir, f"{stem}.lock")
+                found.append(Seen(document, _alive(lock), _silent(lock)))
     return sorted(found, key=lambda seen: seen.age_key)
 
 
@@ -174,18 +204,32 @@ class Peers:
         self._age = (since_boot, own)
         self._documents: dict[str, Document] = {}  # by path, of those that were there last
 
-    def younger(self, resource: str, serves: bool = False) -> str:
-        """One that started after this one and has `resource`, or with `serves` is heard by the kubelet; "" for none."""
-        for one in self._living():
-            found = one.document["resources"].get(resource, {})
-            has = found.get("stream", False) if serves else found.get("state", IDLE) not in _YIELDED
-            if has and one.age_key > self._age:
+    def heard(self, resource: str, kubelet: Sequence[int]) -> str:
+        """The instance after this one that `kubelet` hears, "" for none.
+
+        `kubelet`: what its socket is (`dial.identity`), empty where it finds sockets by itself. What an instance says
+        of a kubelet, or of a socket, that is gone is void: one that hangs must not keep the resource from the next.
+        """
+        for one, found in self._younger(resource):
+            registered = found.get("state") == REGISTERED and found.get("stream", False)
+            same = not kubelet or found.get("kubelet") in (list(kubelet), [])
+            if registered and same and os.path.lexists(found.get("socket", "")):
                 return str(one.document["instance"])
         return ""
 
+    def hopeful(self, resource: str) -> bool:
+        """Whether one after this one may be registered in a moment, or is and has not said so yet."""
+        return any(found.get("state", IDLE) not in _YIELDED for _one, found in self._younger(resource))
+
     def serve(self, resource: str) -> bool:
-        """Whether any of them is heard by the kubelet."""
+        """Whether any of them says that the kubelet hears it. One that hangs may be right: its stream is still open."""
         return any(one.document["resources"].get(resource, {}).get("stream", False) for one in self._living())
+
+    def _younger(self, resource: str) -> Iterator[tuple[Seen, Mapping[str, Any]]]:
+        """Those that began after this one and do something, and what they say of `resource`."""
+        for one in self._living():
+            if one.age_key > self._age and not one.hangs:
+                yield one, one.document["resources"].get(resource, {})
 
     def _living(self) -> list[Seen]:
         before, self._documents = self._documents, {}
@@ -227,6 +271,15 @@ def _alive(path: str) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def _silent(path: str) -> float:
+    """Seconds since the owner of a lock gave a sign of life; 0 for one that gives none, or goes by another clock."""
+    try:
+        beat = os.lstat(path).st_mtime_ns
+    except OSError:
+        return 0.0
+    return max(0.0, (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - beat) / 1e9)
 
 
 def _remove(run_dir: str, name: str, keep_lock: bool) -> None:

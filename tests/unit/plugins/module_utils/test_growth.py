@@ -15,7 +15,7 @@ import pytest
 from parser_texts import CASES
 
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inforce, rivals, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inforce, status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -67,7 +67,6 @@ READERS = {
     "devices out of service": of_a_file("device-state.json", lambda directory: disabled.in_force(str(directory))),
     "configuration of the device plugin": of_a_file("x", lambda directory: inforce.load(str(directory / "x"))),
     "status of the device plugin": of_a_file("a.json", lambda directory: status.look(str(directory))),
-    "the kubelet's checkpoint": of_a_file(rivals.CHECKPOINT, lambda directory: rivals.registered(str(directory))),
 }
 
 

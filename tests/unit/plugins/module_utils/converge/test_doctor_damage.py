@@ -135,6 +135,7 @@ class Everything:
         )
 
     def findings(self):
+        self.instance.beat()
         places = view.Places((self.etc,), self.state, self.inventory, self.prefix)
         return rule.apply(RULES, view.take(places, systemctl, booted=True))
 

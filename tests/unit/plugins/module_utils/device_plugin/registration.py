@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 from unittest import mock
 
 import grpc
@@ -169,47 +168,33 @@ def state_is(places: Places, state: str) -> Any:
     return lambda: places.registrar.state == state
 
 
-def other_instance(places: Places, name: str, since_boot: float, state: str, stream: bool = True) -> status.Instance:
+def other_instance(
+    places: Places,
+    name: str,
+    since_boot: float,
+    state: str,
+    stream: bool = True,
+    at: Optional[Sequence[int]] = None,  # the kubelet where it was last registered
+) -> status.Instance:
     other = status.Instance(places.settings.run_dir, name)
     other.enter()
-    resources = {NAME: {"state": state, "stream": stream}}
-    other.write({"instance": name, "since_boot": since_boot, "resources": resources})
+    say(other, since_boot, state, stream, at)
     return other
 
 
-def checkpoint(places: Places, devices: list[str]) -> None:
-    document = {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {NAME: devices}}, "Checksum": 1}
-    Path(places.settings.plugin_dir, "kubelet_internal_checkpoint").write_text(json.dumps(document))
+def say(one: status.Instance, since_boot: float, state: str, stream: bool, at: Optional[Sequence[int]]) -> None:
+    socket = os.path.join(os.path.dirname(one.run_dir), "socket")
+    Path(socket).touch()
+    resource = {"state": state, "stream": stream, "kubelet": None if at is None else list(at), "socket": socket}
+    one.write({"instance": one.name, "since_boot": since_boot, "resources": {NAME: resource}})
 
 
-async def foreign_plugin(
-    places: Places, name: str = "other.sock", methods: Sequence[str] = ("GetDevicePluginOptions", "ListAndWatch")
-) -> tuple[Any, list[str]]:
-    """A plugin of somebody else that has these methods, and the calls that it got."""
-    calls: list[str] = []
-
-    async def options(_request: Any, _context: Any) -> Any:
-        calls.append("GetDevicePluginOptions")
-        return api.v1beta1.DevicePluginOptions()
-
-    async def watch(_request: Any, _context: Any) -> None:
-        calls.append("ListAndWatch")
-
-    server = grpc.aio.server()
-    served = {"GetDevicePluginOptions": options, "ListAndWatch": watch}
-    served = {method: served[method] for method in methods}
-    server.add_generic_rpc_handlers((api.handler("v1beta1.DevicePlugin", served),))
-    server.add_insecure_port(f"unix:{places.settings.plugin_dir}/{name}")
-    await server.start()
-    return server, calls
-
-
-async def pod_resources(places: Places, answers: list[list[str]]) -> Any:
-    """A podresources socket that says these devices of the resource are allocatable, one answer after another."""
+async def pod_resources(places: Places, listed: Sequence[str]) -> Any:
+    """A podresources socket that says these devices of the resource are allocatable, as they are when it is asked."""
 
     async def allocatable(_request: Any, _context: Any) -> Any:
-        ids = answers.pop(0) if len(answers) > 1 else answers[0]
-        devices = [api.podresources.ContainerDevices(resource_name=NAME, device_ids=ids)] if ids else []
+        one = api.podresources.ContainerDevices(resource_name=NAME, device_ids=listed)
+        devices = [one] if listed else []
         return api.podresources.AllocatableResourcesResponse(devices=devices)
 
     server = grpc.aio.server()

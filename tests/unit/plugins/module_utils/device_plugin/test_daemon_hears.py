@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import os
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -22,6 +21,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, take
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, status, udev
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import node as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
@@ -46,6 +46,24 @@ DOUBTS = [
 ]
 
 
+def beside(directory: Path, state: str, said: dict[str, bool], doubt: Any) -> tuple[Node, set[str]]:
+    """A node with one resource, and the resources that another instance of ours serves."""
+    peers: set[str] = set()
+    settings = Settings(pod_resources=str(directory / "pods.sock"))
+    site: Any = SimpleNamespace(settings=settings, peers=SimpleNamespace(serve=peers.__contains__))
+    nothing: Any = None
+    node = Node(site, nothing, nothing, nothing)
+    served: Any = SimpleNamespace(
+        name=NAME,
+        state=state,
+        missed=0,
+        roster=SimpleNamespace(advertised=[Advertised(name, healthy) for name, healthy in said.items()]),
+        registrar=SimpleNamespace(doubt=doubt, look=lambda: None, server=None),
+    )
+    node.served[NAME] = served
+    return node, peers
+
+
 @pytest.mark.parametrize(("state", "said", "listed", "doubts"), DOUBTS)
 def test_a_stream_is_doubted_when_twice_nothing_of_it_is_listed(
     tmp_path: Path, state: str, said: dict[str, bool], listed: list[list[str]], doubts: int
@@ -64,17 +82,8 @@ def test_a_stream_is_doubted_when_twice_nothing_of_it_is_listed(
         server.add_generic_rpc_handlers((api.handler("v1.PodResourcesLister", methods),))
         server.add_insecure_port(f"unix:{path}")
         await server.start()
-        site: Any = SimpleNamespace(settings=Settings(pod_resources=path))
-        nothing: Any = None
-        node = Node(site, nothing, nothing, nothing)
-        served: Any = SimpleNamespace(
-            name=NAME,
-            state=state,
-            missed=0,
-            roster=SimpleNamespace(advertised=[Advertised(name, healthy) for name, healthy in said.items()]),
-            registrar=SimpleNamespace(doubt=reasons.append),
-        )
-        node.served[NAME] = served
+        node, _peers = beside(tmp_path, state, said, reasons.append)
+        node.look()
         for _time in listed:
             await node.doubt()
         await server.stop(0)
@@ -83,51 +92,53 @@ def test_a_stream_is_doubted_when_twice_nothing_of_it_is_listed(
     assert len(reasons) == doubts
 
 
-@pytest.mark.parametrize(
-    ("written", "doubts"), [(["theirs"], 1), (["d0"], 0), (["theirs", "d0"], 0), ([], 0), (None, 0)]
-)
-def test_before_1_21_a_stream_is_doubted_when_the_kubelet_wrote_down_what_is_all_of_others(
-    tmp_path: Path, written: Optional[list[str]], doubts: int
-) -> None:
+def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) -> None:
     reasons: list[str] = []
-    if written is not None:
-        document = {"Data": {"RegisteredDevices": {NAME: written}}}
-        (tmp_path / "kubelet_internal_checkpoint").write_text(json.dumps(document))
 
     async def scene() -> None:
-        path = str(tmp_path / "pods.sock")
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((api.handler("v1.PodResourcesLister", {"List": lambda *_both: None}),))
-        server.add_insecure_port(f"unix:{path}")
-        await server.start()
-        site: Any = SimpleNamespace(settings=Settings(pod_resources=path, plugin_dir=str(tmp_path)))
-        nothing: Any = None
-        node = Node(site, nothing, nothing, nothing)
-        served: Any = SimpleNamespace(
-            name=NAME,
-            state=status.REGISTERED,
-            missed=0,
-            roster=SimpleNamespace(advertised=[Advertised("d0", True)]),
-            registrar=SimpleNamespace(doubt=reasons.append),
-        )
-        node.served[NAME] = served
+        node, _peers = beside(tmp_path, status.REGISTERED, {"d0": True}, reasons.append)
+        node.look()
         for _time in range(3):
             await node.doubt()
-        await server.stop(0)
+        assert node.served[NAME].missed == 0
 
     asyncio.run(scene())
-    assert len(reasons) == doubts
+    assert not reasons
 
 
-def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) -> None:
-    site: Any = SimpleNamespace(settings=Settings(pod_resources=str(tmp_path / "none.sock")))
-    nothing: Any = None
-    node = Node(site, nothing, nothing, nothing)
-    served: Any = SimpleNamespace(state=status.REGISTERED, missed=0)
-    node.served[NAME] = served
-    for _time in range(3):
-        asyncio.run(node.doubt())
-    assert served.missed == 0
+def test_a_kubelet_is_asked_for_what_it_lists_only_after_others_came_or_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer names every device of the node: it is not asked for it all day."""
+    asked = []
+
+    async def allocatable(_path: str) -> dict[str, list[str]]:
+        asked.append(1)
+        return {NAME: ["d0"]}
+
+    monkeypatch.setattr(module, "allocatable", allocatable)
+
+    async def scene() -> None:
+        node, peers = beside(tmp_path, status.REGISTERED, {"d0": True}, None)
+
+        async def doubts() -> int:
+            asked.clear()
+            await node.doubt()
+            return len(asked)
+
+        assert await doubts() == 0
+        node.look()
+        assert await doubts() == await doubts() == 1
+        monkeypatch.setattr(module, "WARY", 0)
+        node.look()
+        assert await doubts() == 0, "that was long ago"
+        monkeypatch.setattr(module, "WARY", 60)
+        peers.add(NAME)
+        assert await doubts() == 0
+        peers.clear()
+        assert await doubts() == 1, "another instance of ours went, perhaps without a word"
+
+    asyncio.run(scene())
 
 
 def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_that_starts(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Optional
 
@@ -23,6 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dia
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 NAME = "acme.com/widget"
+KUBELET = (1, 2, 3)
 IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
 LIVES = """
 import sys, time
@@ -30,7 +32,7 @@ sys.path.insert(0, sys.argv[1])
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
 one = status.Instance(sys.argv[2], sys.argv[3])
 one.enter()
-resources = {sys.argv[5]: {"state": "registered", "stream": True}}
+resources = {sys.argv[5]: {"state": "registered", "stream": True, "kubelet": [1, 2, 3], "socket": sys.argv[2]}}
 one.write({"instance": sys.argv[3], "since_boot": float(sys.argv[4]), "resources": resources})
 print("in", flush=True)
 time.sleep(600)
@@ -47,7 +49,8 @@ def another(run_dir: Path, name: str, since_boot: float) -> subprocess.Popen[str
 
 
 def document(name: str, since_boot: float, state: str) -> dict[str, object]:
-    return {"instance": name, "since_boot": since_boot, "resources": {NAME: {"state": state}}}
+    found = {"state": state, "stream": state == status.REGISTERED, "kubelet": list(KUBELET), "socket": __file__}
+    return {"instance": name, "since_boot": since_boot, "resources": {NAME: found}}
 
 
 def instances(run_dir: Path) -> list[tuple[str, bool]]:
@@ -66,8 +69,9 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
             ("b", True),
         ]
         older, younger = status.Peers(str(tmp_path), "a", 10.0), status.Peers(str(tmp_path), "b", 20.0)
-        assert (older.younger(NAME), younger.younger(NAME)) == ("b", "")
-        assert (older.younger(NAME, serves=True), older.serve(NAME)) == ("b", True)
+        assert (older.heard(NAME, KUBELET), younger.heard(NAME, KUBELET)) == ("b", "")
+        assert (older.heard(NAME, (1, 2, 4)), older.heard(NAME, ())) == ("", "b"), "another kubelet; one that finds us"
+        assert (older.hopeful(NAME), younger.hopeful(NAME), older.serve(NAME)) == (True, False, True)
     finally:
         other.kill()
         other.wait()
@@ -75,12 +79,33 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
         ("a", True),
         ("b", False),
     ]
-    assert (older.younger(NAME), older.serve(NAME)) == ("", False)
+    assert (older.heard(NAME, KUBELET), older.hopeful(NAME), older.serve(NAME)) == ("", False, False)
     third = status.Instance(str(tmp_path), "c")
     assert [seen.document["instance"] for seen in third.enter()] == ["b"]
     assert sorted(os.listdir(tmp_path)) == ["a.json", "a.lock", "c.lock"]
     for one in (own, third):
         one.leave()
+
+
+def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_believed(tmp_path: Path) -> None:
+    """One of an earlier release has a lock of a time of the calendar, which is ahead of any since the host began."""
+    own, peers = status.Instance(str(tmp_path), "b"), status.Peers(str(tmp_path), "a", 10.0)
+    own.enter()
+    own.write(document("b", 20.0, status.REGISTERED))
+    before = os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns
+    for ago, hangs in ((0, False), (status.STALE - 1, False), (status.STALE + 1, True), (-1e9, False)):
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(ago * 1e9)
+        os.utime(tmp_path / "b.lock", ns=(now, now))
+        [seen] = status.look(str(tmp_path))
+        assert (seen.alive, seen.hangs) == (True, hangs)
+        assert peers.heard(NAME, KUBELET) == ("" if hangs else "b")
+        assert peers.hopeful(NAME) != hangs
+        assert peers.serve(NAME), "its stream may be open"
+    own.beat()
+    assert not status.look(str(tmp_path))[0].hangs
+    assert (os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns) == before, "nothing is written for it"
+    own.leave()
+    assert not status.look(str(tmp_path))[0].hangs, "one that is gone does not hang"
 
 
 def test_who_may_not_ask_whether_it_lives_takes_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,12 +137,14 @@ def test_what_another_instance_says_is_read_once_and_again_when_it_says_somethin
     other, peers = status.Instance(str(tmp_path), "b"), status.Peers(str(tmp_path), "a", 10.0)
     other.enter()
     other.write(document("b", 20.0, status.IDLE))
-    assert [peers.younger(NAME) for _time in range(3)] == ["", "", ""]
+    assert [peers.heard(NAME, KUBELET) for _time in range(3)] == ["", "", ""]
+    other.beat()
+    assert peers.heard(NAME, KUBELET) == ""
     assert len(reads) == 1
-    other.write(document("b", 20.0, status.WAITING))
-    assert peers.younger(NAME) == "b"
+    other.write(document("b", 20.0, status.REGISTERED))
+    assert peers.heard(NAME, KUBELET) == "b"
     other.leave()
-    assert peers.younger(NAME) == "", "whether it lives is asked each time"
+    assert peers.heard(NAME, KUBELET) == "", "whether it lives is asked each time"
     assert len(reads) == 2
 
 
@@ -132,9 +159,9 @@ def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> 
     other.enter()
     other.write(document("gone", 20.0, status.WAITING))
     other.leave()
-    assert (peers.younger(NAME), kept()) == ("", 1)
+    assert (peers.heard(NAME, KUBELET), kept()) == ("", 1)
     (tmp_path / "gone.json").unlink()
-    assert (peers.younger(NAME), kept()) == ("", 0)
+    assert (peers.heard(NAME, KUBELET), kept()) == ("", 0)
 
 
 def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_path: Path) -> None:

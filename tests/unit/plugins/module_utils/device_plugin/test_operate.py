@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Optional
@@ -77,6 +79,22 @@ def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: lis
         found, wrong = operate.living(str(tmp_path))
     assert wrong == findings
     assert [one["instance"] for one in found] == list("ab"[: len(documents)])
+
+
+def test_what_an_instance_that_hangs_says_is_not_believed(tmp_path: Path) -> None:
+    instances = [status.Instance(str(tmp_path), name) for name in "ab"]
+    for since_boot, (one, document) in enumerate(zip(instances, (says(status.RETRYING, error="no"), says()))):
+        one.enter()
+        one.write({"instance": one.name, "since_boot": since_boot, "pid": 7, **document})
+    assert operate.living(str(tmp_path))[1] == []
+    now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(60.4e9)
+    os.utime(tmp_path / "b.lock", ns=(now, now))
+    found, wrong = operate.living(str(tmp_path))
+    assert [one["instance"] for one in found] == ["a", "b"]
+    text = "instance b: process 7 has given no sign of life for 60 s: it is stopped, or hangs; restart it"
+    assert wrong == [text, f"{GPU}: retrying: no"]
+    for one in instances:
+        one.leave()
 
 
 class TestForget:

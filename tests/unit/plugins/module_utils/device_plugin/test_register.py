@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, register, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, register, site, status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import PREFIX
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import (
     NAME,
@@ -174,6 +174,54 @@ def test_a_kubelet_that_starts_anew_in_the_middle_is_asked_at_once(places: Place
     play(places, scene, kubelet)
 
 
+def test_a_kubelet_that_hangs_is_not_waited_for_when_another_one_takes_its_place(
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Register may take 20 s: it accepts the call, and answers it never."""
+    monkeypatch.setattr(site, "ANSWER", 3600.0)
+    hangs = Kubelet(places)
+
+    async def never(request: Any, _context: Any) -> Any:
+        hangs.requests.append(request)
+        await asyncio.Event().wait()
+
+    hangs.register = never  # type: ignore[method-assign]
+
+    async def scene() -> None:
+        await hangs.start()
+        await until(lambda: hangs.requests)
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        assert len(kubelet.requests) == 1
+        await hangs.stop()
+
+    play(places, scene, kubelet)
+
+
+def test_a_socket_that_goes_while_the_kubelet_takes_its_time_is_made_anew_at_once(
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet dials it for ten seconds before it says that nobody is there."""
+    monkeypatch.setattr(site, "ANSWER", 3600.0)
+    register_ = kubelet.register
+
+    async def wipe_first(request: Any, context: Any) -> Any:
+        if kubelet.requests:
+            return await register_(request, context)
+        kubelet.requests.append(request)
+        os.unlink(os.path.join(places.settings.plugin_dir, request.endpoint))
+        return await asyncio.Event().wait()
+
+    kubelet.register = wipe_first  # type: ignore[method-assign]
+
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        assert len(kubelet.requests) == 2
+
+    play(places, scene, kubelet)
+
+
 def test_a_kubelet_that_takes_a_second_register_for_nothing_new_goes_on_as_before(
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +284,11 @@ def test_what_is_lost_as_soon_as_it_is_made_is_not_made_all_the_time(
             await kubelet.drop()
             await until(lambda: len(waits) == number)  # noqa: B023 - called at once
         assert waits == [0.2, 0.4, 0.8, 1.0, 1.0]
+        await until(lambda: kubelet.streams and places.registrar.state == status.REGISTERED)
+        kubelet.error = (grpc.StatusCode.UNAVAILABLE, "not ready")
+        await kubelet.drop()
+        await until(lambda: len(waits) > 6)
+        assert waits[6] == 1.0, "what fails then is the first that does"
 
     play(places, scene, kubelet)
 

@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Optional
+from unittest import mock
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial, register, status
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import (
     Kubelet,
     Places,
-    checkpoint,
-    foreign_plugin,
     other_instance,
     play,
     pod_resources,
+    say,
     state_is,
     until,
 )
@@ -46,10 +46,12 @@ def test_a_rival_that_took_the_resource_is_left_alone_though_the_stream_is_open(
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
-        server = await pod_resources(places, [["theirs"], ["theirs"], []])
+        listed = ["theirs"]
+        server = await pod_resources(places, listed)
         places.registrar.doubt("it is not listed any more")
         await until(state_is(places, status.CONFLICT))
         assert len(kubelet.requests) == 1
+        listed.clear()
         await until(state_is(places, status.REGISTERED))
         assert len(kubelet.requests) == 2
         await server.stop(0)
@@ -63,7 +65,7 @@ def test_a_doubt_that_was_wrong_ends_with_another_registration(places: Places, k
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
-        server = await pod_resources(places, [["w0"]])
+        server = await pod_resources(places, ["w0"])
         places.registrar.doubt("it is not listed any more")
         await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == status.REGISTERED)
         assert status.CONFLICT not in places.log.getvalue()
@@ -78,7 +80,7 @@ def test_the_older_instance_leaves_a_lost_resource_to_the_younger_until_that_die
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
-        younger = other_instance(places, "b", 20.0, status.REGISTERED)
+        younger = other_instance(places, "b", 20.0, status.REGISTERED, at=places.registrar.kubelet)
         await kubelet.drop()  # as a kubelet does that knows plugins by their resource
         await until(state_is(places, status.STANDBY))
         await asyncio.sleep(1.2)
@@ -96,7 +98,7 @@ def test_a_kubelet_that_listens_to_both_hears_the_older_anew_when_the_younger_di
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
         [before] = places.sockets
-        younger = other_instance(places, "b", 20.0, status.REGISTERED)
+        younger = other_instance(places, "b", 20.0, status.REGISTERED, at=places.registrar.kubelet)
         await until(state_is(places, status.STANDBY))
         assert places.feed.streams, "nothing was ended: a kubelet that ends one stream may end both"
         younger.leave()
@@ -118,9 +120,13 @@ def test_a_younger_instance_that_does_not_serve_yet_changes_nothing(places: Plac
     play(places, scene, kubelet)
 
 
-@pytest.mark.parametrize("state", [status.REFUSED, status.CONFLICT, status.IDLE])
-def test_a_younger_instance_that_can_not_have_it_does_not_count(places: Places, kubelet: Kubelet, state: str) -> None:
-    other = other_instance(places, "b", 20.0, state, stream=False)
+@pytest.mark.parametrize("before", [None, (1, 2, 3)], ids=["never registered", "registered before"])
+@pytest.mark.parametrize("state", [state for state in status.STATES if state != status.REGISTERED])
+def test_a_younger_instance_that_does_not_have_it_keeps_nobody_waiting(
+    places: Places, kubelet: Kubelet, state: str, before: Optional[tuple[int, ...]]
+) -> None:
+    """Whatever keeps it: a kubelet that is not there, one that refuses, a directory that it can't write."""
+    other = other_instance(places, "b", 20.0, state, stream=False, at=before)
 
     async def scene() -> None:
         await kubelet.start()
@@ -130,59 +136,12 @@ def test_a_younger_instance_that_can_not_have_it_does_not_count(places: Places, 
     other.leave()
 
 
-@pytest.mark.parametrize("methods", [("GetDevicePluginOptions", "ListAndWatch"), ("ListAndWatch",)])
-def test_another_live_plugin_on_the_resource_is_left_alone(
-    places: Places, kubelet: Kubelet, methods: Sequence[str]
-) -> None:
-    """Also one of a time when there were no options to get."""
-    checkpoint(places, ["theirs"])
-
-    async def scene() -> None:
-        server, calls = await foreign_plugin(places, methods=methods)
-        await kubelet.start()
-        await until(state_is(places, status.CONFLICT))
-        assert "theirs" in places.registrar.reason
-        assert "takeover" in places.registrar.reason
-        assert not kubelet.requests
-        assert set(calls) == {*methods[:-1]}, "a stream of it might be the one that its changes go to"
-        await server.stop(0)
-        await until(state_is(places, status.REGISTERED))
-
-    play(places, scene, kubelet)
-
-
 def test_takeover_registers_whoever_has_it(tmp_path: Path) -> None:
     places = Places(tmp_path, takeover=True)
     kubelet = Kubelet(places)
-    checkpoint(places, ["theirs"])
 
     async def scene() -> None:
-        server, calls = await foreign_plugin(places)
-        await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
-        assert not calls
-        await server.stop(0)
-
-    play(places, scene, kubelet)
-
-
-@pytest.mark.parametrize(
-    ("devices", "name"),
-    [
-        (["w0"], "other.sock"),
-        ([], "other.sock"),
-        (["theirs"], "fleet-cdi-other.sock"),
-        (["theirs"], ".fleet-cdi-other.sock"),
-    ],
-    ids=["the record is of ours", "the record is empty", "it is ours", "it is ours, and does not serve yet"],
-)
-def test_a_plugin_of_something_else_is_no_rival(
-    places: Places, kubelet: Kubelet, devices: list[str], name: str
-) -> None:
-    checkpoint(places, devices)
-
-    async def scene() -> None:
-        server, _calls = await foreign_plugin(places, name)
+        server = await pod_resources(places, ["theirs"])
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
         await server.stop(0)
@@ -194,10 +153,144 @@ def test_devices_that_the_kubelet_lists_while_nobody_of_ours_serves_them_are_a_r
     places: Places, kubelet: Kubelet
 ) -> None:
     async def scene() -> None:
-        server = await pod_resources(places, [["theirs"], ["theirs"], []])
+        listed = ["theirs"]
+        server = await pod_resources(places, listed)
         await kubelet.start()
         await until(state_is(places, status.CONFLICT))
+        assert "theirs" in places.registrar.reason
+        assert "takeover" in places.registrar.reason
         assert not kubelet.requests
+        listed.clear()
+        await until(state_is(places, status.REGISTERED))
+        await server.stop(0)
+
+    play(places, scene, kubelet)
+
+
+def test_a_younger_instance_that_a_former_kubelet_heard_keeps_nobody_waiting(places: Places, kubelet: Kubelet) -> None:
+    """It is stopped, and what it says is of then."""
+    other = other_instance(places, "b", 20.0, status.REGISTERED, at=(1, 2, 3))
+
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+
+    play(places, scene, kubelet)
+    other.leave()
+
+
+def test_a_younger_instance_whose_socket_is_gone_is_not_stood_by_for(places: Places, kubelet: Kubelet) -> None:
+    """Somebody wiped the directory while it is stopped."""
+
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        younger = other_instance(places, "b", 20.0, status.REGISTERED, at=places.registrar.kubelet)
+        await until(state_is(places, status.STANDBY))
+        Path(places.settings.run_dir, "..", "socket").unlink()
+        await until(state_is(places, status.REGISTERED))
+        younger.leave()
+
+    play(places, scene, kubelet)
+
+
+def test_a_younger_instance_that_hangs_loses_the_resource_and_gets_it_back(places: Places, kubelet: Kubelet) -> None:
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        younger = other_instance(places, "b", 20.0, status.REGISTERED, at=places.registrar.kubelet)
+        await until(state_is(places, status.STANDBY))
+        with mock.patch.object(status, "STALE", 0.0):
+            await until(state_is(places, status.REGISTERED))
+        younger.beat()
+        await until(state_is(places, status.STANDBY))
+        younger.leave()
+
+    play(places, scene, kubelet)
+
+
+def test_a_younger_instance_that_was_registered_goes_first_at_a_new_kubelet(
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register, "HEAD_START", 3600)
+    younger = other_instance(places, "b", 20.0, status.REGISTERING, stream=False, at=(1, 2, 3))
+
+    async def scene() -> None:
+        await kubelet.start()
+        await asyncio.sleep(0.5)
+        assert not kubelet.requests
+        there = dial.identity(f"{places.settings.plugin_dir}/kubelet.sock")
+        say(younger, 20.0, status.REGISTERED, True, there)
+        await until(state_is(places, status.STANDBY))
+        assert not kubelet.requests
+        younger.leave()
+        await until(state_is(places, status.REGISTERED))
+
+    play(places, scene, kubelet)
+
+
+def test_a_stream_that_ended_because_a_younger_instance_registered_is_not_fought_for(
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet before 1.27 ends it then, a moment before the younger one says that it is registered."""
+    monkeypatch.setattr(register, "HEAD_START", 3600)
+
+    async def scene() -> None:
+        await kubelet.start()
+        await until(state_is(places, status.REGISTERED))
+        places.registrar._free = (places.registrar.kubelet, -1e6)  # this kubelet has been there for long
+        younger = other_instance(places, "b", 20.0, status.WAITING, stream=False)
+        await kubelet.drop()
+        await asyncio.sleep(0.5)
+        say(younger, 20.0, status.REGISTERED, True, places.registrar.kubelet)
+        await until(state_is(places, status.STANDBY))
+        assert len(kubelet.requests) == 1
+        younger.leave()
+
+    play(places, scene, kubelet)
+
+
+def test_a_kubelet_that_has_not_seen_yet_how_a_stream_ended_hears_no_rival(
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a wipe, in which the new socket went as well: what it lists is of the stream that we ended."""
+    monkeypatch.setattr(register, "SURE", 3600)
+
+    async def scene() -> None:
+        listed = ["w0"]
+        server = await pod_resources(places, listed)
+        await kubelet.start()
+        await asyncio.sleep(0.3)
+        assert not kubelet.requests
+        listed.clear()
+        await until(state_is(places, status.REGISTERED))
+        assert "conflict" not in places.log.getvalue()
+        await server.stop(0)
+
+    play(places, scene, kubelet)
+
+
+def test_a_rival_registers_first_at_a_kubelet_that_starts(
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the resource; a kubelet that starts lists nothing, and whoever comes last would have it."""
+    monkeypatch.setattr(register, "SURE", 0.1)
+    monkeypatch.setattr(register, "COURTESY", 3600)
+
+    async def scene() -> None:
+        listed = ["theirs"]
+        server = await pod_resources(places, listed)
+        await kubelet.start()
+        await until(state_is(places, status.CONFLICT))
+        listed.clear()
+        await kubelet.stop()
+        await kubelet.start(wipe=True)
+        await asyncio.sleep(0.5)
+        listed.append("theirs")
+        await asyncio.sleep(0.5)
+        assert not kubelet.requests
+        monkeypatch.setattr(register, "COURTESY", 0)
+        listed.clear()
         await until(state_is(places, status.REGISTERED))
         await server.stop(0)
 
@@ -208,7 +301,7 @@ def test_devices_that_another_instance_of_ours_serves_are_no_rivals(places: Plac
     other = other_instance(places, "old", 5.0, status.REGISTERED)
 
     async def scene() -> None:
-        server = await pod_resources(places, [["w0"]])
+        server = await pod_resources(places, ["w0"])
         await kubelet.start()
         await until(state_is(places, status.REGISTERED))
         await server.stop(0)

@@ -77,6 +77,24 @@ def test_it_calls_itself_through_the_socket_that_others_see(place: Path, monkeyp
     play(place / "s.sock", scene)
 
 
+def test_a_directory_that_is_wiped_before_it_calls_itself_is_not_waited_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dial.options
+
+    async def wiped(path: str, _seconds: float) -> Any:
+        os.unlink(path)
+        return await options(path, 3600)
+
+    monkeypatch.setattr(dial, "options", wiped)
+
+    async def scene(server: Server) -> None:
+        with pytest.raises(CdiError, match="can't serve"):
+            await asyncio.wait_for(server.open(), 60)
+
+    play(place / "s.sock", scene)
+
+
 def test_a_question_about_as_many_devices_as_a_list_may_have_is_answered(place: Path) -> None:
     """It names those that are free and those to be included: more than the 4 MiB that gRPC takes by itself."""
     ids = [f"{number:063}" for number in range(40_000)]
