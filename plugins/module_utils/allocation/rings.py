@@ -10,7 +10,7 @@ sets of more than LONGEST devices are not asked. Pure functions over pair scores
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 LONGEST = 16  # devices in a ring: the most that a host has of one card each
 
@@ -28,31 +28,81 @@ def ring(pairs: Sequence[Sequence[int]], members: Sequence[int], least: int) -> 
     # Each device has two links in a ring.
     limit = min(sorted(row)[-2] for row in rows)
     levels = sorted({weight for row in rows for weight in row if least <= weight <= limit})
-    found, high = (
-        -1,
-        len(levels),
-    )  # of the levels: the highest that a ring is known of, the lowest that there is none of
-    middle = high - 1  # most often the highest one is it
-    while found + 1 < high:
-        near = [sum(1 << other for other, weight in enumerate(row) if weight >= levels[middle]) for row in rows]
-        if _has_ring(near, members):
-            found = middle
-        else:
-            high = middle
-        middle = (found + high) // 2
+
+    def near(level: int) -> list[int]:
+        return [sum(1 << other for other, weight in enumerate(row) if weight >= levels[level]) for row in rows]
+
+    levels = levels[: _last(len(levels), lambda level: _in_one_piece(near(level))) + 1]
+    # Most often the highest of these is it; where a set has to be better than another one, not even the lowest.
+    if not levels or (least in levels and not _has_ring(near(0), members)):
+        return least - 1
+    if _has_ring(near(len(levels) - 1), members):
+        return levels[-1]
+    found = _last(len(levels) - 1, lambda level: _has_ring(near(level), members))
     return levels[found] if found >= 0 else least - 1
 
 
+def _last(count: int, holds: Callable[[int], bool]) -> int:
+    """The last of so many numbers from 0 for which something holds that holds for all before it, too; -1: for none."""
+    low, high = -1, count
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _in_one_piece(near: Sequence[int]) -> bool:
+    """Whether the devices hang together, also without any one: in a ring none is the only way between others."""
+    everything = (1 << len(near)) - 1
+    return all(_piece(near, everything ^ 1 << cut) == everything ^ 1 << cut for cut in range(len(near)))
+
+
+def _needed(near: Sequence[int]) -> list[int]:
+    """The same without links that no ring takes; nothing if there is no ring.
+
+    A device with two links needs both. So one that two others need has none left for anybody else.
+    """
+    near = [*near]
+    while True:
+        forced = [0] * len(near)
+        for device, others in enumerate(near):
+            rest = others & (others - 1)
+            if not rest:
+                return []
+            if not rest & (rest - 1):
+                forced[device] |= others
+                for other in (rest, others ^ rest):
+                    forced[other.bit_length() - 1] |= 1 << device
+        before = [*near]
+        for device, others in enumerate(forced):
+            rest = others & (others - 1)
+            if rest & (rest - 1):
+                return []
+            drop = near[device] & ~others if rest else 0
+            near[device] ^= drop
+            while drop:
+                bit = drop & -drop
+                drop ^= bit
+                near[bit.bit_length() - 1] &= ~(1 << device)
+        if near == before:
+            return near
+
+
 def _has_ring(near: Sequence[int], members: Sequence[int]) -> bool:
-    """Whether a ring of all devices takes links of `near` alone: by device those that it may be next to, as bits."""
+    """Whether a ring of all devices takes links of `near` alone: by device those that it may be next to, as bits.
+
+    They are in one piece.
+    """
+    links = _needed(near)
+    if not links:
+        return False
+    if links != near:  # now devices of one class may differ
+        near, members = links, range(len(links))
     counts = [bin(others).count("1") for others in near]
     if 2 * min(counts) >= len(near):
         return True  # Dirac's theorem, for three devices or more
-    everything = (1 << len(near)) - 1
-    if any(_piece(near, everything ^ 1 << cut) != everything ^ 1 << cut for cut in range(len(near))):
-        return False  # in a ring no device is the only way between others
     walk = _Walk(near, members, counts.index(min(counts)))
-    return walk.closes(everything ^ 1 << walk.start, walk.start)
+    return walk.closes(((1 << len(near)) - 1) ^ 1 << walk.start, walk.start)
 
 
 class _Walk:
