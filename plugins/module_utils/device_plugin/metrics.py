@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import STATES
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import CLASSES
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 
@@ -22,31 +24,66 @@ PATIENCE = 5.0  # seconds that a client may take to say what it wants, or to rea
 LONGEST = 8192  # bytes of a request
 CLIENTS = 16  # at a time; more are turned away
 
-# Name -> (type, help). Every sample that is given out is of one of these.
-METRICS: Mapping[str, tuple[str, str]] = {
-    "devices": ("gauge", "Devices that the kubelet was told of, by state."),
-    "device_fault": ("gauge", "1 for each device that is Unhealthy, with the reason."),
-    "registered": ("gauge", "1 while the kubelet listens to the resource."),
-    "resource_state": ("gauge", "1 for the state that the registration of a resource is in."),
-    "streams": ("gauge", "Open ListAndWatch streams."),
-    "registrations_total": ("counter", "Registrations after which the kubelet's ListAndWatch arrived."),
-    "registration_failures_total": ("counter", "Registrations that failed, by reason."),
-    "stream_ends_total": ("counter", "Streams that the kubelet ended."),
-    "updates_total": ("counter", "Lists that were made for ListAndWatch."),
-    "allocations_total": ("counter", "Containers that got their devices."),
-    "allocation_failures_total": ("counter", "Containers that were refused, by reason."),
-    "preferences_total": ("counter", "Answers to GetPreferredAllocation."),
-    "preference_fallbacks_total": ("counter", "Of these, the ones that fell back to the first that fit."),
-    "released_total": ("counter", "Holds that went back to the ledger because no pod has the device any more."),
-    "reloads_total": ("counter", "Configurations that were read, by result."),
-    "polling": ("gauge", "1 where the host has no inotify left and files are looked at every second."),
-    "config_error": ("gauge", "1 where a configuration waits to be mended and the one before is in force."),
-    "start_time_seconds": ("gauge", "When this instance started, in seconds of the epoch."),
-    "resident_memory_bytes": ("gauge", "Resident memory of this instance."),
-    "register_seconds": ("histogram", "From the first try to register until ListAndWatch arrived."),
-    "allocate_seconds": ("histogram", "What Allocate took."),
-    "prefer_seconds": ("histogram", "What GetPreferredAllocation took."),
-    "look_seconds": ("histogram", "What one look at specs, inventory, devices and ledger took."),
+# What labels may say, in which no text of others' may come: each value is a series that is kept for months.
+OTHER = "other"
+LABELS: Mapping[str, Sequence[str]] = {
+    "state of devices": ("healthy", "unhealthy", "taken"),
+    "state": STATES,
+    "fault": (*sorted(CLASSES), OTHER),
+    "registration": ("arrival", "conflict", "final", "notified", "restart", "serve", "socket", "stream", OTHER),
+    "allocation": (*sorted(CLASSES), "defect", "error", "request", "several", "shutdown", "time", OTHER),
+    "delivery": ("cdi", "annotations", "expanded", "cdi+annotations", "cdi+annotations+expanded", OTHER),
+    "result": ("ok", "error"),
+}
+
+
+class Metric(NamedTuple):
+    """What is known of a metric. `label`: the one beside resource and device, and which of LABELS are its values."""
+
+    kind: str
+    help: str
+    label: tuple[str, str] = ("", "")
+    of_resource: bool = True
+
+
+# Every sample that is given out is of one of these. Names of any process are as client libraries have them.
+METRICS: Mapping[str, Metric] = {
+    "devices": Metric("gauge", "Devices that the kubelet was told of, by state.", ("state", "state of devices")),
+    "device_fault": Metric("gauge", "1 for each Unhealthy device, by class of the reason.", ("reason", "fault")),
+    "registered": Metric("gauge", "1 while the kubelet listens to the resource."),
+    "resource_state": Metric("gauge", "1 for the state that the registration of a resource is in.", ("state", "state")),
+    "streams": Metric("gauge", "Open ListAndWatch streams."),
+    "registrations_total": Metric("counter", "Registrations after which the kubelet's ListAndWatch arrived."),
+    "registration_failures_total": Metric(
+        "counter", "Registrations that failed, by reason.", ("reason", "registration")
+    ),
+    "stream_ends_total": Metric("counter", "Streams that the kubelet ended."),
+    "updates_total": Metric("counter", "Lists that were made for ListAndWatch."),
+    "allocations_total": Metric(
+        "counter", "Containers that got their devices, by the way in which they did.", ("delivery", "delivery")
+    ),
+    "allocation_failures_total": Metric(
+        "counter", "Calls of Allocate and PreStartContainer that were refused, by reason.", ("reason", "allocation")
+    ),
+    "preferences_total": Metric("counter", "Answers to GetPreferredAllocation."),
+    "preference_fallbacks_total": Metric("counter", "Of these, the ones that fell back to the first that fit."),
+    "released_total": Metric("counter", "Holds that went back to the ledger because no pod has the device any more."),
+    "register_seconds": Metric("histogram", "From the first try to register until ListAndWatch arrived."),
+    "allocate_seconds": Metric("histogram", "What Allocate took."),
+    "prefer_seconds": Metric("histogram", "What GetPreferredAllocation took."),
+    "reloads_total": Metric("counter", "Configurations that were read, by result.", ("result", "result"), False),
+    "look_seconds": Metric("histogram", "What one look at specs, inventory, devices and ledger took.", ("", ""), False),
+    "polling": Metric("gauge", "1 where the host has no inotify left and files are looked at every second."),
+    "config_error": Metric("gauge", "1 where a configuration waits to be mended and the one before is in force."),
+    "build_info": Metric("gauge", "1, with the collection's version, the release on this host and Python's version."),
+    "process_cpu_seconds_total": Metric(
+        "counter", "User and system CPU time of this instance, in seconds.", ("", ""), False
+    ),
+    "process_open_fds": Metric("gauge", "Open file descriptors."),
+    "process_max_fds": Metric("gauge", "Most file descriptors that may be open."),
+    "process_resident_memory_bytes": Metric("gauge", "Resident memory of this instance."),
+    "process_virtual_memory_bytes": Metric("gauge", "Virtual memory of this instance."),
+    "process_start_time_seconds": Metric("gauge", "When this instance started, in seconds of the epoch."),
 }
 PREFIX = "fleet_cdi_plugin_"
 
@@ -67,21 +104,41 @@ class Metrics:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Labels], float] = {}
         self._histograms: dict[tuple[str, Labels], list[float]] = {}
+        self._begin(False)
+
+    def begin(self, resource: str) -> None:
+        """Give out all that is counted of a resource from now on, as 0: what appears at 1 has no rate."""
+        self._begin(True, resource=resource)
+
+    def _begin(self, of_resource: bool, **labels: str) -> None:
+        for name, metric in METRICS.items():
+            label, values = metric.label
+            if metric.of_resource != of_resource or name.startswith("process_"):
+                continue
+            if metric.kind == "counter":
+                for value in LABELS[values] if label else ("",):
+                    self.count(name, 0, **labels, **({label: value} if label else {}))
+            elif metric.kind == "histogram":
+                self._cells(name, labels)
 
     def count(self, metric: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
-        key = (metric, tuple(sorted(labels.items())))
+        key = (metric, tuple(sorted(_fixed(metric, labels).items())))
         self._counts[key] = self._counts.get(key, 0) + amount
 
     def observe(self, metric: str, value: float, **labels: str) -> None:
         """Put `value` into a histogram."""
-        key = (metric, tuple(sorted(labels.items())))
-        cells = self._histograms.setdefault(key, [0.0] * (len(BUCKETS) + 2))  # the buckets, the sum, how many
+        cells = self._cells(metric, labels)
         for index, limit in enumerate(BUCKETS):
             if value <= limit:
                 cells[index] += 1
         cells[-2] += value
         cells[-1] += 1
+
+    def _cells(self, metric: str, labels: Mapping[str, str]) -> list[float]:
+        """The buckets, the sum, how many."""
+        key = (metric, tuple(sorted(labels.items())))
+        return self._histograms.setdefault(key, [0.0] * (len(BUCKETS) + 2))
 
     def forget(self, resource: str) -> None:
         """Drop what was counted of a resource that is served no more."""
@@ -93,16 +150,28 @@ class Metrics:
         """All of it as text, with the samples of `gauges`."""
         samples: dict[str, list[str]] = {}
         for sample in gauges:
-            samples.setdefault(sample.metric, []).append(_line(sample.metric, sample.labels, sample.value))
+            samples.setdefault(sample.metric, []).append(_line(sample.metric, _fixed(*sample[:2]), sample.value))
         for (metric, labels), value in sorted(self._counts.items()):
             samples.setdefault(metric, []).append(_line(metric, dict(labels), value))
         for (metric, labels), cells in sorted(self._histograms.items()):
             samples.setdefault(metric, []).extend(_histogram(metric, dict(labels), cells))
         lines = []
-        for metric, (kind, text) in METRICS.items():
+        for metric, (kind, text, *_rest) in METRICS.items():
             if metric in samples:
-                lines += [f"# HELP {PREFIX}{metric} {text}", f"# TYPE {PREFIX}{metric} {kind}", *samples[metric]]
+                name = full_name(metric)
+                lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *samples[metric]]
         return "\n".join(lines) + "\n"
+
+
+def full_name(metric: str) -> str:
+    """A name of METRICS as it is given out."""
+    return metric if metric.startswith("process_") else PREFIX + metric
+
+
+def _fixed(metric: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+    """The labels, of which what is not in the table of their values is OTHER."""
+    label, values = METRICS[metric].label
+    return {**labels, label: OTHER} if label in labels and labels[label] not in LABELS[values] else labels
 
 
 def _histogram(metric: str, labels: Mapping[str, str], cells: Sequence[float]) -> list[str]:
@@ -114,7 +183,7 @@ def _histogram(metric: str, labels: Mapping[str, str], cells: Sequence[float]) -
 
 def _line(metric: str, labels: Mapping[str, str], value: float) -> str:
     inside = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-    return f"{PREFIX}{metric}{{{inside}}} {value:.10g}" if inside else f"{PREFIX}{metric} {value:.10g}"
+    return f"{full_name(metric)}{{{inside}}} {value:.10g}" if inside else f"{full_name(metric)} {value:.10g}"
 
 
 def _escaped(text: str) -> str:

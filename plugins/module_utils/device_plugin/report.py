@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+import platform
 import re
+import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
@@ -116,16 +119,24 @@ def _devices(one: Served, labels: Mapping[str, str]) -> Iterator[Sample]:
     for state, count in counts.items():
         yield Sample("devices", {**labels, "state": state}, count)
     for device in ill[:MOST]:
-        yield Sample("device_fault", {**labels, "device": device.id, "reason": device.reason}, 1)
+        yield Sample("device_fault", {**labels, "device": device.id, "reason": class_of(device.reason)}, 1)
 
 
 def of_process(started: float, polling: bool, config_error: bool) -> Iterator[Sample]:
     """What the metrics say of the process."""
-    yield Sample("start_time_seconds", {}, started)
     yield Sample("polling", {}, polling)
     yield Sample("config_error", {}, config_error)
+    version = release().rpartition("-")[0]
+    yield Sample("build_info", {"version": version, "release": release(), "python": platform.python_version()}, 1)
+    yield Sample("process_start_time_seconds", {}, started)
+    yield Sample("process_cpu_seconds_total", {}, time.process_time())
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    yield Sample("process_max_fds", {}, math.inf if limit == resource.RLIM_INFINITY else limit)
     try:
+        yield Sample("process_open_fds", {}, len(os.listdir("/proc/self/fd")) - 1)  # less the one that lists them
         with open("/proc/self/statm", encoding="ascii") as file:
-            yield Sample("resident_memory_bytes", {}, int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError, IndexError):
+            virtual, resident = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in file.read().split()[:2])
+    except (OSError, ValueError):
         return  # no /proc here
+    yield Sample("process_virtual_memory_bytes", {}, virtual)
+    yield Sample("process_resident_memory_bytes", {}, resident)

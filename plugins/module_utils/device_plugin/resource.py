@@ -68,6 +68,7 @@ class Served:
         self._closing = False
         part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
         self.registrar = Registrar(part, site)
+        site.metrics.begin(resource.name)
         self.overlaps = False  # its holds make devices of other resources Unhealthy
         self.missed = 0  # times in a row that the kubelet listed none of its devices
         self._task: Optional[asyncio.Task[None]] = None
@@ -196,7 +197,8 @@ class Served:
             raise
         finally:
             self._site.metrics.observe("allocate_seconds", time.monotonic() - began, resource=self.name)
-        self._site.metrics.count("allocations_total", len(containers), resource=self.name)
+        delivery = "+".join(name for name in ("cdi", "annotations", "expanded") if getattr(way, name))
+        self._site.metrics.count("allocations_total", len(containers), resource=self.name, delivery=delivery)
         if self.overlaps:
             self._hands.look_again()
         self._site.log.info("allocated", resource=self.name, devices=devices, seconds=time.monotonic() - began)

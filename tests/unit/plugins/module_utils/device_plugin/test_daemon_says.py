@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics, report, tell
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics, register, report, tell
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import MOST, Log, quoted
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import METRICS, PREFIX, Metrics, Sample
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised
@@ -80,26 +80,88 @@ def test_a_reader_that_went_away_ends_nothing() -> None:
     Log(Closed()).info("x")
 
 
-LINE = re.compile(r'fleet_cdi_plugin_[a-z_]+(?:\{(?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*\})? -?[0-9.e+]+(?:inf)?')
+DOCS = Path(__file__).resolve().parents[5] / "docs/device-plugin.md"
+LABEL = r'[a-z]+="(?:[^"\\\n]|\\[\\"n])*"'
+LINE = re.compile(rf"(?:{PREFIX}|process_)[a-z_]+(?:{{(?:{LABEL},?)*}})? -?[0-9.e+]+(?:inf)?")
 
 
 def test_metrics_are_in_the_format_of_prometheus() -> None:
     found = Metrics()
-    found.count("allocations_total", resource="a.com/x")
-    found.count("allocations_total", 2, resource="a.com/x")
+    found.count("updates_total", resource="a.com/x")
+    found.count("updates_total", 2, resource="a.com/x")
     found.observe("allocate_seconds", 0.004, resource="a.com/x")
     found.observe("allocate_seconds", 60.0, resource="a.com/x")
-    text = found.render([Sample("device_fault", {"device": "d0", "reason": 'has "quotes", \\ and\nlines'}, 1)])
+    text = found.render([Sample("device_fault", {"device": 'has "quotes", \\ and\nlines', "reason": "taken"}, 1)])
     values = [line for line in text.splitlines() if not line.startswith("#")]
     assert all(LINE.fullmatch(line) for line in values), [line for line in values if not LINE.fullmatch(line)]
-    assert f'{PREFIX}allocations_total{{resource="a.com/x"}} 3' in values
+    assert f'{PREFIX}updates_total{{resource="a.com/x"}} 3' in values
     assert f'{PREFIX}allocate_seconds_bucket{{resource="a.com/x",le="0.0025"}} 0' in values
     assert f'{PREFIX}allocate_seconds_bucket{{resource="a.com/x",le="0.005"}} 1' in values
     assert f'{PREFIX}allocate_seconds_bucket{{resource="a.com/x",le="+Inf"}} 2' in values
     assert f'{PREFIX}allocate_seconds_count{{resource="a.com/x"}} 2' in values
-    assert f'{PREFIX}device_fault{{device="d0",reason="has \\"quotes\\", \\\\ and\\nlines"}} 1' in values
-    for name, (kind, _help) in METRICS.items():
-        assert text.count(f"# TYPE {PREFIX}{name} {kind}\n") == (f"{PREFIX}{name}" in "".join(values))
+    assert f'{PREFIX}device_fault{{device="has \\"quotes\\", \\\\ and\\nlines",reason="taken"}} 1' in values
+    for name, metric in METRICS.items():
+        full = metrics.full_name(name)
+        assert text.count(f"# TYPE {full} {metric.kind}\n") == any(line.startswith(full) for line in values)
+
+
+def whole() -> str:
+    """The metrics of a daemon with one resource, at which nothing happened yet, and one device that is ill."""
+    found = Metrics()
+    found.begin("a.com/x")
+    served: Any = SimpleNamespace(
+        name="a.com/x",
+        state="registered",
+        roster=SimpleNamespace(advertised=[Advertised("d0", False, (), "device: ECC error 0xdeadbeef at 17:03")]),
+        feed=SimpleNamespace(streams=[1]),
+    )
+    return found.render((*report.gauges([served]), *report.of_process(1.5, False, False)))
+
+
+def test_prometheus_own_parser_reads_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "release", lambda: "0.1.0-0123456789ab")
+    parser = pytest.importorskip("prometheus_client.parser", reason="missing packages: prometheus-client")
+    families = {family.name: family for family in parser.text_string_to_metric_families(whole())}
+    names = {metrics.full_name(name) for name in METRICS}
+    assert {name.removesuffix("_total") for name in names} == families.keys()
+    for family in families.values():
+        assert family.documentation and family.samples, family.name
+    assert families["process_start_time_seconds"].samples[0].value == 1.5
+    assert families["process_resident_memory_bytes"].samples[0].value > 1 << 20
+    assert families["process_open_fds"].samples[0].value >= 3
+    (build,) = families["fleet_cdi_plugin_build_info"].samples
+    assert build.value == 1 and (build.labels["version"], build.labels["release"]) == ("0.1.0", "0.1.0-0123456789ab")
+
+
+def test_everything_that_is_counted_is_there_before_its_first_event() -> None:
+    text = whole()
+    for name, metric in METRICS.items():
+        if metric.kind == "counter" and not name.startswith("process_"):
+            values = re.findall(rf"^{PREFIX}{name}(?:{{.*}})? (.*)$", text, re.M)
+            assert len(values) == len(metrics.LABELS.get(metric.label[1], [""])), name
+            assert set(values) == {"0"}, name
+        elif metric.kind == "histogram":
+            assert re.search(rf"^{PREFIX}{name}_count(?:{{.*}})? 0$", text, re.M), name
+
+
+def test_no_label_has_a_text_of_others() -> None:
+    found = Metrics()
+    found.count("allocation_failures_total", resource="a.com/x", reason="a text, of anybody's")
+    text = found.render([Sample("device_fault", {"device": "d0", "reason": "node-missing: /dev/x"}, 1)])
+    assert f'{PREFIX}allocation_failures_total{{reason="other",resource="a.com/x"}} 1' in text
+    assert f'{PREFIX}device_fault{{device="d0",reason="other"}} 1' in text
+    assert 'reason="device"' in whole() and "deadbeef" not in whole()
+
+
+def test_the_reasons_of_registrations_are_in_the_table() -> None:
+    said = re.findall(r'(?:Failed\(|reason=)"([a-z]+)"', Path(register.__file__).read_text(encoding="utf-8"))
+    assert {*said, metrics.OTHER} == set(metrics.LABELS["registration"])
+
+
+def test_the_docs_list_each_metric() -> None:
+    _before, _heading, text = DOCS.read_text(encoding="utf-8").partition("\n## Metrics\n")
+    listed = re.findall(r"^\| `([a-z_]+)` \|", text.partition("\n| label |")[0], re.M)
+    assert sorted(listed) == sorted(METRICS)
 
 
 def test_devices_are_counted_and_those_that_are_ill_are_named_up_to_a_number() -> None:
@@ -113,7 +175,7 @@ def test_devices_are_counted_and_those_that_are_ill_are_named_up_to_a_number() -
     values = Metrics().render(report.gauges([served])).splitlines()
     for state, number in {"healthy": 3, "taken": 1, "unhealthy": report.MOST}.items():
         assert f'{PREFIX}devices{{resource="a.com/x",state="{state}"}} {number}' in values
-    assert f'{PREFIX}device_fault{{resource="a.com/x",device="i0",reason="node-missing: /dev/x is gone"}} 1' in values
+    assert f'{PREFIX}device_fault{{resource="a.com/x",device="i0",reason="node-missing"}} 1' in values
     assert sum(line.startswith(f"{PREFIX}device_fault{{") for line in values) == report.MOST
     assert [line for line in values if line.startswith(f"{PREFIX}resource_state") and line.endswith(" 1")] == [
         f'{PREFIX}resource_state{{resource="a.com/x",state="registered"}} 1'
@@ -122,7 +184,7 @@ def test_devices_are_counted_and_those_that_are_ill_are_named_up_to_a_number() -
 
 def test_what_a_dropped_resource_counted_is_gone() -> None:
     found = Metrics()
-    found.count("allocations_total", resource="a.com/x")
+    found.begin("a.com/x")
     found.observe("prefer_seconds", 0.1, resource="a.com/y")
     found.forget("a.com/x")
     assert "a.com/x" not in found.render()
