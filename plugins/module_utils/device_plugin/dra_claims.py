@@ -130,11 +130,13 @@ class _Hardware:
             self._records.setdefault(device.id, device)
             for item in items_of_device(device):
                 self._listed.setdefault(item, {})[device.id] = device
+        self._units: dict[str, list[tuple[frozenset[str], Device]]] = {}  # item -> all items of a unit, the unit
         for one in offer.known(registry, inventory):
-            if one.device.id in self._records or not self._records.keys().isdisjoint(one.device.consists_of):
-                continue
+            whole = frozenset(one.identity.own)
             for item in one.identity.own:
-                self._made.setdefault(item, {})[one.device.id] = one.device
+                self._units.setdefault(item, []).append((whole, one.device))
+                if one.device.id not in self._records and self._records.keys().isdisjoint(one.device.consists_of):
+                    self._made.setdefault(item, {})[one.device.id] = one.device
             self._shared.update(one.identity.above)
 
     def of(self, items: Collection[str]) -> list[Device]:
@@ -142,17 +144,16 @@ class _Hardware:
 
         A device of which a part is among them is not: that the part's nodes include the whole one's is how parts work.
         """
+        wanted = frozenset(items)
         found: dict[str, Device] = {}
-        strange = False
-        for item in sorted(items):
+        for item in sorted(wanted):
+            found.update((unit.id, unit) for own, unit in self._units.get(item, ()) if own <= wanted)
             if item in self._listed:
                 found.update((name, self._named(name)) for name in self._common(self._listed[item]))
-            elif item in self._made:
-                found.update(self._made[item])
-            elif item not in self._shared:
-                strange = True
-        if not found and not strange:  # the parent of partitions, of which nobody knows more than its node
-            found = {item: Device(item, "", "", (), ()) for item in items if item in self._shared}
+            else:
+                found.update(self._made.get(item, {}))
+        if not found and wanted <= self._shared.union(self._listed):  # the parent of partitions that are all we know
+            found = {item: Device(item, "", "", (), ()) for item in sorted(wanted & self._shared)}
         above = {name for device in found.values() for name in device.part_of}
         return [device for name, device in found.items() if name not in above]
 

@@ -104,7 +104,7 @@ class TestAbandoned:
 def test_a_claim_of_a_dra_driver_that_no_look_has_seen_yet(host):
     """The ledger does not know it, so an Allocate of the same moment looks at the spec that the driver has written."""
     uid = "55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f"
-    spec = {"cdiVersion": "0.3.0", "kind": "k8s.gpu.vendor.com/gpu"}
+    spec = {"cdiVersion": "0.5.0", "kind": "k8s.gpu.vendor.com/gpu"}
     edits = {"deviceNodes": [{"path": "/dev/control"}, {"path": "/dev/gpu1"}]}
     spec["devices"] = [{"name": f"{uid}-gpu-1", "containerEdits": edits}]
     (host.specs / f"k8s.gpu.vendor.com-gpu_{uid}.json").write_text(json.dumps(spec))

@@ -46,7 +46,7 @@ def write(tmp_path, name, text):
 
 
 SPEC = f"""\
-cdiVersion: 0.3.0
+cdiVersion: 0.5.0
 kind: k8s.gpu.amd.com/gpu
 devices:
 - name: {UID}-gpu-0-128

@@ -8,8 +8,11 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds import excludes
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import DEVICE
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -122,3 +125,45 @@ def test_capacity_is_the_number_of_devices_however_often_they_are_named(number, 
     registry = specs.registry(specs.spec("acme.com/gpu", devices, ["/dev/ctl"]))
     (resource,) = offer.offer(config.Settings(), registry).resources
     assert [unit.id for unit in resource.units] == sorted(f"n0-{index}" for index in range(number))
+
+
+UID = "55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f"
+
+
+def claimed(some, devices, edits):
+    """What a claim holds whose transient spec has these edits, beside all the others."""
+    one = {**specs.spec("k8s.gpu.acme.com/gpu", {f"{UID}-0": []}), "file": f"k8s.gpu.acme.com-gpu_{UID}.json"}
+    one["devices"][0]["containerEdits"] = edits
+    known = Known(specs.registry(*some, one), specs.inventory(devices) if devices else None)
+    (claim,) = known.claims(()).claims
+    assert not any(excludes(hold, other) for at, hold in enumerate(claim.holds) for other in claim.holds[:at])
+    return claim.holds
+
+
+@given(SETTINGS, SPECS, DEVICES, st.sets(st.sampled_from([f"/dev/{name}" for name in "abcdefg"])).map(sorted))
+def test_a_claim_that_gives_all_that_a_unit_is_excludes_it(document, some, devices, more):
+    """A driver may write whatever more into its spec."""
+    for resource in made(document, some, devices).resources:
+        for unit in (unit for unit in resource.units if unit.paths):
+            paths = [path for path in unit.paths if path.startswith("/dev")]
+            if paths != [*unit.paths]:
+                continue  # mounts are no hardware
+            nets = [name[4:] for name in (unit.device.id, *unit.device.consists_of) if name.startswith("net:")]
+            edits = specs.edits([*paths, *(f"net:{name}" for name in nets), *more])
+            hold = hold_of(unit.device)
+            assert any(excludes(hold, one) for one in claimed(some, devices, edits))
+
+
+@given(SETTINGS, SPECS, st.sets(st.sampled_from([f"/dev/{name}" for name in "abcdefg"])).map(sorted))
+def test_a_claim_that_gives_nothing_of_what_a_unit_gives_leaves_it_alone(document, some, paths):
+    """Of one spec: with several, a claim may have what a unit of another one shares with it."""
+    some = some[:1]
+    holds = claimed(some, [], specs.edits(paths))
+    registry = specs.registry(*some)
+    common = {file.path: items_of(file.spec.get("containerEdits") or {}) for file in registry.specs}
+    for resource in made(document, some, []).resources:
+        for unit in resource.units:
+            items = frozenset().union(*(items_of(registry.edits[name]) for name in unit.qualified_names))
+            items = items.union(*(common[registry.devices[name]] for name in unit.qualified_names))
+            if items.isdisjoint(f"node:{path}" for path in paths):
+                assert not any(excludes(hold_of(unit.device), one) for one in holds)
