@@ -1,0 +1,99 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who a process works for, by its control group: a container, a pod, a batch job, a systemd unit.
+
+The forms of the names are those of the programs that make the groups: docker (`docker-ID.scope`, `/docker/ID`), podman
+(`libpod-ID.scope`), containerd (`cri-containerd-ID.scope`, `nerdctl-ID.scope`), CRI-O (`crio-ID.scope`), the kubelet
+(`kubepods...podUID`), Slurm (`job_ID`), LXC (`lxc.payload.NAME`), systemd-machined (`machine-NAME.scope`), systemd.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+CONTAINERS = (  # one step of a path: what it says of the engine
+    (re.compile(r"docker-([0-9a-f]{64})\.scope\Z"), "docker"),
+    (re.compile(r"libpod-([0-9a-f]{64})(?:\.scope)?\Z"), "podman"),
+    (re.compile(r"cri-containerd-([0-9a-f]{64})\.scope\Z"), "containerd"),
+    (re.compile(r"nerdctl-([0-9a-f]{64})\.scope\Z"), "containerd"),
+    (re.compile(r"crio-([0-9a-f]{64})(?:\.scope)?\Z"), "CRI-O"),
+    (re.compile(r"lxc\.payload\.(.+)\Z"), "LXC"),
+    (re.compile(r"machine-(.+)\.scope\Z"), "machine"),
+    (re.compile(r"systemd-nspawn@(.+)\.service\Z"), "machine"),
+)
+BELOW = {"docker": "docker", "lxc": "LXC"}  # a step, and the engine whose container the next one is
+ID = re.compile(r"[0-9a-f]{64}\Z")  # a container's own step where the engine has no systemd
+POD = re.compile(r"(?:(?:.+-)?kubepods(?:-[a-z]+)?-)?pod([0-9A-Za-z_-]{8,64})(?:\.slice)?\Z")
+JOB = re.compile(r"job_([0-9]+)\Z")
+UNIT = re.compile(r".+\.(?:service|scope|socket|mount|swap)\Z")
+LONGEST = 4096  # bytes of /proc/PID/cgroup that are read
+
+
+class Group(NamedTuple):
+    """What a control group says of its processes; "" for what it does not."""
+
+    path: str = ""
+    unit: str = ""  # of the system's systemd: users can't make one of a name of their choice
+    container: str = ""  # id or name
+    engine: str = ""
+    pod: str = ""  # the uid that Kubernetes gave it
+    job: str = ""  # Slurm's number
+
+    def __str__(self) -> str:
+        """For people, in a few words."""
+        words = []
+        if self.container:
+            name = self.container[:12] if ID.match(self.container) else self.container
+            words.append(f"container {name} ({self.engine})" if self.engine else f"container {name}")
+        if self.pod:
+            words.append(f"pod {self.pod}")
+        if self.job:
+            words.append(f"job {self.job}")
+        if not words and self.unit:
+            words.append(f"unit {self.unit}")
+        return ", ".join(words)
+
+
+def parse(text: str) -> Group:
+    """What the content of /proc/PID/cgroup says (cgroups(7)).
+
+    Of the unified hierarchy, where it says anything, otherwise of systemd's own, otherwise of the one that says most.
+    """
+    paths = {}
+    for line in text.splitlines():
+        _number, _colon, rest = line.partition(":")
+        controllers, _colon, path = rest.partition(":")
+        paths[controllers] = path
+    groups = [of_path(paths.get(name, "")) for name in ("", "name=systemd")]
+    groups += [of_path(paths[name]) for name in sorted(paths)]
+    return max(groups, key=_said)
+
+
+def _said(group: Group) -> int:
+    """How much a group says: max takes the first of those that say as much."""
+    return 2 * bool(group.container or group.pod or group.job) + bool(group.unit)
+
+
+def of_path(path: str) -> Group:
+    """What the path of a control group says. Of containers within containers it is the innermost."""
+    unit = container = engine = pod = job = before = ""
+    in_slurm = False
+    for step in path.split("/"):
+        found = [(match.group(1), name) for form, name in CONTAINERS for match in [form.match(step)] if match]
+        if found:
+            container, engine = found[0]
+        elif ID.match(step):
+            container, engine = step, BELOW.get(before, "")
+        elif before in BELOW and step and not container:
+            container, engine = step, BELOW[before]
+        is_pod = POD.match(step) if "kubepods" in path else None
+        if is_pod:
+            pod = is_pod.group(1).replace("_", "-")
+        in_slurm = in_slurm or "slurm" in step
+        is_job = JOB.match(step) if in_slurm else None
+        job = is_job.group(1) if is_job else job
+        unit = unit or (step if UNIT.match(step) else "")
+        before = step
+    return Group(path, unit, container, engine, pod, job)

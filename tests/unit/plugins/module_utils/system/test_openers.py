@@ -1,0 +1,200 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who has a device node open: real processes of this machine with nodes that the test makes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group import Group
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener
+
+CONSOLE = ("c", 4, 61)  # tty61: nothing on a machine has it open
+needs_nodes = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
+
+OPENS = (
+    "import os, sys; f = os.open(sys.argv[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK); {}; print(1, flush=True); "
+    "input()"
+)
+
+
+@pytest.fixture
+def node(tmp_path):
+    """Make a node: node(type, major, minor) -> its path. Skips where that, or opening it, is not allowed."""
+
+    def make(sort, major, minor):
+        path = str(tmp_path / f"{sort}-{major}-{minor}")
+        try:
+            os.mknod(path, {"c": stat.S_IFCHR, "b": stat.S_IFBLK}[sort] | 0o666, os.makedev(major, minor))
+            os.close(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+        except OSError as error:
+            pytest.skip(f"this machine opens no node {sort} {major}:{minor}: {error.strerror}")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def process():
+    """Start a program that opens a file, and goes on: process(path, then="pass", program) -> Popen."""
+    started = []
+
+    def start(path, then="pass", program=sys.executable, **options):
+        words = [program, "-c", OPENS.format(then), path]
+        one = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
+        started.append(one)
+        assert one.stdout.readline() == b"1\n"
+        return one
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait()
+        one.stdin.close()
+        one.stdout.close()
+
+
+def pids(number, **options):
+    return [one.pid for one in openers.look([number], **options).openers.get(number, ())]
+
+
+@needs_nodes
+def test_a_node_is_known_by_its_numbers_whatever_its_path(node, process):
+    opener = process(node(*CONSOLE))
+    found = openers.look([CONSOLE]).openers[CONSOLE]
+    assert [one.pid for one in found] == [opener.pid]
+    assert found[0].command == os.path.basename(os.path.realpath(sys.executable)) and found[0].uid == 0
+    assert str(found[0]).startswith(f"pid {opener.pid} (python")
+
+
+@needs_nodes
+def test_other_numbers_and_the_other_type_are_other_nodes(node, process):
+    process(node(*CONSOLE))
+    assert pids(("c", 4, 62)) == pids(("b", 4, 61)) == []
+
+
+@needs_nodes
+def test_who_closed_it_and_who_ended_has_nothing_open(node, process):
+    path = node(*CONSOLE)
+    process(path, "os.close(f)")
+    opener = process(path)
+    assert pids(CONSOLE) == [opener.pid]
+    opener.kill()
+    opener.wait()
+    assert pids(CONSOLE) == []
+
+
+@needs_nodes
+def test_a_node_that_was_removed_is_still_open(node, process):
+    path = node(*CONSOLE)
+    opener = process(path)
+    os.unlink(path)
+    assert pids(CONSOLE) == [opener.pid]
+
+
+@needs_nodes
+@pytest.mark.parametrize("may_follow", [True, False], ids=["by map_files", "by the path"])
+def test_what_is_mapped_is_open_though_no_descriptor_is(process, monkeypatch, may_follow):
+    """A block device can be mapped; CAP_CHECKPOINT_RESTORE, which map_files needs, is more than a service may have."""
+    path = "/dev/loop7"
+    number = openers.number_of(path)
+    if not number:
+        pytest.skip("this machine has no /dev/loop7")
+    if not may_follow:
+        real = openers._Nodes.stat
+
+        def refused(self, folder, name):
+            if name.startswith(b"map_files/"):
+                raise PermissionError(1, "Operation not permitted")
+            return real(self, folder, name)
+
+        monkeypatch.setattr(openers._Nodes, "stat", refused)
+    held = "import mmap; m = mmap.mmap(f, 4096, mmap.MAP_SHARED, mmap.PROT_READ); os.close(f)"
+    opener = process(path, held)
+    assert pids(number) == [opener.pid]
+
+
+@needs_nodes
+def test_a_process_of_another_user_is_seen(node, process):
+    opener = process(node(*CONSOLE), "os.setgid(65534); os.setuid(65534)")
+    (found,) = openers.look([CONSOLE]).openers[CONSOLE]
+    assert (found.pid, found.uid) == (opener.pid, 65534)
+
+
+@needs_nodes
+def test_who_may_not_look_says_so():
+    """As nobody: of root's processes nothing can be read."""
+    code = (
+        "import os\nfrom ansible_collections.fleet.cdi.plugins.module_utils.system import openers\n"
+        "os.setuid(65534)\nprint(openers.look([('c', 1, 3)]).gaps)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert re.match(r"could not look at [1-9][0-9]* of [0-9]+ processes; ", done.stdout)
+
+
+def test_a_stopped_process_is_looked_at_without_waiting_for_it(tmp_path, process):
+    path = tmp_path / "file"
+    path.touch()
+    one = process(str(path))
+    one.send_signal(signal.SIGSTOP)
+    assert openers.look([CONSOLE]).processes > 0
+
+
+def test_no_time_left_is_said():
+    seen = openers.look([CONSOLE], seconds=-1)
+    assert seen.unseen and "would take more than" in seen.gaps
+
+
+def test_nothing_asked_is_nothing_looked_at():
+    assert openers.look([]) == openers.Seen()
+
+
+def test_without_proc_it_says_so(tmp_path):
+    assert "No such file" in openers.look([CONSOLE], str(tmp_path / "none")).gaps
+
+
+# Whose opening is no use of the device.
+
+PERSISTENCED = Group("/system.slice/nvidia-persistenced.service", "nvidia-persistenced.service")
+CASES = [
+    ("its program", Opener(1, "nvidia-persistenced", 0, Group(), True), openers.EXPECTED, True),
+    ("a program of that name which a user could write", Opener(1, "nvidia-persistenced", 0), openers.EXPECTED, False),
+    ("another program", Opener(1, "python3", 0, Group(), True), openers.EXPECTED, False),
+    ("its unit", Opener(1, "sh", 0, PERSISTENCED), ("nvidia-*.service",), True),
+    ("nothing is known of it", Opener(1, "", -1), ("*",), False),
+    ("a pattern", Opener(1, "dcgm-exporter", 0, Group(), True), ("dcgm*",), True),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_whose_opening_is_expected(case):
+    assert openers.is_expected(case[1], case[2]) is case[3]
+
+
+@needs_nodes
+@pytest.mark.parametrize("mode, expected", [(0o755, True), (0o775, False)])
+def test_a_program_that_others_can_change_says_nothing_by_its_name(node, process, tmp_path, mode, expected):
+    program = tmp_path / "nvidia-persistenced"
+    shutil.copy(os.path.realpath(sys.executable), program)
+    program.chmod(mode)
+    process(node(*CONSOLE), program=str(program))
+    (found,) = openers.look([CONSOLE]).openers[CONSOLE]
+    assert openers.is_expected(found, openers.EXPECTED) is expected
+
+
+def test_of_many_openers_some_are_named():
+    many = [Opener(pid, "sleep", 1000) for pid in range(10, 15)]
+    assert openers.named(many) == (
+        "pid 10 (sleep, uid 1000); pid 11 (sleep, uid 1000); pid 12 (sleep, uid 1000); and 2 more"
+    )
