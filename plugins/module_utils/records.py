@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
+# What is done about a device that nobody holds and some process has open (docs/occupied.md); the first is the default.
+WARN, REFUSE, IGNORE = "warn", "refuse", "ignore"
+OCCUPIED = (WARN, REFUSE, IGNORE)
+
 
 class CdiError(Exception):
     """What the user did or has that can't be worked with; its text is the whole message.

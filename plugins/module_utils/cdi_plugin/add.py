@@ -26,7 +26,11 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import P
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.records import IGNORE, REFUSE, Device
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied
 
 TRIES = 3  # sets of devices, where those chosen lose their nodes while they are granted
 
@@ -46,7 +50,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
         from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
 
         steps.ready(call)
-    picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
+    picker = _picker(call, pool, asked, near)
     with opened(call) as ledger, alone(call, key):
         for left in reversed(range(TRIES)):
             added = ledger.add(
@@ -75,12 +79,32 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
                 give_back(call, ledger, key, pool, tokens)
             if added.repeated or not left:
                 raise ProtocolError(errors.UNFULFILLED, "; ".join(sorted(lost.values())))
-    fields: dict[str, Any] = {"devices": paths}
-    localities = devices.numa_nodes(chosen)
-    if localities:
-        fields["numa_locality"] = localities
-    fields["proved"] = all(part.proved for part in added.parts)
+    fields = {"devices": paths, "proved": all(part.proved for part in added.parts), **_near(chosen)}
+    if picker.occupied and not added.repeated:
+        fields["occupied"] = _told(call, key, picker.occupied)
     return fields, lambda: None if added.repeated else _take_back(call, key, pool, tokens)
+
+
+def _picker(call: Call, pool: Inventory, asked: request.Request, near: tuple[int, ...]) -> Picker:
+    """What picks for the call, with a look at who has devices open where that is wanted."""
+    picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
+    if call.settings.occupied != IGNORE:
+        from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import open_devices
+
+        picker.open, picker.refuse = open_devices.look(call, pool), call.settings.occupied == REFUSE
+    return picker
+
+
+def _near(chosen: Sequence[Device]) -> dict[str, Any]:
+    localities = devices.numa_nodes(chosen)
+    return {"numa_locality": localities} if localities else {}
+
+
+def _told(call: Call, key: Key, found: Sequence[Occupied]) -> list[dict[str, Any]]:
+    """What the reply says of devices that were open when they were granted; the log has it, too."""
+    for one in found:
+        complain(f"{call.plugin}: request {key.request_id}: got {one}, and nobody held it")
+    return [document for one in found for document in one.documents()]
 
 
 def _asked(call: Call) -> request.Request:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config, shown
+from ansible_collections.fleet.cdi.plugins.module_utils.records import OCCUPIED
 
 OWNERS = ("claims", "kubernetes", "external")  # the first is the default
 TIME_LIMIT = 30.0  # seconds, for each command that is run
@@ -37,6 +38,8 @@ class Settings(NamedTuple):
     owner: str = OWNERS[0]
     delegate: bool = False  # whether another plugin follows
     picked: Optional[Picked] = None
+    occupied: str = OCCUPIED[0]
+    occupied_ignore: Optional[tuple[str, ...]] = None  # patterns of programs and units; None: system/openers.EXPECTED
 
     @property
     def commands(self) -> bool:
@@ -56,6 +59,9 @@ def settings(config: Config) -> Settings:
     owner = args.get("owner", OWNERS[0])
     if owner not in OWNERS:
         raise _wrong("owner", owner, " or ".join(OWNERS))
+    occupied = args.get("occupied", OCCUPIED[0])
+    if occupied not in OCCUPIED:
+        raise _wrong("occupied", occupied, " or ".join(OCCUPIED))
     return Settings(
         _command("setup", args),
         _command("teardown", args),
@@ -64,7 +70,18 @@ def settings(config: Config) -> Settings:
         owner,
         "delegate" in args,
         _picked(args["picked"]) if "picked" in args else None,
+        occupied,
+        _patterns("occupied_ignore", args),
     )
+
+
+def _patterns(name: str, args: Mapping[str, Any]) -> Optional[tuple[str, ...]]:
+    if name not in args:
+        return None
+    patterns = args[name]
+    if not (isinstance(patterns, list) and all(isinstance(one, str) and one for one in patterns)):
+        raise _wrong(name, patterns, "a list of patterns of programs' and units' names")
+    return tuple(patterns)
 
 
 def _command(name: str, args: Mapping[str, Any]) -> tuple[str, ...]:

@@ -46,6 +46,10 @@ class Many:
         found = map(self._found.device, sorted(self._lines[name] for name in ids if name in self._lines))
         return [device for device in found if device.health.is_usable]
 
+    def samples(self) -> list[Device]:
+        """One of each group, and the others."""
+        return [*self.others, *self.named([group.ids[0] for group in self._found.alike if group.ids])]
+
     def left(self, held: Iterable[str], out: Collection[str]) -> dict[str, list[str]]:
         """Of each group those that are not in `out` and have nothing that is `held`: the first one -> all."""
         taken = {self.resources[name] for name in held if name in self.resources}.union(out)

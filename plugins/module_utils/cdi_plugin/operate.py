@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, report, schema, turns
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Collected
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant, Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import is_kept
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import holder, is_kept
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import Info, Problem
@@ -21,10 +21,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands impo
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import settings
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.valid_requests import ValidRequests, parse, stamp
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import called, inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import DIRECTORY, find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied, numbers, occupied, own_nodes
 
 
 class Seen(NamedTuple):
@@ -35,6 +38,14 @@ class Seen(NamedTuple):
     problems: tuple[tuple[Key, Problem], ...]
     reports: tuple[str, ...]  # what the ledger repaired when it was opened
     proved: dict[str, Optional[bool]]  # token of a part -> Part.proved; None where the kubelet chose its devices
+
+
+class Open(NamedTuple):
+    """A device that processes have open, and who holds it: () if nobody does."""
+
+    occupied: Occupied
+    holders: tuple[str, ...]
+    expected: bool  # all its openers are programs that have devices open without using them
 
 
 class Operator:
@@ -59,6 +70,29 @@ class Operator:
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
         proved = {part.token: None if is_kept(grant.key) else part.proved for grant in grants for part in grant.parts}
         return Seen(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
+
+    def open(self, grants: Iterable[Grant]) -> tuple[list[Open], str]:
+        """(the devices that processes have open, what of the processes could not be seen). Raises nothing.
+
+        Of devices that no inventory has, those are looked at that the device plugin holds by their nodes.
+        """
+        holders: dict[str, list[str]] = {}
+        for grant in grants:
+            for part in grant.parts:
+                for locked in (name for hold in part.holds for name in hold.locks()):
+                    holders.setdefault(locked, []).append(holder(grant.key, part))
+        found = self._inventories()
+        devices = [device for one in found for device in one.devices]
+        known = {(node.type, node.major, node.minor) for device in devices for node in device.nodes}
+        devices += [one for one in map(_of_item, holders) if one and one.nodes[0][1:4] not in known]
+        nodes = own_nodes(devices, [node for one in found for kind in one.kinds for node in kind.edits.nodes])
+        seen = openers.look(numbers(nodes))
+        unexpected = occupied(nodes, seen, openers.EXPECTED)
+        made = [
+            Open(one, _of(holders, name, f"node:{one.path}"), name not in unexpected)
+            for name, one in sorted({**occupied(nodes, seen), **unexpected}.items())
+        ]
+        return made, seen.gaps
 
     def stamp(self) -> str:
         """The first line of a list of valid requests that is made from now on."""
@@ -100,15 +134,19 @@ class Operator:
 
     def _devices(self) -> list[Device]:
         """The devices of the inventory and of the pools, each once."""
+        return list({device.id: device for one in self._inventories() for device in one.devices}.values())
+
+    def _inventories(self) -> list[Inventory]:
+        """The inventory and the pools, as far as they can be read."""
         paths = [
             pool_path(self.host.inventory, one.config.type, one.config.plugin, one.config.args)
             for one in self.configurations
         ]
-        found: dict[str, Device] = {}
+        found = []
         for path in (self.host.inventory, *paths):
             with suppress(CdiError):  # nothing is known by it
-                found.update((device.id, device) for device in inventory.read(path, self.boot_id).devices)
-        return list(found.values())
+                found.append(inventory.read(path, self.boot_id))
+        return found
 
     def _tear_down(self, grant: Grant) -> None:
         """Run the teardown of the configuration that made a grant; of one that is gone nothing is known."""
@@ -122,3 +160,15 @@ class Operator:
                 call = Call(plugin, version, "del", variables, one.config, wants, self.host, self.boot_id)
                 with turns.turn(self.host.state_dir, [grant.key], wants.time_limit):  # a DEL may be at it, too
                     steps.back(call, [hold.device for hold in grant.holds], [])
+
+
+def _of(holders: Mapping[str, Sequence[str]], *names: str) -> tuple[str, ...]:
+    """Who holds what has any of these names."""
+    return tuple(dict.fromkeys(one for name in names for one in holders.get(name, ())))
+
+
+def _of_item(item: str) -> Optional[Device]:
+    """The device that a hold knows by a device node alone ("node:/dev/x"), as the node is now."""
+    sort, _colon, path = item.partition(":")
+    number = openers.number_of(path) if sort == "node" else None
+    return Device(item, "", "", (item,), (Node(path, *number),)) if number else None

@@ -18,6 +18,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied
+
 Faults = Callable[[Sequence[Device]], Mapping[str, str]]
 
 
@@ -31,6 +37,9 @@ class Picker:
         self.faults = faults
         self.lost: dict[str, str] = {}
         self.proved = True  # False: there may be a better set than the one that was picked last
+        self.open: Callable[[Device], Optional[Occupied]] = lambda _device: None  # who has it open
+        self.refuse = False  # devices that are open, though nobody holds them
+        self.occupied: list[Occupied] = []  # those of the last pick that are
 
     def pick(self, held: Held) -> list[Hold]:
         """The holds of the best set of free devices whose nodes are there. Raises ProtocolError 100, 109."""
@@ -53,8 +62,11 @@ class Picker:
             chosen = self._choose(finest(left, needs), alike, locks, wanted)
             lost = self.faults(chosen)
             clash = "" if lost else _overlapping(chosen)
-            if not lost and not clash:
+            busy = {} if lost or clash else self._busy(chosen, locks)
+            if not lost and not clash and not (busy and self.refuse):
+                self.occupied = [*busy.values()]
                 return [hold_of(device, amounts) for device in chosen]
+            lost = {**lost, **{name: f"{one}, and nobody holds it" for name, one in busy.items()}}
             self.lost.update(lost)
             out.update(lost, [clash])
 
@@ -65,6 +77,12 @@ class Picker:
         if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in _items(device)):
             return False
         return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
+
+    def _busy(self, chosen: Sequence[Device], locks: Mapping[str, Lock]) -> dict[str, Occupied]:
+        """Of these devices those that nobody holds and some process has open. Who shares a device has it open, too."""
+        unheld = [one for one in chosen if locks.keys().isdisjoint((*_resources(one), *_items(one)))]
+        found = ((device.id, self.open(device)) for device in unheld)
+        return {name: one for name, one in found if one}
 
     def _choose(
         self, free: Sequence[Device], alike: Mapping[str, Sequence[str]], locks: Mapping[str, Lock], wanted: Request

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any, Callable
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Host
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
@@ -17,6 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_man
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
+OPEN_HEADER = ("DEVICE", "NODE", "HELD BY", "OPEN IN")
 HEADER = ("REQUEST", "BY", "OWNER", "STATE", "PROVED", "DEVICES")
 PROVED = {True: "yes", False: "no", None: "-"}
 
@@ -31,10 +34,11 @@ def run(arguments: Any, paths: Paths) -> int:
     written = read_manifest(paths.state_dir).files
     operator = Operator(Host(paths.prefix, paths.state_dir, paths.inventory), directories(written))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
+        document, lines = _opened(operator, arguments, ())
         if arguments.json:
-            say_document({"grants": [], "stamp": operator.stamp()}, sort_keys=False)
+            say_document({"grants": [], "stamp": operator.stamp(), **document}, sort_keys=False)
         else:
-            say(operator.stamp(), "Nothing was ever granted on this host.")
+            say(operator.stamp(), "Nothing was ever granted on this host.", *lines)
         return 0
     status = action(operator, arguments)
     for text in operator.ledger.reports:
@@ -46,6 +50,7 @@ def _list(operator: Operator, arguments: Any) -> int:
     """All grants, and the stamp for a list of those that are valid; 1 if something is wrong with one, or the store."""
     stamp = operator.stamp()  # before anything is read: what is granted from now on is younger than the list
     seen = operator.look()
+    opened, lines = _opened(operator, arguments, seen.grants)
     bad = bool(seen.problems) or not seen.info.complete
     if arguments.json:
         grants = as_document(seen.grants)
@@ -57,6 +62,7 @@ def _list(operator: Operator, arguments: Any) -> int:
             "grants": grants,
             "problems": [{**key._asdict(), **problem._asdict()} for key, problem in seen.problems],
             "store": {**as_document(info), "devices": [[*name, count] for name, count in seen.info.devices.items()]},
+            **opened,
         }
         say_document(document)
         return int(bad)
@@ -74,11 +80,31 @@ def _list(operator: Operator, arguments: Any) -> int:
         for part in grant.parts
     ]
     say(*(table(HEADER, rows) if rows else ["Nothing is granted."]))
+    say(*lines)
     for _key, problem in seen.problems:
         say(f"{problem.code}: {problem.text}")
     if not seen.info.complete:
         say("damaged: the store was rebuilt and grants may be lost: none are made until gc or accept-loss")
     return int(bad)
+
+
+def _opened(operator: Operator, arguments: Any, grants: Iterable[Grant]) -> tuple[dict[str, Any], list[str]]:
+    """With --open, which devices processes have open: (fields of the document, lines for people)."""
+    if not arguments.open:
+        return {}, []
+    found, gaps = operator.open(grants)
+    documents = [
+        {**document, "held_by": list(one.holders), "expected": one.expected}
+        for one in found
+        for document in one.occupied.documents()
+    ]
+    rows = []
+    for one in found:
+        free = "nobody; expected of this program" if one.expected else "nobody"
+        processes = [str(process) for process in one.occupied.openers]
+        rows.append(([one.occupied.device], [one.occupied.path], one.holders or [free], processes))
+    lines = ["", *(table(OPEN_HEADER, rows) if rows else ["No process has a device open."])]
+    return {"open": documents, "open_unseen": gaps}, [*lines, *([f"Not all was seen: {gaps}."] if gaps else [])]
 
 
 def _gc(operator: Operator, arguments: Any) -> int:

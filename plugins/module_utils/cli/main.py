@@ -76,6 +76,7 @@ VERBS = {
     "grants": Verb(
         "show who holds which devices, and free, release or give them; exit code 1 if something is wrong with a grant",
         {
+            "--open": "list: also which devices processes have open, whoever holds them",
             "--force": "gc: take an empty list to mean that nothing is valid",
             "--complete": "gc: the list has the requests of all callers, so a damaged store may grant again",
             **JSON,

@@ -25,7 +25,7 @@ PROFILES = {"drm": "drm", "generic-tty": "tty", "rule": "rule", "sriov": "sriov"
 ALIASES = {"drm": {"want_device_types": "want_device_nodes"}}
 
 # What in args is for the executable and says nothing about which devices there are.
-OWN = ("setup", "teardown", "time_limit", "delegate", "shared", "owner", "picked")
+OWN = ("setup", "teardown", "time_limit", "delegate", "shared", "owner", "picked", "occupied", "occupied_ignore")
 
 CHAIN = "CDI_CHAIN"  # variable: the plugins that led to a call, first to last, comma separated
 

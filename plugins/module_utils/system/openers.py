@@ -91,14 +91,21 @@ class Seen(NamedTuple):
         return "; ".join(filter(None, (unseen, self.trouble)))
 
 
-def look(numbers: Collection[Number], proc: str = "/proc", seconds: float = SECONDS) -> Seen:
-    """Who has nodes with these numbers open. Blocks, for about `seconds` at most; raises nothing.
+def look(
+    numbers: Collection[Number],
+    majors: Collection[tuple[str, int]] = (),
+    proc: str = "/proc",
+    seconds: float = SECONDS,
+) -> Seen:
+    """Who has nodes with these numbers open, or of these types and major numbers. Raises nothing.
+
+    Blocks, for about `seconds` at most.
 
     A process that ends meanwhile has nothing open. One that begins later, or opens a node later, is not seen.
     """
-    if not numbers:
+    if not numbers and not majors:
         return Seen()
-    wanted = frozenset(numbers)
+    wanted = _Wanted(frozenset(numbers), frozenset(majors))
     found: dict[Number, list[Opener]] = {}
     processes = unseen = 0
     try:
@@ -159,7 +166,7 @@ def _number(mode: int, major: int, minor: int) -> Optional[Number]:
     return (sort, major, minor) if sort else None
 
 
-def _opened(process: int, wanted: frozenset[Number], nodes: _Nodes) -> set[Number]:
+def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
     """What of `wanted` a process has open. Raises OSError: it has ended, or we may not look."""
     found = set()
     folder = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
@@ -171,11 +178,11 @@ def _opened(process: int, wanted: frozenset[Number], nodes: _Nodes) -> set[Numbe
                 if error.errno in DENIED:
                     raise
                 continue  # it was closed meanwhile
-            if number in wanted:
+            if number and wanted.has(number):
                 found.add(number)
     finally:
         os.close(folder)
-    found.update(number for number in _mapped(process, nodes) if number in wanted)
+    found.update(number for number in _mapped(process, nodes) if number and wanted.has(number))
     return found
 
 
@@ -185,6 +192,17 @@ def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
         text = file.read(MAPS)
     for place, device, inode, path in set(_SHARED.findall(text)):
         yield nodes.mapped(process, place, device, int(inode), path)
+
+
+class _Wanted(NamedTuple):
+    """What is looked for."""
+
+    numbers: frozenset[Number]
+    majors: frozenset[tuple[str, int]]
+
+    def has(self, number: Number) -> bool:
+        """Whether a node is."""
+        return number in self.numbers or number[:2] in self.majors
 
 
 class _File(NamedTuple):

@@ -8,6 +8,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -338,3 +341,73 @@ def test_what_can_not_be_meant_is_one_line(host, arguments):
     host.add(host.conf, "tty:1", "a")
     status, out, err = host.fleet_cdi(*arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
+
+
+# --- who has them open
+
+
+OPENS = "import os, sys; os.open(sys.argv[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK); print(1, flush=True); input()"
+
+
+@pytest.fixture
+def opened(host):
+    """Start a process that has a console of the host open: opened(name) -> its pid."""
+    started = []
+
+    def start(name):
+        words = [sys.executable, "-c", OPENS, f"{host.root}/dev/{name}"]
+        one = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        started.append(one)
+        if one.stdout.readline() != b"1\n":
+            pytest.skip(f"this machine opens no {name}")
+        return one.pid
+
+    yield start
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def test_open_shows_the_processes_of_devices_that_are_held_and_that_are_free(host, opened):
+    host.add(host.conf, "tty:1", "job-1")
+    first, second = opened("tty13"), opened("tty14")
+    out = host.fleet_cdi("list", "--open")[1]
+    lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("tty:")}
+    assert f"request job-1 of tty/generic-tty (claims)  pid {first} (python" in lines["tty:tty13"]
+    assert lines["tty:tty14"].split()[2:5] == ["nobody", "pid", str(second)]
+    found = json.loads(host.fleet_cdi("list", "--open", "--json")[1])["open"]
+    assert [(one["device"], one["path"], one["pid"], bool(one["held_by"])) for one in found] == [
+        ("tty:tty13", "/dev/tty13", first, True),
+        ("tty:tty14", "/dev/tty14", second, False),
+    ]
+
+
+def test_open_shows_what_was_opened_before_anything_was_granted(host, opened):
+    pid = opened("tty13")
+    assert f"pid {pid} (python" in host.fleet_cdi("list", "--open")[1]
+    assert [one["pid"] for one in json.loads(host.fleet_cdi("list", "--open", "--json")[1])["open"]] == [pid]
+    assert not host.state.exists()
+
+
+def test_open_says_that_nothing_is(host):
+    host.add(host.conf, "tty:1", "job-1")
+    assert "No process has a device open." in host.fleet_cdi("list", "--open")[1].splitlines()
+
+
+def test_open_shows_a_device_that_only_a_spec_names(host, opened):
+    """The device plugin holds such by its node, of which no inventory knows."""
+    path = f"{host.root}/dev/tty40"  # of which no profile found anything
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(4, 40))
+    device = Device(f"node:{path}", "", "example.com/card", ("card0",), ())
+    handover.take(Ledger(str(host.state), inventory.boot_id()), "example.com/card", [handover.Want("card0", device)])
+    pid = opened("tty40")
+    out = host.fleet_cdi("list", "--open")[1]
+    assert f"node:{path}  {path}  request card0 of kubernetes/example.com/card (kubernetes)  pid {pid} " in out
+
+
+def test_open_knows_who_holds_a_device_by_its_node_which_an_inventory_has_too(host, opened):
+    device = Device("node:/dev/tty15", "", "example.com/card", ("card0",), ())
+    handover.take(Ledger(str(host.state), inventory.boot_id()), "example.com/card", [handover.Want("card0", device)])
+    opened("tty15")
+    (found,) = json.loads(host.fleet_cdi("list", "--open", "--json")[1])["open"]
+    assert (found["device"], len(found["held_by"])) == ("tty:tty15", 1)

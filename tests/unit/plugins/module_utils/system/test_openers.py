@@ -161,7 +161,7 @@ def test_nothing_asked_is_nothing_looked_at():
 
 
 def test_without_proc_it_says_so(tmp_path):
-    assert "No such file" in openers.look([CONSOLE], str(tmp_path / "none")).gaps
+    assert "No such file" in openers.look([CONSOLE], proc=str(tmp_path / "none")).gaps
 
 
 # Whose opening is no use of the device.

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the devices that a request may get are open already, though nobody holds them. docs/occupied.md.
+
+Private API of fleet.cdi. Imported only where the configuration wants a look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.give_back import complain
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import REFUSE, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied, numbers, occupied, own_nodes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+
+def look(call: Call, pool: Inventory) -> Callable[[Device], Optional[Occupied]]:
+    """Who has a device of the pool open, as of now: one look costs the same for one as for all.
+
+    To be called before the ledger is opened: nobody else shall wait for a look. Raises nothing.
+    """
+    shared = [node for kind in pool.kinds for node in kind.edits.nodes]
+    if isinstance(pool.devices, Many):
+        seen = openers.look((), {(node.type, node.major) for one in pool.devices.samples() for node in one.nodes})
+    else:
+        nodes = own_nodes(pool.devices, shared)
+        seen = openers.look(numbers(nodes))
+    if seen.gaps and call.settings.occupied == REFUSE:
+        complain(f"{call.plugin}: who has devices open can't be told for sure: {seen.gaps}")
+    ignored = call.settings.occupied_ignore
+    expected = openers.EXPECTED if ignored is None else ignored
+
+    def of(device: Device) -> Optional[Occupied]:
+        # Of thousands that are alike only those are read that are chosen.
+        own = own_nodes([device], shared) if isinstance(pool.devices, Many) else nodes
+        return occupied({device.id: own.get(device.id, {})}, seen, expected).get(device.id)
+
+    return of
