@@ -64,6 +64,32 @@ options:
       - Register a resource although another plugin serves it. Otherwise that resource is left to the other one.
     type: bool
     default: false
+  occupied:
+    description:
+      - What is done about a device that nobody holds and some process has open, as one that outlived its container.
+        V(warn) gives it to a pod and logs the process, its program and its container or unit. V(refuse) has the kubelet
+        see it as unhealthy as long as that is so. V(ignore) does not look.
+      - C(docs/occupied.md) says what a look sees, what it costs, and who can have a device refused.
+    type: str
+    choices: [warn, refuse, ignore]
+    default: warn
+  occupied_ignore:
+    description:
+      - Programs and systemd units that may have devices open, as patterns, V(dcgm*). A program counts by the name of
+        its file, if that is one that only root can change.
+    type: list
+    elements: str
+    default:
+      - nvidia-persistenced
+      - nvidia-smi
+      - nv-hostengine
+      - nv-fabricmanager
+      - dcgm-exporter
+      - nvidia-device-plugin
+      - gpu-feature-discovery
+      - systemd-logind
+      - systemd-udevd
+      - udevadm
   metrics:
     description:
       - Address and port for metrics of Prometheus, as V(127.0.0.1:9400). Empty for none.
@@ -166,6 +192,20 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# As in system/openers.py, which runs on hosts.
+EXPECTED = [
+    "nvidia-persistenced",
+    "nvidia-smi",
+    "nv-hostengine",
+    "nv-fabricmanager",
+    "dcgm-exporter",
+    "nvidia-device-plugin",
+    "gpu-feature-discovery",
+    "systemd-logind",
+    "systemd-udevd",
+    "udevadm",
+]
+
 
 def main() -> None:
     module = AnsibleModule(
@@ -176,6 +216,8 @@ def main() -> None:
             "delivery": {"type": "str", "choices": ["auto", "cdi", "annotations", "expanded"], "default": "auto"},
             "registration": {"type": "str", "choices": ["auto", "register", "watcher"], "default": "auto"},
             "takeover": {"type": "bool", "default": False},
+            "occupied": {"type": "str", "choices": ["warn", "refuse", "ignore"], "default": "warn"},
+            "occupied_ignore": {"type": "list", "elements": "str", "default": EXPECTED},
             "metrics": {"type": "str", "default": ""},
             "grace": {"type": "int", "default": 30},
             "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},

@@ -71,6 +71,13 @@ options:
     type: list
     elements: str
     default: []
+  process_access:
+    description:
+      - Whether a process of the service, which does nothing else, may look at which processes have devices open. The
+        setting O(fleet.cdi.device_plugin_config#module:occupied) needs it, unless that is V(ignore). That process has
+        C(CAP_SYS_PTRACE) and C(CAP_DAC_READ_SEARCH); the plugin itself gives them up when it starts.
+    type: bool
+    default: true
   wait:
     description:
       - How many seconds a new instance gets to take over.
@@ -122,6 +129,7 @@ def main() -> None:
             "device_access": {"type": "bool", "default": False},
             "capabilities": {"type": "list", "elements": "str", "default": []},
             "writable_paths": {"type": "list", "elements": "str", "default": []},
+            "process_access": {"type": "bool", "default": True},
             "wait": {"type": "int", "default": 60},
             **on_host.ARGUMENTS,
         },

@@ -16,6 +16,9 @@ import jinja2
 import pytest
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.plugins.modules import device_plugin_config
+
 ROLES = sorted((Path(__file__).resolve().parents[2] / "roles").iterdir())
 
 
@@ -92,3 +95,25 @@ def test_who_waits_for_a_restart_is_told_by_which_setting(tmp_path: Path) -> Non
     docker, containerd = re.findall('"(/usr/bin/.*)"', said)
     assert docker.startswith("/usr/bin/docker: ") and docker.endswith("docker.restart is when_idle")
     assert containerd.startswith("/usr/bin/containerd: ") and containerd.endswith("cdi_host_runtime_restart is never")
+
+
+def test_the_programs_that_may_have_devices_open_are_those_that_hosts_know() -> None:
+    (role,) = [one for one in ROLES if one.name == "cdi_device_plugin"]
+    assert tuple(document(role, "defaults/main.yml")["cdi_device_plugin_occupied_ignore"]) == openers.EXPECTED
+    assert tuple(device_plugin_config.EXPECTED) == openers.EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("choice", "resources", "looks"),
+    [
+        ("warn", {}, True),
+        ("ignore", {}, False),
+        ("ignore", {"nvidia.com/gpu": {"occupied": "refuse"}}, True),
+        ("ignore", {"nvidia.com/gpu": {"occupied": "ignore"}, "nvidia.com/mig": {}}, False),
+    ],
+)
+def test_the_service_may_look_at_processes_where_a_resource_wants_it(choice: str, resources: Any, looks: bool) -> None:
+    (role,) = [one for one in ROLES if one.name == "cdi_device_plugin"]
+    variables = {"cdi_device_plugin_occupied": choice, "cdi_device_plugin_resources": resources}
+    text = document(role, "vars/main.yml")["__cdi_device_plugin_looks"]
+    assert jinja2.Template(text).render(variables).strip() == str(looks)

@@ -40,6 +40,8 @@ FIELDS = (
     "delivery",
     "registration",
     "takeover",
+    "occupied",
+    "occupied_ignore",
     "metrics",
     "grace",
     "spec_dirs",

@@ -14,6 +14,7 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, argument, check_path, quoted
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import scanner
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import KUBELET, PATH, Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -60,7 +61,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 Environment={mark}={digest}
-# Made outside of the sandbox, which can open only what is there.
+{apart}# Made outside of the sandbox, which can open only what is there.
 ExecStartPre=-+/usr/bin/mkdir -p {needed}
 ExecStart={command} plugin run --config {config} --instance %i
 ExecReload=/bin/kill -HUP $MAINPID
@@ -96,12 +97,15 @@ KeyringMode=private
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
+{capset}SystemCallErrorNumber=EPERM
 UMask=0077
 {closed}
 [Install]
 WantedBy=multi-user.target
 """
+
+# With these capabilities a process looks at the others; the daemon gives them up, as the variable says.
+_CAPSET = "SystemCallFilter=capset\n"
 
 # Nobody else on the network has to do with it, unless metrics are asked for.
 _NO_NETWORK = "IPAddressDeny=any\n"
@@ -123,6 +127,7 @@ class Unit(NamedTuple):
     device_access: bool = False  # for the commands setup and teardown
     capabilities: tuple[str, ...] = ()  # for them, too
     writable_paths: tuple[str, ...] = ()  # for them, too: directories or files besides those that the plugin needs
+    process_access: bool = True  # whether a process of it may look at which processes have devices open
 
 
 def path() -> str:
@@ -146,6 +151,8 @@ def text(unit: Unit) -> bytes:
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
     needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
     writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
+    looking = sorted(scanner.NUMBERS) if unit.process_access else []
+    given_up = [name for name in looking if name not in unit.capabilities]
     values = {
         "before": " ".join(KUBELETS),
         "mark": MARK,
@@ -155,7 +162,9 @@ def text(unit: Unit) -> bytes:
         "watchdog": WATCHDOG,
         "run_dir": os.path.basename(RUN_DIR),
         "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
-        "capabilities": " ".join(unit.capabilities),
+        "capabilities": " ".join(dict.fromkeys((*unit.capabilities, *looking))),
+        "apart": f'Environment="{scanner.VARIABLE}={" ".join(given_up)}"\n' if given_up else "",
+        "capset": _CAPSET if given_up else "",
         "families": " AF_INET AF_INET6" if unit.metrics else "",
         "closed": (_NO_DEVICES if not unit.device_access else "")
         + (_NO_NETWORK if not unit.metrics else _LOCAL if local else ""),

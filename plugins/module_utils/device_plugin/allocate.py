@@ -64,12 +64,14 @@ class Allocator:
         ways: Delivery,
         unhealthy: Optional[Mapping[str, str]] = None,
         abandoned: Callable[[], bool] = lambda: False,
+        check: Callable[[Sequence[Unit]], None] = lambda _units: None,
     ) -> list[Any]:
         """The ContainerAllocateResponse for each container, by its device IDs; all are held when this returns.
 
         What can't be had for one of them is refused to all, as it is one request. `unhealthy` are the device IDs, or
         ids of units, that the kubelet was told not to ask for: ID -> why. Once the call is `abandoned` nothing is
-        recorded: the next container may have the devices. Raises Failed.
+        recorded: the next container may have the devices. `check` raises Failed for units that are in use.
+        Raises Failed.
         """
         _each_once(resource, containers)
         asked = [_asked(resource, ids, unhealthy or {}) for ids in containers]
@@ -79,6 +81,7 @@ class Allocator:
             (list(dict.fromkeys(name for unit in own for name in unit.qualified_names)), _expanded(own, registry, ways))
             for own in asked
         ]
+        check(units)
         self._hold(resource, units, registry, abandoned)
         return [delivery.response(ways, resource.name, *one) for one in given]
 

@@ -21,11 +21,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import fie
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.naming import SORTS
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import fault_class
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import OCCUPIED, CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import (
     DEVICE,
     DEVICE_RULE,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import EXPECTED
 
 PATH = "/etc/fleet-cdi/device-plugin.json"  # not in /etc/cdi, where runtimes would take it for a spec
 VERSION = 1  # of the document
@@ -67,7 +68,7 @@ class Health(NamedTuple):
 
 
 class ResourceSettings(NamedTuple):
-    """One extended resource. `delivery` is "" where the document's own holds."""
+    """One extended resource. `delivery` and `occupied` are "" where the document's own hold."""
 
     name: str
     kinds: tuple[str, ...] = ()  # () in the document: the kind of the resource's own name
@@ -84,6 +85,7 @@ class ResourceSettings(NamedTuple):
     time_limit: float = 30.0  # seconds, for each command
     pre_start: bool = False
     health: Health = Health()
+    occupied: str = ""
 
 
 class Settings(NamedTuple):
@@ -93,6 +95,8 @@ class Settings(NamedTuple):
     delivery: str = "auto"
     registration: str = "auto"
     takeover: bool = False
+    occupied: str = OCCUPIED[0]  # what is done about a device that is open though nobody holds it
+    occupied_ignore: tuple[str, ...] = EXPECTED  # patterns of programs and units that may have devices open
     metrics: str = ""  # "host:port", "" for none
     grace: float = 30.0  # seconds; a hold that podresources left out goes back after them
     plugin_dir: str = f"{KUBELET}/device-plugins"
@@ -170,6 +174,7 @@ _resource = fields.record(
         "time_limit": fields.seconds(0.1, 300),
         "pre_start": fields.boolean,
         "health": _health,
+        "occupied": fields.one_of(*OCCUPIED),
     },
 )
 
@@ -214,6 +219,8 @@ _settings = fields.record(
         "delivery": fields.one_of(*DELIVERY),
         "registration": fields.one_of(*REGISTRATION),
         "takeover": fields.boolean,
+        "occupied": fields.one_of(*OCCUPIED),
+        "occupied_ignore": fields.many(fields.text("a pattern of a program's or unit's name"), "a list of patterns"),
         "metrics": fields.optional(fields.address),
         "grace": fields.seconds(1, 86400),
         "plugin_dir": fields.path,

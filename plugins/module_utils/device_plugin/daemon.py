@@ -30,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import (
     inforce,
     reclaim,
     report,
+    scanner,
     status,
     udev,
     watch,
@@ -41,6 +42,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.decide imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import numa_nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.lookout import Lookout
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node, same_site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer
@@ -51,6 +53,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 
 SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
 PERIOD = 30.0  # seconds between two looks where nothing tells of a change
@@ -66,7 +69,12 @@ class Daemon:
     """One instance. Made in the running loop; `run` serves until `end` is set."""
 
     def __init__(
-        self, path: str, instance: str = "", log: Optional[Log] = None, dog: Optional[watchdog.Watchdog] = None
+        self,
+        path: str,
+        instance: str = "",
+        log: Optional[Log] = None,
+        dog: Optional[watchdog.Watchdog] = None,
+        look: scanner.Look = openers.look,
     ) -> None:
         self._log = log or Log()
         self._metrics = Metrics()
@@ -75,6 +83,7 @@ class Daemon:
         self._watch = watch.Watch(self._log)
         self._udev = udev.Events(self._soon)
         self._watchdog = dog
+        self._openers = look
         self._writable: frozenset[str] = frozenset()  # directories that we could write when we began
         self._node: Optional[Node] = None
         self._former: dict[str, set[str]] = {}
@@ -161,7 +170,7 @@ class Daemon:
         boot = inventory.boot_id()
         if before is not None:
             before.site.settings = settings
-            before.viewer = Viewer(settings, before.hands.ledger, before.viewer.keeper)
+            before.viewer = Viewer(settings, before.hands.ledger, before.viewer.keeper, before.hands.lookout)
             before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace, settings.resources)
             return before
         ledger = Ledger(settings.state_dir, boot)
@@ -174,9 +183,10 @@ class Daemon:
             Readers(lambda: delivery.readers(settings.root), self._asking),
             numa_nodes(settings.root),
             self._soon,
+            Lookout(settings.root, self._openers),
         )
         reclaimer = reclaim.Reclaimer(ledger, settings.grace, settings.resources)
-        return Node(site, hands, Viewer(settings, ledger, Keeper(ledger)), reclaimer)
+        return Node(site, hands, Viewer(settings, ledger, Keeper(ledger), hands.lookout), reclaimer)
 
     def _follow(self, settings: Settings) -> None:
         """Hear of kubelets and of what happens to sockets; clear away those that former starts left."""
@@ -350,6 +360,7 @@ def run(path: str, instance: str = "") -> int:
     """Serve by the configuration at `path` until SIGTERM or SIGINT; SIGHUP reads it again. Raises CdiError."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the configuration is read there is none to read again
     dog = watchdog.asked_for(os.environ)
+    look = scanner.start(os.environ)
     # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
@@ -363,7 +374,7 @@ def run(path: str, instance: str = "") -> int:
         ) from None
 
     async def serve_until_told() -> None:
-        daemon, loop = Daemon(path, instance, dog=dog), asyncio.get_running_loop()
+        daemon, loop = Daemon(path, instance, dog=dog, look=look), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.end.set)

@@ -20,14 +20,15 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate i
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.decide import Decision, Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed, Stream
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, units_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.lookout import Lookout, choice
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Registrar
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Event, Roster
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import LONGEST, Answers, Refusal, Server
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Part, Site
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, some
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason, some
+from ansible_collections.fleet.cdi.plugins.module_utils.records import IGNORE, REFUSE, CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 
 ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
@@ -47,6 +48,7 @@ class Hands(NamedTuple):
     readers: Readers
     numa_nodes: Optional[frozenset[int]]
     look_again: Callable[[], None]
+    lookout: Lookout
 
 
 class Served:
@@ -191,6 +193,7 @@ class Served:
             asked = frozenset(device_ids)
             unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
             work = partial(allocate, self.resource, containers, self._registry, way, unhealthy)
+            work = partial(work, check=partial(self._open, self.resource))
             answer = await self._within("Allocate", device_ids, work)
         except Refusal as error:
             self._site.log.warning("refused", resource=self.name, devices=devices, reason=str(error))
@@ -203,6 +206,26 @@ class Served:
             self._hands.look_again()
         self._site.log.info("allocated", resource=self.name, devices=devices, seconds=time.monotonic() - began)
         return answer
+
+    def _open(self, resource: Resource, units: Sequence[Unit]) -> None:
+        """Blocks. See whether processes have units open that the kubelet takes for free. Raises Failed.
+
+        Of units that containers share nothing can be said: who has them already has them open.
+        """
+        settings = self._site.settings
+        wanted = choice(resource, settings)
+        if wanted == IGNORE:
+            return
+        found = self._hands.lookout.now((unit for unit in units if unit.replicas == 1), settings)
+        texts = {name: f"{one}, and the kubelet takes it for free" for name, one in found.items()}
+        if texts and wanted == REFUSE:
+            text = some([f"{name}: {why}" for name, why in sorted(texts.items())], "; ")
+            raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
+        for name, why in texts.items():
+            self._site.log.warning("occupied", resource=resource.name, device=name, reason=why)
+        gaps = self._hands.lookout.gaps
+        if gaps:
+            self._site.log.change("processes", gaps, "processes-unseen", reason=gaps)
 
     async def _start(self, device_ids: Sequence[str]) -> None:
         await self._within("PreStartContainer", device_ids, partial(self._ready, self.resource, device_ids))

@@ -35,6 +35,7 @@ OTHERS = frozenset(
     {
         "reserved",  # the host uses it, or an operator took it out of service
         "taken",  # somebody else holds it
+        "occupied",  # nobody holds it, and a process has it open
         "unresolved",  # no spec that can be read gives its name
         "gone",
     }
@@ -43,8 +44,8 @@ CLASSES = FAULTS | OTHERS
 
 NAMED = 3  # of many devices in one message
 
-# What is gone from the host because a container has it: an interface moves into the container's network namespace.
-MOVED = frozenset({"interface-missing"})
+# What is so because a container has it: an interface moves into its network namespace, its processes open the device.
+MOVED = frozenset({"interface-missing", "occupied"})
 
 
 def reason(class_: str, text: str) -> str:

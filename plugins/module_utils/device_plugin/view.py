@@ -10,7 +10,7 @@ takes longer to parse than all the rest.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem
@@ -20,10 +20,16 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known as Claims
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper, Kept, by_specs
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer, offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.lookout import (
+    Lookout,
+    choice,
+    held_hardware,
+    is_free,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Offer, Resource, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of, reason
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import REFUSE, CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 
 # A host has some thousand inotify watches for everybody; what is in more directories is looked at in time.
@@ -45,9 +51,12 @@ class View(NamedTuple):
 class Viewer:
     """Looks at the host that `settings` describe. With a `keeper` each look also holds what DRA claims have."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, keeper: Optional[Keeper] = None) -> None:
+    def __init__(
+        self, settings: Settings, ledger: Ledger, keeper: Optional[Keeper] = None, lookout: Optional[Lookout] = None
+    ) -> None:
         self.settings = settings
         self.keeper = keeper
+        self._lookout = lookout or Lookout(settings.root)
         self._ledger = ledger
         self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
@@ -80,7 +89,29 @@ class Viewer:
             for name, why in look(resource, view.registry, self.settings.root, self._out).items():
                 if name not in found or class_of(why) not in MOVED:  # whoever has it has what moved
                     found[name] = why
+        problems.update(self._occupied(view.offer.resources, held, troubles))
         return view._replace(troubles=troubles, problems=problems, warnings=kept.warnings)
+
+    def _occupied(
+        self, resources: Iterable[Resource], held: taken.Held, troubles: Mapping[str, dict[str, str]]
+    ) -> dict[str, str]:
+        """Add to `troubles` what processes have open, where that is refused; what of the processes can't be seen."""
+        refusing = [one for one in resources if choice(one, self.settings) == REFUSE]
+        if not refusing:
+            return {}
+        locked = held_hardware(held.grants)
+        free = [
+            (resource.name, unit)
+            for resource in refusing
+            for unit in resource.units
+            if unit.id not in troubles[resource.name] and is_free(unit.device, locked)
+        ]
+        found = self._lookout.lately((unit for _name, unit in free), self.settings)
+        for name, unit in free:
+            if unit.device.id in found:
+                troubles[name][unit.id] = reason("occupied", f"{found[unit.device.id]}, and nobody holds it")
+        gaps = self._lookout.gaps
+        return {"processes": f"who has devices open can't be told for sure: {gaps}"} if gaps else {}
 
     def subjects(self, view: Optional[View] = None) -> list[watch.Subject]:
         """What to follow, so that the next look comes when it should; without a view, so that the first one does."""

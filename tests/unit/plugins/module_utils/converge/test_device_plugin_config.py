@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import und
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def host(tmp_path):
         def options(self, **changes):
             usual = {
                 "resources": {}, "delivery": "auto", "registration": "auto", "takeover": False, "metrics": "",
+                "occupied": "warn", "occupied_ignore": list(openers.EXPECTED),
                 "grace": 30, "spec_dirs": ["/etc/cdi"], "inventory": "/run/i.json", "state_dir": self.state_dir,
                 "kubelet_dir": "/var/lib/kubelet", "path": self.path,
             }  # fmt: skip

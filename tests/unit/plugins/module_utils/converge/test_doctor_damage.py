@@ -108,6 +108,8 @@ class Everything:
             "delivery": "auto",
             "registration": "auto",
             "takeover": False,
+            "occupied": "warn",
+            "occupied_ignore": [],
             "metrics": "",
             "grace": 30,
             "spec_dirs": [self.etc],

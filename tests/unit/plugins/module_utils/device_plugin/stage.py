@@ -20,6 +20,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health, ResourceSettings, Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.lookout import Lookout
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers, Served
@@ -29,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status imp
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Seen
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import run
 
 NAME = "acme.com/widget"
@@ -58,13 +60,15 @@ class Stage:
         self.allocator = Allocator()
         self.looks = 0
         self.readers: list[Reader] = []
+        self.seen = Seen()
         settings = ResourceSettings(NAME, (NAME,), pre_start=pre_start, health=Health(hold_down=0.0))
         self.resource = Resource(NAME, (unit("d0"), unit("d1")), settings=settings)
         peers = Peers(str(tmp_path), "a", 1.0)
         site = Site(Settings(), peers, Log(self.log), self.metrics, lambda: None)
         pool = ThreadPoolExecutor(1)
         readers = Readers(lambda: self.readers, pool)
-        hands: Any = Hands(None, self.allocator, pool, readers, None, self._look)  # type: ignore
+        lookout = Lookout(ask=lambda _numbers: self.seen)
+        hands: Any = Hands(None, self.allocator, pool, readers, None, self._look, lookout)  # type: ignore
         self.other = Served(self.resource, site, hands, ())
         self.path = str(tmp_path / "s.sock")
         self.file = tmp_path / "d0"  # what a container gets with d0

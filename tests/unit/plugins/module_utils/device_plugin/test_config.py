@@ -114,6 +114,7 @@ def test_everything_that_can_be_said():
         "teardown": ["/bin/scrub"],
         "time_limit": 5,
         "pre_start": True,
+        "occupied": "refuse",
         "health": {"ignore": ["mount-*", "device: temperature *"], "hold_down": 0, "linger": 3600},
     }
     document = {
@@ -122,6 +123,8 @@ def test_everything_that_can_be_said():
         "delivery": "expanded",
         "registration": "watcher",
         "takeover": True,
+        "occupied": "ignore",
+        "occupied_ignore": ["dcgm*", "nvidia-dcgm.service"],
         "metrics": "[::1]:9400",
         "grace": 60,
         "plugin_dir": "/a",
