@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about single devices: ill, or out of service."""
+"""Rules about single devices: ill, open in a process though nobody holds them, or out of service."""
 
 from __future__ import annotations
 
@@ -25,11 +25,22 @@ def _disabled(view: View) -> Iterator[Symptom]:
         yield Symptom(name, f"out of service since {one.since}, {until}: {one.reason}")
 
 
+def _occupied(view: View) -> Iterator[Symptom]:
+    for one in view.running.occupied:
+        yield Symptom(one.device, f"{one}, and nobody holds it")
+
+
 RULES = (
     Rule(
         "unhealthy",
         _unhealthy,
         "repair what the reason names; or `fleet-cdi device disable {subject} --reason TEXT`, as long as it is ill",
+    ),
+    Rule(
+        "occupied",
+        _occupied,
+        "end the process that is named (`fleet-cdi grants list --open` shows all); or name its program in "
+        "occupied_ignore of the configuration, if it does not use the device",
     ),
     Rule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
 )

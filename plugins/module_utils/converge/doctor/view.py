@@ -10,7 +10,7 @@ file hides nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
     device_links,
     device_plugin_config,
     keys,
+    occupied,
     refresher,
     systemd,
     units,
@@ -28,7 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_p
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import of_places
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import compare
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import operate, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate, status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
@@ -49,6 +50,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import S
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import survey as survey_runtimes
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load, seen_with
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Reason
+from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied
 
 
 class Places(NamedTuple):
@@ -114,6 +116,7 @@ class Running(NamedTuple):
     plugin: tuple[str, ...] = ()  # what the device plugin's instances say is wrong
     oci_runtimes: tuple[OciRuntime, ...] = ()
     status_errors: Mapping[str, str] = {}  # path of a status file of a living instance -> why it can't be used
+    occupied: tuple[Occupied, ...] = ()  # devices that nobody holds and processes have open
 
 
 class View(NamedTuple):
@@ -142,14 +145,16 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
     found = installations.find(places.path)
     ours = _units(wanted.manifest)
     plugin, status_errors = _plugin(written, wanted.manifest)
+    store = examine(places.state_dir, live.boot_id)
     running = Running(
         survey_runtimes(found.places),
         found.warnings,
         _said(run, ours) if ours and has_systemd else {},
-        examine(places.state_dir, live.boot_id),
+        store,
         plugin,
         detect_oci(places.path),
         status_errors,
+        occupied.find(_offered(places, written, live), store, wanted.disabled),
     )
     names = [one.release for one in of_places(found.places)]
     registry = seen_with(written.registry, names) if names else written.registry
@@ -238,6 +243,19 @@ def _live(places: Places, written: Written) -> Live:
     }
     pools = {path: _or(partial(inventory.read, path, boot_id), None)[1] for path in sorted(needed)}
     return Live(boot_id, listed, error if expected else "", pools)
+
+
+def _offered(places: Places, written: Written, live: Live) -> Iterator[occupied.Offered]:
+    """What is handed out: by each configuration of an executable its pool, by the device plugin the inventory."""
+    for chain in written.configurations.values():
+        for one in chain:
+            path = pool.pool_path(places.inventory, one.type, one.plugin, one.args)
+            devices, _error = _or(partial(inventory.read, path, live.boot_id), Inventory(()))
+            yield occupied.Offered(devices, one.args.get("occupied"), one.args.get("occupied_ignore"))
+    if written.plugin_config and not written.plugin_config_error:
+        settings, error = _or(partial(config.read, written.plugin_config), None)
+        if not error:
+            yield occupied.Offered(live.listed, settings.occupied, settings.occupied_ignore)
 
 
 def _compared(wanted: Wanted, written: Written, live: Live) -> tuple[Mapping[str, str], Live]:

@@ -6,15 +6,21 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, keys, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice, rule, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity, tree
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
@@ -487,3 +493,56 @@ class TestRules:
     def test_no_two_rules_say_the_same(self):
         names = [(one.name, one.next) for one in RULES]
         assert len(set(names)) == len(names)
+
+
+class TestOccupied:
+    """Devices that nobody holds and that a process has open; here that is this one, with a console."""
+
+    @pytest.fixture
+    def open_console(self, host):
+        """The id of a device whose node this process has open, and that a configuration hands out."""
+        path = "/dev/tty61"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError as error:
+            pytest.skip(f"{path}: {error.strerror}")
+        console = Device("tty:tty61", "tty", KIND, ("tty61",), (Node(path, "c", 4, 61),))
+
+        def hands_out(**args):
+            configuration = {"cdiVersion": "0.0.2", "name": "", "type": "tty", "plugin": "generic-tty", "args": args}
+            (host.root / "etc/tty.d").mkdir()
+            (host.root / "etc/tty.d/a.conf").write_text(json.dumps(configuration))
+            pool = Path(pool_path(str(host.root / "inventory.json"), "tty", "generic-tty", args))
+            pool.parent.mkdir()
+            pool.write_bytes(inventory.render(inventory.Inventory((console,)), inventory.boot_id()))
+            return console
+
+        yield hands_out
+        os.close(descriptor)
+
+    @staticmethod
+    def found(host):
+        return [one for one in host.diagnose() if one.rule == "occupied"]
+
+    def test_a_device_that_nobody_holds_is_named_with_who_has_it(self, host, open_console):
+        open_console()
+        (finding,) = self.found(host)
+        assert finding.subject == "tty:tty61"
+        assert f"tty:tty61: /dev/tty61 is open in pid {os.getpid()} (python" in finding.problem
+
+    def test_not_one_that_is_held(self, host, open_console):
+        console = open_console()
+        want = handover.Want("tty61", console)
+        handover.take(Ledger(str(host.root / "state"), inventory.boot_id()), "acme.com/tty", [want])
+        assert self.found(host) == []
+
+    @pytest.mark.parametrize("args", [{"occupied": "ignore"}, {"occupied_ignore": ["py*"]}])
+    def test_not_where_the_configuration_says_so(self, host, open_console, args):
+        if "occupied_ignore" in args and (os.stat(sys.executable).st_uid or os.stat(sys.executable).st_mode & 0o022):
+            pytest.skip("others can change this interpreter")
+        open_console(**args)
+        assert self.found(host) == []
+
+    def test_not_one_that_nobody_hands_out(self, host, open_console):
+        host.list_devices(open_console(occupied="ignore"))
+        assert self.found(host) == []
