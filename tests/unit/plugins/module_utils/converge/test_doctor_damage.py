@@ -36,6 +36,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules im
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
 
@@ -90,6 +91,7 @@ class Everything:
         document = {"cdiVersion": "0.0.2", "name": "zeros", "type": "zero", "plugin": "rule", "args": ENTRY}
         plugin_config.converge(plugin_config.Wanted("zero", "zeros", document), places, f"{self.prefix}/bin")
         device_state.converge(device_state.Wanted(f"{KIND}=full", "it is full"), places)
+        patch.setattr(openers, "look", lambda _numbers: openers.Seen())  # processes of this machine may have /dev/zero
         patch.setattr(units, "UNIT_DIR", str(root / "units"))
         patch.setattr(units, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
         patch.setattr(refresher, "UNIT_DIR", units.UNIT_DIR)
