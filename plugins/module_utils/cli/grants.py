@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Host
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
@@ -88,7 +87,7 @@ def _list(operator: Operator, arguments: Any) -> int:
     return int(bad)
 
 
-def _opened(operator: Operator, arguments: Any, grants: Iterable[Grant]) -> tuple[dict[str, Any], list[str]]:
+def _opened(operator: Operator, arguments: Any, grants: Iterable[Any]) -> tuple[dict[str, Any], list[str]]:
     """With --open, which devices processes have open: (fields of the document, lines for people)."""
     if not arguments.open:
         return {}, []
