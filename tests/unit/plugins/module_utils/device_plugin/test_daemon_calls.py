@@ -179,7 +179,9 @@ def test_a_preference_call_never_fails_and_never_waits(
 def test_what_the_kubelet_was_told_not_to_ask_for_is_passed_on(stage: Stage) -> None:
     seen: dict[str, Any] = {}
 
-    def note(_resource: Any, ids: Any, _registry: Any, _ways: Any, unhealthy: Any, _abandoned: Any, **_named: Any) -> Any:
+    def note(
+        _resource: Any, ids: Any, _registry: Any, _ways: Any, unhealthy: Any, _abandoned: Any, **_named: Any
+    ) -> Any:
         seen.update(ids=ids, unhealthy=unhealthy)
         return [api.v1beta1.ContainerAllocateResponse()]
 
