@@ -42,6 +42,7 @@ from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 CROWDS = (16, 64)  # callers at once
+POOLS = (8, 10_000)  # devices
 STORED = 3000
 
 # The fastest is what is left where the machine has other things to do as well.
@@ -138,6 +139,26 @@ def one_after_the_other(empty: Machine, full: Machine, commit: str, count: int) 
     )
 
 
+def large_pool(few: Machine, many: Machine, count: int) -> None:
+    """The CPU of an ADD on a large pool beside that on a small one."""
+    costs: dict[Machine, list[float]] = {few: [], many: []}
+    for number in range(count):
+        for machine, taken in costs.items():
+            before = cpu()
+            machine.call("ADD", f"r{number}")
+            taken.append(cpu() - before)
+            machine.call("DEL", f"r{number}")
+    for name in ("fastest", "p50"):
+        value, baseline = STATISTICS[name](costs[many]), STATISTICS[name](costs[few])
+        line(f"ADD on {POOLS[1]} devices beside {POOLS[0]}: CPU, {name}", "ms", value * 1000, baseline * 1000)
+
+
+def cpu() -> float:
+    """Seconds of CPU of all children so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def in_parallel(machine: Machine, callers: int, count: int, alone: float = 0.0) -> float:
     """Callers that ADD and DEL `count` times without a pause: what a call costs and takes. Returns its seconds of CPU.
 
@@ -170,10 +191,9 @@ def in_parallel(machine: Machine, callers: int, count: int, alone: float = 0.0) 
                 call("DEL", name)
 
     threads = [threading.Thread(target=caller, args=(number,)) for number in range(callers)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = cpu()
     whole = seconds(lambda: [*map(threading.Thread.start, threads), *map(threading.Thread.join, threads)])
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cost = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / len(taken)
+    cost = (cpu() - before) / len(taken)
     case = f"{callers} callers x {count} ADD and DEL"
     line(f"{case}: CPU of a call", "ms", cost * 1000, alone * 1000)
     line(f"{case}: rate", "1/s", len(taken) / whole)
@@ -210,6 +230,9 @@ def main() -> None:
         one_after_the_other(empty, full, COMMIT.format(path=f"{directory}/baseline.db"), count)
     args = {"match": {"subsystem": "tty"}, "kind": "bench.x/tty"}
     consoles = {**config, "type": "tty", "plugin": "rule", "args": args}
+    with tempfile.TemporaryDirectory() as directory:
+        few, many = (Machine(Path(directory, str(last)), ttys(last), consoles) for last in POOLS)
+        large_pool(few, many, count)
     with tempfile.TemporaryDirectory() as directory:
         machine = Machine(Path(directory), ttys(max(CROWDS)), consoles)
         alone = in_parallel(machine, 1, count)

@@ -4,8 +4,9 @@
 """What a grant costs in the ledger beside one durable commit of SQLite's, and what 16 callers at once wait.
 
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The baseline of a call is a
-process' own way to one durable commit: open a database with the same settings, insert one row, commit, close. It and
-the calls take turns, so that both see the same disk. The store lies in build/, on the disk of the checkout.
+process' own way to one durable commit: open a database with the same settings, insert one row, commit, close; or, where
+the case says so, one durable write in a file. They and the calls take turns, so that all see the same disk. The store
+lies in build/, on the disk of the checkout.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
-from measure import Commits, line, percentile, seconds
+from measure import Commits, Writes, line, percentile, seconds
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, Part, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held, Ledger
@@ -53,18 +54,22 @@ def stored(count: int) -> Callable[[Tables], None]:
 def calls(directory: str, count: int) -> None:
     """ADD and DEL with `count` grants in the store, and the check of a whole store."""
     commits = Commits(os.path.join(directory, f"baseline-{count}.db"))
+    writes = Writes(os.path.join(directory, f"baseline-{count}"))
     ledger = Ledger(os.path.join(directory, str(count)), "boot")
     ledger.transact(stored(count))
-    times: dict[str, list[float]] = {"ADD": [], "DEL": [], "commit": []}
+    times: dict[str, list[float]] = {"ADD": [], "DEL": [], "commit": [], "write": []}
     keys = [Key("tty", "generic-tty", f"{number:064x}") for number in range(TIMES)]
     for number, key in enumerate(keys):
         times["ADD"].append(seconds(lambda: add(ledger, key, number)))  # noqa: B023 - called at once
         times["commit"].append(seconds(commits.one))
+        times["write"].append(seconds(writes.one))
         times["DEL"].append(seconds(lambda: ledger.delete(key)))  # noqa: B023 - called at once
     for verb in ("ADD", "DEL"):
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             value, baseline = percentile(times[verb], share), percentile(times["commit"], share)
             line(f"{verb} at {count} stored grants, {name}", "ms", value * 1000, baseline * 1000)
+            write = percentile(times["write"], share)
+            line(f"{verb} at {count} stored grants, {name} beside one durable write", "ms", value * 1000, write * 1000)
     usual = percentile([seconds(lambda: ledger.find(keys[0])) for _time in range(9)], 0.5)
     os.utime(ledger.path)
     first = seconds(lambda: ledger.find(keys[0]))

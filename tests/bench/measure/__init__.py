@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -31,6 +32,22 @@ def seconds(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+class Writes:
+    """Durable writes in place, each one sync: the least that a promise to keep something costs on this disk."""
+
+    def __init__(self, path: str) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._next = 0
+        os.pwrite(self._handle, bytes(1 << 20), 0)
+        os.fsync(self._handle)
+
+    def one(self) -> None:
+        """One, of as many bytes as an entry of the ledger's log has."""
+        os.pwrite(self._handle, b"x" * 700, self._next)
+        os.fdatasync(self._handle)
+        self._next = (self._next + 700) % (1 << 19)
 
 
 class Commits:
