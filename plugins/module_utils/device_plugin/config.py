@@ -158,7 +158,9 @@ _resource = fields.record(
         "name_by": fields.many(fields.one_of(*SORTS), "a list of sorts of names", 1),
         "replicas": fields.whole(1, 1024),
         "replicas_by": fields.mapping(
-            fields.pattern, lambda _name, value: fields.whole(1, 1024)(value), "an object: pattern of names -> replicas"
+            fields.pattern,
+            lambda _name, value: fields.whole(1, 1024)(value),
+            "an object of patterns of names and their replicas",
         ),
         "sharing": fields.one_of(*SHARING),
         "groups": fields.mapping(
@@ -166,7 +168,7 @@ _resource = fields.record(
                 f"the id of a group: {DEVICE_RULE}, no '::'", lambda name: DEVICE.match(name) and "::" not in name
             ),
             lambda name, value: Group(name, **_group(value)),
-            "an object: id -> members",
+            "an object of groups by their ids",
         ),
         "delivery": fields.one_of(*DELIVERY),
         "setup": fields.command,
@@ -184,9 +186,9 @@ def _of_resource(name: str, value: Any) -> ResourceSettings:
     kinds = found.pop("kinds", None) or _own_kind(name)
     groups = tuple(found.pop("groups", {}).values())
     if groups and PROFILE in name:
-        raise fields.Wrong("given", f"none, as groups are no partitions and {PROFILE} is in {name}", ".groups")
+        raise fields.Wrong("set", f"no groups, as they are no partitions and {PROFILE} is in {name}", ".groups")
     if found.get("exclude") == Match():
-        raise fields.wrong({}, "a condition: what meets all of none is everything").below(".exclude")
+        raise fields.wrong({}, "one condition or more, as none leaves everything out").below(".exclude")
     return ResourceSettings(name, tuple(kinds), groups=groups, **found)
 
 
@@ -215,7 +217,7 @@ _settings = fields.record(
     lambda **found: Settings(**{name: value for name, value in found.items() if name != "version"}),
     {
         "version": _version,
-        "resources": fields.mapping(_resource_name, _of_resource, "an object: resource name -> its settings"),
+        "resources": fields.mapping(_resource_name, _of_resource, "an object of resource names and their settings"),
         "delivery": fields.one_of(*DELIVERY),
         "registration": fields.one_of(*REGISTRATION),
         "takeover": fields.boolean,
@@ -256,6 +258,9 @@ def decode(text: bytes, path: str) -> Settings:
     """The configuration that `text`, which is the content of the file `path`, says. Raises CdiError."""
     try:
         document = json.loads(text, object_pairs_hook=_unique)
+    except UnicodeDecodeError as error:
+        why = f"the byte {error.object[error.start]:#04x} at {error.start} is no UTF-8"
+        raise CdiError(f"{path}: is no JSON that can be used ({why}); correct it") from None
     except (ValueError, RecursionError) as error:
         raise CdiError(f"{path}: is no JSON that can be used ({error}); correct it") from None
     return parse(document, path)

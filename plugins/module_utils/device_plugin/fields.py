@@ -61,7 +61,7 @@ def text(expected: str, holds: Callable[[str], object] = bool) -> Reader:
 
 def one_of(*choices: str) -> Reader:
     """One of these texts."""
-    return text(" or ".join(choices), lambda value: value in choices)
+    return text(f"{', '.join(choices[:-1])} or {choices[-1]}", lambda value: value in choices)
 
 
 def boolean(value: Any) -> bool:
@@ -76,7 +76,7 @@ def whole(low: int, high: int) -> Reader:
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise wrong(value, f"a whole number, {low} to {high}")
+            raise wrong(value, f"a whole number from {low} to {high}")
         return value
 
     return read
@@ -87,7 +87,7 @@ def seconds(low: float, high: float) -> Reader:
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            raise wrong(value, f"seconds, {low:g} to {high:g}")
+            raise wrong(value, f"a number of seconds from {low:g} to {high:g}")
         return float(value)
 
     return read
@@ -106,7 +106,7 @@ def many(item: Reader, expected: str, least: int = 0) -> Reader:
             except Wrong as error:
                 raise error.below(f"[{position}]") from None
             if own in found:
-                raise wrong(one, "each item once").below(f"[{position}]")
+                raise Wrong(f"{shown(one)} again", "each item once", f"[{position}]")
             found[own] = None
         return tuple(found)
 
@@ -116,7 +116,7 @@ def many(item: Reader, expected: str, least: int = 0) -> Reader:
 def one_or_many(item: Reader, expected: str) -> Reader:
     """A list that is not empty, or one item without a list around it."""
     items = many(item, expected, 1)
-    return lambda value: items(value if isinstance(value, list) else [value])
+    return lambda value: items(value) if isinstance(value, list) else (item(value),)
 
 
 def mapping(key: Reader, item: Callable[[str, Any], Any], expected: str) -> Reader:
@@ -130,6 +130,11 @@ def mapping(key: Reader, item: Callable[[str, Any], Any], expected: str) -> Read
             step = f".{shown(name)}"
             try:
                 own = key(name)
+            except Wrong as error:
+                raise Wrong(
+                    "a key that can't be used" if error.found == shown(name) else error.found, error.expected, step
+                ) from None
+            try:
                 found[own] = item(name, one)
             except Wrong as error:
                 raise error.below(step) from None
@@ -152,7 +157,7 @@ def record(make: Callable[..., Any], table: Mapping[str, Reader], required: tupl
                 raise Wrong("unknown", f"one of {', '.join(sorted(table))}{hint}", f".{step}")
         for name in required:
             if name not in value:
-                raise Wrong("missing", "a value", f".{name}")
+                raise Wrong("missing", _expected(table[name]), f".{name}")
         found = {}
         for name, one in value.items():
             try:
@@ -164,12 +169,24 @@ def record(make: Callable[..., Any], table: Mapping[str, Reader], required: tupl
     return read
 
 
+def _expected(item: Reader) -> str:
+    """What `item` says of nothing."""
+    try:
+        item(None)
+    except Wrong as error:
+        return error.expected
+    return "a value"
+
+
 def command(value: Any) -> tuple[str, ...]:
     """A program and its arguments, [] for none."""
-    if not isinstance(value, list) or not all(isinstance(word, str) and "\0" not in word for word in value):
-        raise wrong(value, "a list of texts: a program and its arguments")
+    if not isinstance(value, list):
+        raise wrong(value, "a list of a program and its arguments")
+    for position, word in enumerate(value):
+        if not isinstance(word, str) or "\0" in word:
+            raise wrong(word, "a text").below(f"[{position}]")
     if value and not value[0].startswith("/"):
-        raise wrong(value, "the absolute path of a program first")
+        raise wrong(value[0], "the absolute path of a program").below("[0]")
     return tuple(value)
 
 
@@ -185,7 +202,7 @@ def optional(item: Reader) -> Reader:
     return lambda value: "" if value == "" and isinstance(value, str) else item(value)
 
 
-pattern = text("a text, in which *, ? and [...] match as in file names")
+pattern = text("a text in which *, ? and [...] match as in file names")
 patterns = one_or_many(pattern, "a pattern, or a list of patterns")
 
 

@@ -82,5 +82,6 @@ def fault_class(value: Any) -> str:
     found = str(fields.text("a class of faults, or 'class: pattern of the reason'")(value))
     pattern = found.partition(": ")[0]
     if not any(fnmatchcase(name, pattern) for name in IGNORABLE):
-        raise fields.wrong(value, f"one of {', '.join(sorted(IGNORABLE))}, or one of them, ': ' and a pattern")
+        classes = ", ".join(sorted(IGNORABLE))
+        raise fields.wrong(value, f"one of {classes}, or one of these with ': ' and a pattern behind it")
     return found
