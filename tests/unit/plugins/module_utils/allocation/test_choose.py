@@ -105,6 +105,24 @@ def test_best_of_all_sets(asked):
         assert (choice.ids, choice.proved) == (best, True)
 
 
+@given(st.data())
+def test_fastest_ring_of_what_is_about_as_well_linked(data):
+    """On few levels, so that many sets are alike; some devices are nearer to network cards, some must be there."""
+    size = data.draw(st.integers(4, 8))
+    values = data.draw(st.sampled_from([[60, 500], [60, 500, 501], [500, 501, 503], [0, 1], [90, 120, 500, 1000]]))
+    scores = machines.scattered(size, values, data.draw(st.integers(0, 1 << 30)))
+    machine = machines.separate(scores, [data.draw(st.sampled_from([0, 0, 0, 1])) for _device in range(size)])
+    nics = data.draw(st.sampled_from([[60], [60, 120], [60, 90, 110]]))
+    machine = machine._replace(
+        classes=tuple(one._replace(nic=data.draw(st.sampled_from(nics))) for one in machine.classes)
+    )
+    number = data.draw(st.integers(3, size))
+    must = tuple(f"gpu{one}" for one in data.draw(st.sets(st.integers(0, size - 1), max_size=2)))
+    request = Request(number, data.draw(st.sampled_from([(), (), (0,)])), must)
+    choice = choose(*machine, request)
+    assert (choice.ids, choice.proved) == (machines.best(machine, request), True)
+
+
 def on_all_masks(machine, source, nears):
     """Compare the choice with the best set for some or all masks of free devices and all numbers."""
     subsets = machines.Subsets(machine)
