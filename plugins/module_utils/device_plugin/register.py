@@ -261,6 +261,8 @@ class Registrar:
             return task.result()
         finally:
             await awaken.ended(task)
+            if not task.cancelled():
+                task.exception()  # seen: asyncio says nothing of it
 
     async def _serve(self) -> Server:
         """The open server, on a socket that is there; a new one where the kubelet can't, or needn't, know it."""
