@@ -31,7 +31,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine impor
 
 MASKS = 100
 SOURCE = random.Random(4)
-VALUES = {"equal": [7], "0 or 1": [0, 1], "1 to 100": range(1, 101), "like PCIe and NVLink": [10, 20, 30, 50, 110, 210]}
+VALUES = {
+    "equal": [7],
+    "0 or 1": [0, 1],
+    "60, 500 or 501": [60, 500, 501],  # many sets are about as well linked, with other rings
+    "1 to 100": range(1, 101),
+    "like PCIe and NVLink": [10, 20, 30, 50, 110, 210],
+}
 
 
 def size(machine: Machine) -> int:
