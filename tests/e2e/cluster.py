@@ -27,6 +27,9 @@ LOOK = "ls -l /dev; env; cat /proc/self/mountinfo; echo END"  # what a container
 STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}  # tried again for ever
 TASKS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"  # a directory for each container
 CGROUPS = "k8s.io"  # where those of containers lie, as the kubelet names no parent (cgroupsPerQOS)
+# Seconds after which a kubelet before 1.22 has done with a pod that is gone. When it sees the containers of one end, up
+# to a second later, it may start them again, with devices that it takes anew, until it tidies up two seconds later.
+LATE = 4
 PATIENCE = 120  # seconds for whatever a kubelet does; nothing here takes ten
 
 
@@ -143,10 +146,19 @@ class Cluster:
         return name
 
     def delete(self, *names):
+        """Take pods away, and wait until the kubelet has let them go."""
         for name in names:
             (self.node.path(PODS) / f"{name}.json").unlink(missing_ok=True)
         wait(f"{names} gone", lambda: (found := self.pods()) is not None and not set(names) & set(found), PATIENCE, 0.2)
-        wait(f"containers of {names} gone", lambda: not any(self.containers(name) for name in names), PATIENCE, 0.2)
+        ended, late = time.monotonic(), LATE if names and self.version.minor < 22 else 0
+
+        def let_go():
+            nonlocal ended
+            if any(self.containers(name, "container", "sandbox") for name in names):
+                ended = time.monotonic()
+            return time.monotonic() >= ended + late
+
+        wait(f"containers of {names} gone", let_go, PATIENCE, 0.2)
 
     def clear(self):
         """Have every pod deleted, and the kubelet run."""
@@ -154,10 +166,11 @@ class Cluster:
             self.start_kubelet()
         self.delete(*[path.stem for path in self.node.path(PODS).glob("*.json")])
 
-    def containers(self, name):
-        """The ids of a pod's running containers, as containerd has them."""
-        asked = f'labels."io.kubernetes.pod.name"=={name}-node,labels."io.cri-containerd.kind"==container'
-        listed = self.node.run("ctr", "--namespace", "k8s.io", "containers", "list", "--quiet", asked).split()
+    def containers(self, name, *kinds):
+        """The ids of a pod's running containers, or of what `kinds` names, as containerd has them."""
+        pod = f'labels."io.kubernetes.pod.name"=={name}-node'
+        asked = [f'{pod},labels."io.cri-containerd.kind"=={kind}' for kind in kinds or ("container",)]
+        listed = self.node.run("ctr", "--namespace", "k8s.io", "containers", "list", "--quiet", *asked).split()
         tasks = self.node.run("ctr", "--namespace", "k8s.io", "tasks", "list").splitlines()
         running = {line.split()[0] for line in tasks if "RUNNING" in line}
         return [one for one in listed if one in running]

@@ -19,8 +19,9 @@ import uuid
 from pathlib import Path
 
 # $1: the node's directory, $2: its own programs. /var/lib is on the disk: the store of grants syncs for real, and
-# overlays don't lie on overlays. /etc and /opt are the machine's, what is written there is not. Who ignores SIGCHLD has
-# no zombies.
+# overlays don't lie on overlays. /etc and /opt are the machine's, what is written there is not. Directories that tests
+# use are made anew: the machine's would bring its specs, and list nothing once somebody removes them there. Who
+# ignores SIGCHLD has no zombies.
 SETUP = """
 set -e
 mount --bind "$1/lib" /var/lib
@@ -39,7 +40,8 @@ ln -s pts/ptmx "$1/dev/ptmx"
 ln -s /proc/self/fd "$1/dev/fd"
 mount --move "$1/dev" /dev
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /var/lib/kubelet /run/cdi /etc/cdi
+rm -rf /etc/cdi /etc/containerd /etc/fleet-cdi /etc/kubernetes /opt/cdi
+mkdir -p /var/lib/kubelet /run/cdi /etc/cdi /etc/containerd /etc/fleet-cdi /etc/kubernetes /opt/cdi
 mount --make-rshared /
 busybox ip link set lo up
 echo ready
