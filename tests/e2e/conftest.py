@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -100,14 +101,13 @@ def nodes():
 
 
 def cgroups():
-    """Those that there are of nodes and of their containers."""
-    return {
-        path
-        for one in hierarchies()
-        for which in ("fleet-cdi-e2e-*", f"{CGROUPS}/*")
-        for path in one.glob(which)
-        if path.is_dir()
-    }
+    """Those of containers in which nothing runs any more; others' nodes may have some that live."""
+    found = set()
+    for path in [path for one in hierarchies() for path in one.glob(f"{CGROUPS}/*/cgroup.procs")]:
+        with contextlib.suppress(OSError):  # gone meanwhile
+            if not path.read_text():
+                found.add(path.parent)
+    return found
 
 
 @pytest.fixture
