@@ -95,13 +95,14 @@ def install(
     if changed and not check:
         if live:
             systemd.reload(host.run, [*map(instance, INSTANCES)])
-        systemd.do(host.run, ["systemctl", "enable", "--no-reload", instance(chosen)])
+        systemd.enable(host.run, [instance(chosen)])
         if live:
             _take_over(host, chosen, before, wait)
         for other in INSTANCES:
             if other != chosen and (other in before.active or other in before.enabled):
-                now = ["--now"] if live else []
-                systemd.do(host.run, ["systemctl", "disable", "--no-reload", *now, instance(other)])
+                systemd.disable(host.run, [instance(other)])
+                if live:
+                    systemd.do(host.run, ["systemctl", "stop", instance(other)])
     diff = [*map(show.text, plan.changes), *show.units(before, after), *device_links.shown(links)]
     return {"changed": changed, "diff": diff, "instance": chosen}
 
@@ -141,9 +142,7 @@ def stop(host: Host = THIS) -> None:
             running = systemd.active(host.run, units)
             if running:
                 raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
-        host.run(
-            ["systemctl", "disable", "--no-reload", *units]
-        )  # fails, and stops nothing, where somebody removed the file
+        systemd.disable(host.run, units)
 
 
 def forget(host: Host = THIS) -> None:
@@ -239,7 +238,8 @@ def _take_over(host: Host, name: str, before: State, wait: float) -> None:
     _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
     said = " ".join(log.split())
     if others:
-        host.run(["systemctl", "disable", "--no-reload", "--now", instance(name)])
+        systemd.disable(host.run, [instance(name)])
+        host.run(["systemctl", "stop", instance(name)])
     rest = "The one that ran before goes on serving" if others else "It is tried again by systemd"
     raise CdiError(f"{instance(name)}: {lacking.rstrip('.')}. {rest}. Its last words: {said or 'none'}")
 

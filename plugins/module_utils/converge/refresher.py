@@ -78,7 +78,7 @@ def install(
             systemd.reload(run, (*WATCHERS, *SERVICES))
         if os.path.basename(RULES) in touched:
             run(["udevadm", "control", "--reload"])  # udevd looks for itself, too, and may not run
-        systemd.do(run, ["systemctl", "enable", "--no-reload", *UNITS])
+        systemd.enable(run, UNITS)
         stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
         if live and stale:
             systemd.do(run, ["systemctl", "restart", *stale])
@@ -120,7 +120,9 @@ def stop(run: Run, booted: Optional[bool] = None) -> None:
     """Stop and disable the units, before their files go."""
     live = systemd.booted() if booted is None else booted
     if shutil.which("systemctl"):
-        run(["systemctl", "disable", "--no-reload", *(["--now"] if live else []), *WATCHERS, *SERVICES])
+        if live:
+            run(["systemctl", "stop", *WATCHERS, *SERVICES])
+        systemd.disable(run, UNITS)
 
 
 def forget(run: Run, booted: Optional[bool] = None) -> None:

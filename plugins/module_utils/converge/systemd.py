@@ -23,6 +23,10 @@ _ENABLED = {"enabled", "enabled-runtime", "linked", "linked-runtime", "alias", "
 _ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found"}
 
 
+# systemd's docs/ENVIRONMENT.md: systemctl does not speak to the process 1 then.
+_OFFLINE = ("env", "SYSTEMD_OFFLINE=1", "systemctl")
+
+
 def run(command: list[str]) -> tuple[int, str]:
     """Run `command` for real."""
     try:
@@ -66,11 +70,25 @@ def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
     return {unit: next((line for line in text.splitlines() if line in _ENABLED), "") for unit, text in said.items()}
 
 
+def enable(run: Run, units: Sequence[str]) -> None:
+    """Have `units` start at boot. Raises CdiError.
+
+    Only in the files, as in an image: systemd would read all units anew (`reload` says what that costs), or with
+    --no-reload, from 254 on, say of every unit that it is to be read anew.
+    """
+    do(run, [*_OFFLINE, "enable", *units])
+
+
+def disable(run: Run, units: Sequence[str]) -> None:
+    """Have `units` not start at boot, in the same way. What systemctl says of one that has no file is not heard."""
+    run([*_OFFLINE, "disable", *units])
+
+
 def reload(run: Run, units: Sequence[str]) -> None:
     """Have systemd read the files of `units` again, if one of those that it knows was changed. Raises CdiError.
 
     Not otherwise: it sets up all cgroups anew then, and containers lose devices that their runtime did not tell it of
-    (device_links.py). For the same reason enable and disable are told with --no-reload. A unit that is new needs none.
+    (device_links.py). A unit that is new needs none.
     """
     found = show(run, units, ("Id", "NeedDaemonReload"))
     if any(one.get("NeedDaemonReload") == "yes" for one in found.values()):

@@ -35,7 +35,9 @@ class Node:
         return service.uninstall(self.state_dir, kubelet_dir, check, host)
 
     def run(self, command):
-        program, *words = command
+        offline = command[:2] == ["env", "SYSTEMD_OFFLINE=1"]
+        program, *words = command[2:] if offline else command
+        assert offline == (words[0] in ("enable", "disable")), "systemd would read all units anew"
         names = [word.partition("@")[2].partition(".")[0] for word in words[1:] if not word.startswith("-")]
         if words[0] == "is-enabled":
             return 0, "".join("enabled\n" if one in self.enabled else "disabled\n" for one in names)
@@ -58,7 +60,7 @@ class Node:
             self.processes[names[0]] = (mark, self.release, self.now, dict(self.offers))
         self.enabled |= set(names) if words[0] == "enable" else set()
         self.enabled -= set(names) if words[0] == "disable" else set()
-        for name in names if words[0] == "stop" or "--now" in words else ():
+        for name in names if words[0] == "stop" else ():
             self.processes.pop(name, None)
         return 0, ""
 

@@ -51,7 +51,7 @@ class TestAbsent:
         assert preview["changed"] and node.told == []
         done, warnings = node.uninstall(str(kubelet))
         assert done == preview and warnings == []
-        assert node.told == ["stop a b", "disable --no-reload a b", "reset-failed a b"] and node.runs == {}
+        assert node.told == ["stop a b", "disable a b", "reset-failed a b"] and node.runs == {}
         assert sorted(path.name for path in tmp_path.iterdir()) == ["kubelet"]
         assert sorted(os.listdir(kubelet / "device-plugins")) == ["fleet-cdi-2.sock", "theirs.sock"]
         assert node.uninstall(str(kubelet)) == ({"changed": False, "diff": [], "instance": None}, [])
@@ -70,7 +70,7 @@ class TestAbsent:
         undone()
         assert not list(tmp_path.iterdir()) and not node.runs and not node.enabled
 
-    @pytest.mark.parametrize("after", ["stop a b", "disable --no-reload a b", "reset-failed a b"])
+    @pytest.mark.parametrize("after", ["stop a b", "disable a b", "reset-failed a b"])
     def test_a_removal_that_was_killed_is_ended_by_the_next_one(self, node, tmp_path, kubelet, after):
         node.install()
         run = node.run

@@ -21,7 +21,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plug
 def test_the_first_instance_is_a_and_the_second_time_nothing_changes(node):
     done = node.install()
     assert done["changed"] and done["instance"] == "a"
-    assert node.told == ["enable --no-reload a", "restart a"]
+    assert node.told == ["enable a", "restart a"]
     assert node.runs == {"a": OLD} and node.enabled == {"a"}
     node.told.clear()
     assert node.install() == {"changed": False, "diff": [], "instance": "a"}
@@ -59,7 +59,7 @@ def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_ha
     node.told.clear()
     node.release, start = NEW, node.now + 10
     assert node.install()["instance"] == "b"
-    assert node.told == ["enable --no-reload b", "restart b", "disable --no-reload --now a"]
+    assert node.told == ["enable b", "restart b", "disable a", "stop a"]
     assert node.runs == {"b": NEW} and node.enabled == {"b"}
     assert node.now >= start + node.kubelet_takes, "it was not waited for"
     assert not node.install()["changed"]
@@ -115,7 +115,7 @@ def test_a_resource_that_is_not_offered_any_more_is_not_waited_for(node):
     assert node.runs == {"b": NEW}
 
 
-@pytest.mark.parametrize("after", ["enable --no-reload b", "restart b"])
+@pytest.mark.parametrize("after", ["enable b", "restart b"])
 def test_a_run_that_was_killed_is_ended_by_the_next_one(node, after):
     node.install()
     node.release = NEW
@@ -176,7 +176,7 @@ def test_one_that_systemd_can_not_start_is_not_tried_for_ever_beside_the_old_one
     node.told.clear()
     with pytest.raises(CdiError, match=r"b.service: .* Job for .* failed\. The one that ran before goes on"):
         node.install()
-    assert node.told == ["enable --no-reload b", "disable --no-reload --now b"]
+    assert node.told == ["enable b", "disable b", "stop b"]
     assert node.runs == {"a": OLD} and node.enabled == {"a"}
 
 
@@ -209,9 +209,7 @@ def test_a_right_one_that_a_younger_one_has_replaced_takes_over_from_that(node):
     node.statuses = only_the_youngest_serves
     node.told.clear()
     node.install()
-    assert node.told == ["enable --no-reload a", "restart a", "disable --no-reload --now b"], (
-        "b serves until a is there"
-    )
+    assert node.told == ["enable a", "restart a", "disable b", "stop b"], "b serves until a is there"
     assert node.runs == {"a": OLD}
 
 
@@ -262,7 +260,7 @@ def test_of_two_that_do_not_run_the_one_that_would_at_boot_does(node):
 def test_in_an_image_it_is_enabled_and_not_started(node):
     node.booted = False
     assert node.install()["changed"]
-    assert node.told == ["enable --no-reload a"] and not node.install()["changed"]
+    assert node.told == ["enable a"] and not node.install()["changed"]
 
 
 def test_a_foreign_unit_stays(node):
