@@ -64,6 +64,7 @@ class Served:
         self._former = frozenset(former)
         self._registry: Optional[Registry] = None
         self._troubles: dict[str, str] = {}
+        self._listed: Optional[Resource] = None  # as the list says
         self._publishing = asyncio.Lock()
         # Its own: what hangs over the devices of one resource, for ever perhaps, has none of the others' threads.
         self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
@@ -129,7 +130,9 @@ class Served:
     @garbage.none()
     def _list(self, *said: Any) -> tuple[Sequence[Event], Optional[Any]]:
         """(What changed, the message that says so or None), in a thread."""
+        anew, self._listed = said[0] is not self._listed, said[0]
         changed, events = self.roster.update(*said)
+        garbage.left(len(self.roster.advertised) if anew else len(events))
         return events, message(self.roster) if changed or self.feed.empty else None
 
     def _log(self, events: Sequence[Event]) -> None:

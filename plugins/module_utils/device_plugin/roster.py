@@ -86,14 +86,17 @@ class Roster:
         sharing = {unit_id(one): _shared(one) for one in sorted(used, reverse=True) if unit_id(one) != one}
         health = resource.settings.health
         wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
-        made = {}
+        made = self._made  # changed in place: to free all of a former one at once stops every thread
         for unit in resource.units:
             why = wrong.get(unit.id) or (sharing.get(unit.id, "") if unit.replicas == 1 else "")
             why = self._reason(unit.id, why, health, now)
-            old = self._made.get(unit.id)
-            made[unit.id] = old if old and old[0] is unit and old[1] == why else (unit, why, self._listed(unit, why))
-        self._made, offered = made, made.keys()
-        found = [one for _unit, _why, listed in made.values() for one in listed]
+            old = made.get(unit.id)
+            if not old or old[0] is not unit or old[1] != why:
+                made[unit.id] = unit, why, self._listed(unit, why)
+        offered = {unit.id for unit in resource.units}
+        for name in [name for name in made if name not in offered]:
+            del made[name]
+        found = [one for unit in resource.units for one in made[unit.id][2]]
         listed = self._with_gone(found, offered, health, now)
         self._units = {one.id: name for name, one in listed}
         self._gone = {name: since for name, since in self._gone.items() if name in self._units}

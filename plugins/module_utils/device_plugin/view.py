@@ -80,6 +80,7 @@ class Viewer:
             if self._claims and self.keeper:
                 kept = self.keeper.look(self._claims)
             held = self._held = taken.read(self._ledger)
+            garbage.left(len(held.grants))
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
             held = taken.unread(self._held, error)
@@ -140,6 +141,7 @@ class Viewer:
             directories = [one for one in directories if not _is_remote(settings.root.rstrip("/") + one)]
             overlapping = taken.overlapping(offered.resources)
             problems.update(registry.errors)
+            garbage.left(len(units))
             self._former = self._known
             self._known = View(registry, offered, {}, problems, overlapping, tuple(directories))
             self._states = states
