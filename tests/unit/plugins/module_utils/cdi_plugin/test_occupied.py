@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
-from ansible_collections.fleet.cdi.tests.unit.trees.hardware import ttys
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
 OPENS = (
     "import os, sys; f = os.open(sys.argv[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK); print(1, flush=True); input()"
@@ -155,3 +159,16 @@ def test_a_wrong_setting_is_named(two, args, details):
     machine, conf = two
     found = machine.refused({**conf, "args": args}, "gpu:1", "a")
     assert found[0] == 107 and details in found[1]
+
+
+def test_of_thousands_that_are_alike_those_that_are_open_are_passed_over(consoles, opened, monkeypatch):
+    """Such a pool is read where it is needed alone, so no look can name the nodes of all."""
+    monkeypatch.setattr(inventory, "FEWEST", 2)
+    machine, conf = consoles(occupied="refuse")
+    path = pool_path(machine.inventory, "tty", "generic-tty", conf["args"])
+    boot = Path(machine.root + BOOT).read_text().strip()
+    Path(path).write_bytes(inventory.render(inventory.read(path, boot), boot, sketched=True))
+    assert isinstance(devices.read(path, boot).devices, devices.Many)
+    pid = opened(machine, FIRST)
+    assert machine.add(conf, "tty:1", "a") == [f"/dev/tty{LAST}"]
+    assert f"is open in pid {pid} " in machine.refused(conf, "tty:1", "b")[1]
