@@ -33,7 +33,7 @@ OWNER = "claims"
 NEXT_SCHEMA = {schema.VERSION: ("CREATE TABLE more (id INTEGER PRIMARY KEY)", "INSERT INTO more VALUES (1)")}
 NEXT_VERSION = schema.USER_VERSION + 100
 
-log.ROOM, log.LEAST = 4096, 2048  # so that a new log is made every few calls, instead of every few hundred
+SMALL = {"ROOM": 4096, "LEAST": 2048}  # so that the programs make a new log every few calls, not every few hundred
 
 
 class TooFew(CdiError):
@@ -88,6 +88,7 @@ def failure(code: int, message: str) -> str:
 
 
 if __name__ == "__main__":
+    vars(log).update(SMALL)
     status, reply = answer(sys.argv[1:], os.environ, "")
     sys.stdout.write(reply)
     sys.exit(status)

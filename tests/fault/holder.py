@@ -22,9 +22,9 @@ if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:0] = [here, os.path.join(here, "../../build/pythonpath")]
 
-from driver import VERSION, WAIT, TooFew, failure
+from driver import SMALL, VERSION, WAIT, TooFew, failure
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, log
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
@@ -100,6 +100,7 @@ def answer(arguments: list[str], environment: Mapping[str, str], _config: str) -
 
 
 if __name__ == "__main__":
+    vars(log).update(SMALL)
     status, reply = answer(sys.argv[1:], os.environ, "")
     sys.stdout.write(reply)
     sys.exit(status)

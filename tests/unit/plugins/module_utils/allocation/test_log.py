@@ -195,6 +195,15 @@ def test_the_log_does_not_grow_for_ever(ledger, monkeypatch):
     assert held(put(ledger, {**content(ledger), "ledger.db": b""})) == [0]
 
 
+def test_what_a_killed_call_left_of_a_new_log_goes_with_the_next(ledger, monkeypatch):
+    add(ledger, 1)
+    with open(at(ledger, "ledger.log.new"), "wb") as file:
+        file.write(b"half")
+    monkeypatch.setattr(log, "LEAST", log.ROOM * 2)  # as where the room that was too little for that call still is
+    add(ledger, 2)
+    assert sorted(os.listdir(directory(ledger))) == FILES
+
+
 def test_a_store_that_a_power_cut_tore_looks_well_to_who_only_looks(ledger):
     add(ledger, 1)
     before = content(ledger)
