@@ -375,7 +375,7 @@ class _Decoder:
             elif table in _POINTERS:
                 yield None
             elif self.yaml == 2:
-                raise _RefusedError  # a device without a name
+                yield {"containerEdits": {}}  # a device without a name, which is refused after the kind was looked at
 
     def list(self, value: Any) -> list[Any]:
         if not isinstance(value, list):

@@ -121,6 +121,12 @@ class Document:
             return None
         value = self.node(next(self.events), 0)
         next(self.events)  # the end of the document: its last tokens must be well-formed
+        if isinstance(next(self.events), self.yaml.DocumentStartEvent):
+            try:
+                next(self.events)
+            except self.yaml.YAMLError as error:  # go-yaml 3 looks at one more token, go-yaml 2 does not
+                found = f"a second document that does not begin as YAML ({' '.join(str(error).split())[:200]})"
+                raise Malformed("yaml-subset", found, "one document") from None
         return value
 
     def node(self, event: Any, depth: int) -> Any:
