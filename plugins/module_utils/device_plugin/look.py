@@ -13,6 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer impo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of, is_ignored, reason
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import MISSING, Glance, Host, of_edits
@@ -62,13 +63,15 @@ def look(
 
 
 def host_below(root: str) -> Host:
-    """How to look at a host whose root directory is `root`."""
-    base = root.rstrip("/")
-    if not base:
+    """How to look at a host whose root directory is `root`: symlinks of the host stay in the host."""
+    if not root.strip("/"):
         return Host()
-    return Host(
-        lambda path: os.lstat(base + path), lambda path: os.stat(base + path), lambda path: os.listdir(base + path)
-    )
+    inside = Root(root)
+
+    def real(path: str) -> str:
+        return inside.prefix + inside.resolve(path) or "/"
+
+    return Host(inside.lstat, lambda path: os.lstat(real(path)), lambda path: os.listdir(real(path)))
 
 
 def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:

@@ -43,6 +43,18 @@ def test_nothing_is_wrong(root):
     assert look.look(resource, registry, f"{root}/") == {}
 
 
+def test_a_link_of_the_host_stays_in_the_host(root):
+    """A pod has the host at a directory: `/usr/lib.so -> /usr/lib/1/lib.so` means the host's, and so does `..`."""
+    resource, registry = offered(specs.spec("acme.com/gpu", GPUS, ["mount:/usr/lib.so"]))
+    (root / "usr/lib.so").symlink_to("/usr/lib/1/lib.so")
+    missing = look.look(resource, registry, str(root))
+    assert all(why.startswith("library-missing: ") for why in missing.values()) and missing
+    (root / "usr/lib").symlink_to("../../../opt")
+    (root / "opt/1").mkdir(parents=True)
+    (root / "opt/1/lib.so").touch()
+    assert look.look(resource, registry, str(root)) == {}
+
+
 def test_a_node_that_is_gone_costs_its_own_unit(root):
     resource, registry = offered(specs.spec("acme.com/gpu", GPUS))
     (root / "dev/g1").unlink()
