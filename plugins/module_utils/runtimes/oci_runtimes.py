@@ -82,9 +82,9 @@ def passes_environment(runtime: OciRuntime, stage: str) -> bool:
 
 
 # Releases of runc that tell systemd only of devices with a link: since the first, before the last; the middle one looks
-# into /sys/dev as well (libcontainer/cgroups/systemd/common.go, systemdProperties; all tags from 1.0.0 to 1.5.1 were
-# read, 1.1.5 was tried). Others take the number for enough, as systemd does from 240 on. So does crun from 1.18 on;
-# before, it told systemd of no device, which then left them alone (1.8.1 was tried).
+# into /sys/dev as well (libcontainer/cgroups/systemd/common.go, systemdProperties, read in 1.0.0, 1.1.2 to 1.1.7,
+# 1.1.12, 1.2.0, 1.2.4, 1.2.5 and 1.3.0; 1.1.5 was tried). Others take the number for enough, as systemd does from 240
+# on. So does crun from 1.18 on; before, it told systemd of no device, which then left them alone (1.8.1 was tried).
 NEEDS_LINK, ASKS_SYSFS, NEEDS_NO_LINK = (1, 1, 3), (1, 1, 5), (1, 1, 7)
 
 
