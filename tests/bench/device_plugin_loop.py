@@ -50,7 +50,11 @@ class Blocks:
         self.longest = self.callback = 0.0
         self._real = asyncio.events.Handle._run
         self._what: list[tuple[float, str]] = []
-        asyncio.events.Handle._run = lambda handle: self._timed(handle)  # type: ignore[method-assign,assignment]
+
+        def timed(handle: asyncio.Handle) -> None:  # a bound method would not be given the handle
+            self._timed(handle)
+
+        asyncio.events.Handle._run = timed  # type: ignore[method-assign,assignment]
         gc.callbacks.append(self._collected)
         self._collecting = 0.0
 

@@ -68,9 +68,9 @@ def disjoint(holds: Iterable[Hold]) -> tuple[Hold, ...]:
     """The same hardware in holds of which none excludes another."""
     found: list[Hold] = []
     for hold in holds:
-        for other in [one for one in found if excludes(one, hold)]:
-            found.remove(other)
-            hold = widened(other, hold)
+        for first in [one for one in found if excludes(one, hold)]:
+            found.remove(first)
+            hold = widened(first, hold)
         found.append(hold)
     return tuple(found)
 
