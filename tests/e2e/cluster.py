@@ -156,6 +156,7 @@ class Cluster:
             nonlocal ended
             if any(self.containers(name, "container", "sandbox") for name in names):
                 ended = time.monotonic()
+                return False
             return time.monotonic() >= ended + late
 
         wait(f"containers of {names} gone", let_go, PATIENCE, 0.2)

@@ -162,7 +162,7 @@ def test_executables_and_pods_that_race_for_the_devices_never_share_one(shared, 
             granted[ident] = {path.rpartition("/")[2] for path in reply["devices"]} if status == 0 else set()
 
     for turn in range(3):
-        callers = [threading.Thread(target=add, args=(f"{turn}-{number}",)) for number in range(8)]
+        callers = [threading.Thread(target=add, args=(f"{turn}-{number}",)) for number in range(6)]
         for number, caller in enumerate(callers):
             caller.start()
             if number % 2:
