@@ -117,9 +117,14 @@ def _json(text: str) -> Any:
     return document
 
 
+def unreadable(text: str) -> Optional[re.Match[str]]:
+    """The first UNREADABLE character. Most texts are ASCII, which is told in a hundredth of the time."""
+    return None if text.isascii() and "\x7f" not in text else UNREADABLE.search(text)
+
+
 def not_for_yaml(text: str) -> str:
     """What is in the JSON `text` that YAML parsers can't read, or read otherwise; "" if nothing."""
-    strange = UNREADABLE.search(text) or FAR_COLON.search(text) or ("\\" in text and ESCAPE.search(text))
+    strange = unreadable(text) or FAR_COLON.search(text) or ("\\" in text and ESCAPE.search(text))
     if strange:
         return repr(strange[0][-20:])
     return "tabs around the object" if text.strip(" \r\n") != text.strip() else ""

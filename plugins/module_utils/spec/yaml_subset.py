@@ -14,7 +14,7 @@ import re
 from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import UNREADABLE, Malformed, unique
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.codec import Malformed, unique, unreadable
 
 DEPTH = 32  # a spec has seven levels
 # In characters: as many as `files.read` reads at most; a minute's worth where PyYAML has no libyaml.
@@ -82,7 +82,7 @@ def load(text: str, path: str, document: Optional[type[Document]] = None) -> Any
     longest = LENGTH if hasattr(yaml, "CSafeLoader") else LENGTH_WITHOUT_LIBYAML
     if len(text) > longest:
         raise Malformed("yaml-size", f"{len(text)} characters", f"at most {longest}, or JSON")
-    strange = STRANGE.search(text) or UNREADABLE.search(text)
+    strange = STRANGE.search(text) or unreadable(text)
     if strange:
         raise Malformed("yaml-subset", repr(strange[0]), "YAML without directives, the escape \\/ and odd line breaks")
     try:
