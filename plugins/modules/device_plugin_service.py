@@ -16,7 +16,7 @@ description:
   - An instance that runs from an older release or unit is replaced without a gap. The other one is started beside it,
     and the older one is stopped when the kubelet watches all of its resources there. If that does not happen within
     O(wait), the new one is stopped and the older one goes on serving. A run that was interrupted is ended the same way.
-  - The unit is in the manifest; C(fleet-cdi undo) stops the service and takes the unit back.
+  - The units are in the manifest; C(fleet-cdi undo) stops the service and takes them back.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -73,9 +73,10 @@ options:
     default: []
   process_access:
     description:
-      - Whether a process of the service, which does nothing else, may look at which processes have devices open. The
-        setting O(fleet.cdi.device_plugin_config#module:occupied) needs it, unless that is V(ignore). That process has
-        C(CAP_SYS_PTRACE) and C(CAP_DAC_READ_SEARCH); the plugin itself gives them up when it starts.
+      - Whether C(fleet-cdi-openers.socket) and C(fleet-cdi-openers@.service) are installed beside the plugin. They look
+        which processes have devices open. The setting O(fleet.cdi.device_plugin_config#module:occupied) needs them,
+        unless that is V(ignore). That service does nothing else, and has C(CAP_SYS_PTRACE) and
+        C(CAP_DAC_READ_SEARCH); the plugin itself has no capability.
     type: bool
     default: true
   wait:

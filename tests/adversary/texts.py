@@ -282,20 +282,25 @@ def judged(host: Host) -> Iterator[Finding]:
             yield Finding(LOST, f"{name}: the honest device, {known}, is not offered")
 
 
+def plugin_units(unit: device_plugin_unit.Unit) -> bytes:
+    """All units of the device plugin."""
+    return b"".join(filter(None, device_plugin_unit.texts(unit).values()))
+
+
 def units_of(rng: random.Random) -> Iterator[Finding]:
     """Unit files made of hostile settings: refused, or with exactly the lines that they always have."""
     said = "/" + text_of(rng)[:200].decode("utf-8", "replace")
-    usual = device_plugin_unit.text(device_plugin_unit.Unit()).count(b"\n")
+    usual = plugin_units(device_plugin_unit.Unit()).count(b"\n")
     settings: dict[str, Any]
     for name in ("prefix", "config", "state_dir", "kubelet_dir"):
         settings = {name: said}
         try:
-            made_of = device_plugin_unit.text(device_plugin_unit.Unit(**settings))
+            made_of = plugin_units(device_plugin_unit.Unit(**settings))
         except CdiError:
             continue
         if made_of.count(b"\n") != usual or raw(made_of.decode()):
             yield Finding(
-                ESCAPE, f"the unit of the device plugin with {name} {said!r} has other lines: {raw(made_of.decode())}"
+                ESCAPE, f"the units of the device plugin with {name} {said!r} have other lines: {raw(made_of.decode())}"
             )
     for name in ("prefix", "directory", "state_dir", "inventory"):
         settings = {name: said}

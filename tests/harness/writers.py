@@ -142,8 +142,14 @@ def no_refresh_units(at: Tree) -> None:
 
 
 def plugin_unit(at: Tree) -> None:
-    """The device plugin's unit."""
+    """The device plugin's unit, and those that look at processes for it."""
     device_plugin_service.install(Unit(state_dir=str(at.state)), None, str(at.state), 0, False)
+
+
+def plugin_unit_alone(at: Tree) -> None:
+    """The same without the units that look at processes."""
+    unit = Unit(state_dir=str(at.state), process_access=False)
+    device_plugin_service.install(unit, None, str(at.state), 0, False)
 
 
 def reboot(at: Tree) -> None:
@@ -256,6 +262,7 @@ IN_PLACE: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "refresh units": (refresh_units, ()),
     "refresh units go": (no_refresh_units, (refresh_units,)),
     "device plugin's unit": (plugin_unit, ()),
+    "device plugin's unit alone": (plugin_unit_alone, (plugin_unit,)),
     "undo of units": (undo, (refresh_units, plugin_unit)),
 }
 ALL = {**WRITERS, **IN_PLACE}

@@ -170,7 +170,7 @@ LOCKS = {
     "device plugin's start": ["run/cdi-device-plugin", "run/cdi-device-plugin/a.lock"],
 }
 # What is freed needs no room: DEL has it reserved, and undo writes smaller files than there are.
-NEEDS_NONE = ("DEL", "undo", "undo of units", "refresh units go")
+NEEDS_NONE = ("DEL", "undo", "undo of units", "refresh units go", "device plugin's unit alone")
 
 
 @pytest.mark.parametrize("name", writers.ALL)

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document, table
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate, scanner
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 
 STATUS = ("RESOURCE", "INSTANCE", "STATE", "HEALTHY", "UNHEALTHY", "MODE", "WHY")
@@ -20,7 +21,7 @@ CHECK = ("RESOURCE", "DEVICE", "HEALTHY", "NUMA", "CONTAINERS GET", "WHY NOT")
 
 def run(arguments: Any, paths: Paths) -> int:
     """Do what `action` says. Raises CdiError."""
-    action = ACTIONS.get(arguments.action)
+    action = {**ACTIONS, "openers": _openers}.get(arguments.action)
     if action is None:
         raise CdiError(f"plugin: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
     return action(arguments, arguments.config or config.PATH, paths)
@@ -31,6 +32,12 @@ def _run(arguments: Any, path: str, _paths: Paths) -> int:
     from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon  # which the others don't need
 
     return daemon.run(path, arguments.instance or "")
+
+
+def _openers(_arguments: Any, _path: str, _paths: Paths) -> int:
+    """Answer the daemon, which has no right to look at other processes; for fleet-cdi-openers@.service alone."""
+    scanner.serve(sys.stdin.buffer, sys.stdout.buffer)
+    return 0
 
 
 def _status(arguments: Any, path: str, _paths: Paths) -> int:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module device_plugin_service: the device plugin's unit, one of its two instances running; or none. Private API of
+"""Module device_plugin_service: the device plugin's units, one of its two instances running; or none. Private API of
 fleet.cdi.
 
 One instance runs from what is installed now. What runs from an older unit or release is not restarted: the other
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_p
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, Unit, instance
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.openers_unit import PROCESSES, SOCKET
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change, Plan, plan_file
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
@@ -68,6 +69,7 @@ class State(NamedTuple):
     enabled: tuple[str, ...]
     active: tuple[str, ...]
     current: tuple[str, ...]  # the youngest first: it is the one that serves
+    looking: tuple[str, ...] = ()  # what the socket of who looks at processes is: enabled, active
 
 
 def install(
@@ -78,23 +80,36 @@ def install(
     One that is older is replaced as the module's docstring says; a new one has `wait` seconds to take over. If it does
     not, it is stopped again and CdiError raised: the older one goes on serving. Raises CdiError.
     """
-    content = unit_file.text(unit)
+    contents = unit_file.texts(unit)
     _check_host()
     live = host.booted()
-    before = _state(host, content, release)
+    before = _state(host, contents[unit_file.path()] or b"", release)
 
     def make_plan(manifest: Manifest) -> Plan:
-        path = unit_file.path()
-        return Plan(path, plan_file(path, content, manifest, BY), ())
+        wanted = ((path, content) for path, content in contents.items() if content is not None)
+        changes = (change for path, content in wanted for change in plan_file(path, content, manifest, BY))
+        return Plan(unit_file.path(), tuple(changes), ())
 
+    leaving = _leaving(read_manifest(state_dir), [path for path, content in contents.items() if content is None])
+    if not (leaving or unit.process_access):
+        before = before._replace(looking=())  # of somebody else's
     plan = apply(make_plan, state_dir, check)
+    if leaving and not check:
+        _stop_looking(host)
+        _take_back(leaving, state_dir)
     chosen = _chosen(before)
-    after = State((chosen,), (chosen,), (chosen,)) if live else State((chosen,), (), ())
-    changed = bool(plan.changes) or before != after
+    looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
+    after = State((chosen,), (chosen,), (chosen,), looking) if live else State((chosen,), (), (), looking)
+    changed = bool(plan.changes or leaving) or before != after
     links = device_links.keep(DIRECTORIES, state_dir, check) if changed and live else ()  # before systemd is reloaded
     if changed and not check:
         if live:
-            systemd.reload(host.run, [*map(instance, INSTANCES)])
+            systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
+        if unit.process_access:
+            systemd.enable(host.run, [SOCKET])
+            renewed = any(os.path.basename(change.path) == SOCKET for change in plan.changes)
+            if live and (renewed or "active" not in before.looking):
+                systemd.do(host.run, ["systemctl", "restart", SOCKET])
         systemd.enable(host.run, [instance(chosen)])
         if live:
             _take_over(host, chosen, before, wait)
@@ -103,38 +118,54 @@ def install(
                 systemd.disable(host.run, [instance(other)])
                 if live:
                     systemd.do(host.run, ["systemctl", "stop", instance(other)])
-    diff = [*map(show.text, plan.changes), *show.units(before, after), *device_links.shown(links)]
+    diff = [*map(show.text, (*plan.changes, *leaving)), *show.units(before, after), *device_links.shown(links)]
     return {"changed": changed, "diff": diff, "instance": chosen}
 
 
 def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) -> tuple[dict[str, Any], list[str]]:
     """Stop both instances, take the unit back and clear up; returns what changed, and warnings. Raises CdiError."""
-    path = unit_file.path()
     manifest = read_manifest(state_dir)
     if not installed(manifest):
         return {"changed": False, "diff": [], "instance": None}, []
-    manifest.take_back(path, check=True)  # before anything is stopped: it is refused where somebody changed the unit
-    live = files.read(path)
+    leaving = _leaving(manifest, unit_file.paths())  # before anything is stopped
     before = _state(host, b"", None)
-    shown = show.text(Change(path, "", live.content if live else None, None))
     if not check:
         stop(host)
-    # While the unit is in the manifest: the next run ends what one that is killed has begun.
+    # While the units are in the manifest: the next run ends what one that is killed has begun.
     warnings = tidy(manifest, state_dir, kubelet_dir, unit_file.RUN_DIR, check)
     if not check:
-        with locked_manifest(state_dir) as manifest:
-            manifest.take_back(path)
+        _take_back(leaving, state_dir)
         forget(host)
-    return {"changed": True, "diff": [shown, *show.units(before, State((), (), ()))], "instance": None}, warnings
+    diff = [*map(show.text, leaving), *show.units(before, State((), (), ()))]
+    return {"changed": True, "diff": diff, "instance": None}, warnings
+
+
+def _leaving(manifest: Manifest, paths: Sequence[str]) -> list[Change]:
+    """Those of `paths` that the manifest lists, to be taken back. Raises CdiError where somebody changed one."""
+    changes = []
+    for path in filter(manifest.record, paths):
+        manifest.take_back(path, check=True)
+        live = files.read(path)
+        changes.append(Change(path, "", live.content if live else None, None))
+    return changes
+
+
+def _take_back(changes: Sequence[Change], state_dir: str) -> None:
+    with locked_manifest(state_dir) as manifest:
+        for change in changes:
+            manifest.take_back(change.path)
 
 
 def installed(manifest: Manifest) -> bool:
-    """Whether the manifest lists the unit."""
-    return manifest.record(unit_file.path()) is not None
+    """Whether the manifest lists a unit."""
+    return any(manifest.record(path) for path in unit_file.paths())
 
 
 def stop(host: Host = THIS) -> None:
-    """Stop and disable both instances, before the unit's file goes. Raises CdiError while one runs."""
+    """Stop and disable both instances, and who looks at processes for them, before the files of the units go.
+
+    Raises CdiError while an instance runs.
+    """
     units = [*map(instance, INSTANCES)]
     if shutil.which("systemctl"):
         if host.booted():
@@ -143,14 +174,24 @@ def stop(host: Host = THIS) -> None:
             if running:
                 raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
         systemd.disable(host.run, units)
+        _stop_looking(host)
+
+
+def _stop_looking(host: Host) -> None:
+    """Stop and disable who looks at processes. What is said where there is none is not heard."""
+    if host.booted():
+        host.run(["systemctl", "stop", SOCKET, PROCESSES])
+    systemd.disable(host.run, [SOCKET])
 
 
 def forget(host: Host = THIS) -> None:
-    """Have systemd forget the unit, after its file went."""
+    """Have systemd forget the units, after their files went."""
     if host.booted() and shutil.which("systemctl"):
         with suppress(CdiError):
-            systemd.reload(host.run, [*map(instance, INSTANCES)])
-        host.run(["systemctl", "reset-failed", *map(instance, INSTANCES)])  # that of one that did not fail fails
+            systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
+        host.run(
+            ["systemctl", "reset-failed", *map(instance, INSTANCES), SOCKET]
+        )  # that of one that did not fail fails
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -182,8 +223,10 @@ def _check_host() -> None:
 def _state(host: Host, content: bytes, release: Optional[str]) -> State:
     units = [*map(instance, INSTANCES)]
     enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, units))
+    looking: tuple[str, ...] = ("enabled",) if systemd.enabled(host.run, [SOCKET]) else ()
     if not host.booted():
-        return State(enabled, (), ())
+        return State(enabled, (), (), looking)
+    looking += ("active",) if systemd.active(host.run, [SOCKET]) else ()
     active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, units))
     statuses = host.statuses()
     mark = f"{unit_file.MARK}={unit_file.mark(content)}".encode()
@@ -195,7 +238,7 @@ def _state(host: Host, content: bytes, release: Optional[str]) -> State:
     )
     ages = [*statuses]
     youngest = sorted(current, key=lambda name: ages.index(name) if name in ages else -1, reverse=True)
-    return State(enabled, active, tuple(youngest))
+    return State(enabled, active, tuple(youngest), looking)
 
 
 def _main(host: Host, name: str) -> int:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systemd unit of the Kubernetes device plugin, as a text. Private API of fleet.cdi.
+"""The systemd units of the Kubernetes device plugin, as texts. Private API of fleet.cdi.
 
 systemd.service(5), systemd.exec(5), systemd.resource-control(5); docs/device-plugin.md says why each line is there.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import openers_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import UNIT_DIR, argument, check_path, quoted
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import scanner
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import KUBELET, PATH, Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -61,7 +61,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 Environment={mark}={digest}
-{apart}# Made outside of the sandbox, which can open only what is there.
+# Made outside of the sandbox, which can open only what is there.
 ExecStartPre=-+/usr/bin/mkdir -p {needed}
 ExecStart={command} plugin run --config {config} --instance %i
 ExecReload=/bin/kill -HUP $MAINPID
@@ -97,15 +97,12 @@ KeyringMode=private
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
-{capset}SystemCallErrorNumber=EPERM
+SystemCallErrorNumber=EPERM
 UMask=0077
 {closed}
 [Install]
 WantedBy=multi-user.target
 """
-
-# With these capabilities a process looks at the others; the daemon gives them up, as the variable says.
-_CAPSET = "SystemCallFilter=capset\n"
 
 # Nobody else on the network has to do with it, unless metrics are asked for.
 _NO_NETWORK = "IPAddressDeny=any\n"
@@ -127,7 +124,7 @@ class Unit(NamedTuple):
     device_access: bool = False  # for the commands setup and teardown
     capabilities: tuple[str, ...] = ()  # for them, too
     writable_paths: tuple[str, ...] = ()  # for them, too: directories or files besides those that the plugin needs
-    process_access: bool = True  # whether a process of it may look at which processes have devices open
+    process_access: bool = True  # whether a service beside it looks which processes have devices open
 
 
 def path() -> str:
@@ -138,6 +135,18 @@ def path() -> str:
 def instance(name: str) -> str:
     """The unit of one instance."""
     return TEMPLATE.replace("@", f"@{name}")
+
+
+def paths() -> tuple[str, ...]:
+    """Where it is, and where those are that look at processes for it."""
+    return (path(), *(os.path.join(UNIT_DIR, name) for name in (openers_unit.TEMPLATE, openers_unit.SOCKET)))
+
+
+def texts(unit: Unit) -> dict[str, Optional[bytes]]:
+    """Path -> content of each file; None where there is to be none. Raises CdiError for what can't be part of one."""
+    beside = openers_unit.texts(unit.prefix)
+    contents = ((HEAD + beside[os.path.basename(one)]).encode() if unit.process_access else None for one in paths()[1:])
+    return dict(zip(paths(), (text(unit), *contents)))
 
 
 def text(unit: Unit) -> bytes:
@@ -151,8 +160,6 @@ def text(unit: Unit) -> bytes:
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
     needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
     writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
-    looking = sorted(scanner.NUMBERS) if unit.process_access else []
-    given_up = [name for name in looking if name not in unit.capabilities]
     values = {
         "before": " ".join(KUBELETS),
         "mark": MARK,
@@ -162,9 +169,7 @@ def text(unit: Unit) -> bytes:
         "watchdog": WATCHDOG,
         "run_dir": os.path.basename(RUN_DIR),
         "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
-        "capabilities": " ".join(dict.fromkeys((*unit.capabilities, *looking))),
-        "apart": f'Environment="{scanner.VARIABLE}={" ".join(given_up)}"\n' if given_up else "",
-        "capset": _CAPSET if given_up else "",
+        "capabilities": " ".join(unit.capabilities),
         "families": " AF_INET AF_INET6" if unit.metrics else "",
         "closed": (_NO_DEVICES if not unit.device_access else "")
         + (_NO_NETWORK if not unit.metrics else _LOCAL if local else ""),

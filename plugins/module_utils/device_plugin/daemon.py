@@ -360,7 +360,6 @@ def run(path: str, instance: str = "") -> int:
     """Serve by the configuration at `path` until SIGTERM or SIGINT; SIGHUP reads it again. Raises CdiError."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the configuration is read there is none to read again
     dog = watchdog.asked_for(os.environ)
-    look = scanner.start(os.environ)
     # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
@@ -374,7 +373,7 @@ def run(path: str, instance: str = "") -> int:
         ) from None
 
     async def serve_until_told() -> None:
-        daemon, loop = Daemon(path, instance, dog=dog, look=look), asyncio.get_running_loop()
+        daemon, loop = Daemon(path, instance, dog=dog, look=scanner.Channel().look), asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.end.set)

@@ -4,88 +4,115 @@
 """A process that looks at all others, so that the daemon need not have the right to. Private API of fleet.cdi.
 
 Who has nodes open can be told with CAP_SYS_PTRACE alone, and with that a process can do whatever root can. The daemon
-reads specs of others and answers on the network, so the service gives these capabilities to a child that only looks:
-the daemon makes it before anything else, and gives them up. What it asks are device numbers.
+reads specs of others and answers on the network. So systemd starts another process, in a sandbox of its own, for who
+connects to a socket (converge/openers_unit.py). What it is asked are device numbers, as a line of JSON; it answers with
+a line.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import socket
-import struct
 import threading
-from collections.abc import Callable, Collection, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, BinaryIO, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group import Group
 from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Number, Opener, Seen
 
-VARIABLE = "FLEET_CDI_GIVE_UP"  # the unit names in it what the daemon gives up; without it there is no child
-NUMBERS = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19}  # linux/capability.h
-PATIENCE = 3.0  # seconds that an answer may take besides the look
-
-_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
-_SETS = struct.Struct("=6I")  # effective, permitted, inheritable: the lower 32 bits of each, then the higher ones
+PATH = "/run/fleet-cdi-openers.socket"
+PATIENCE = 5.0  # seconds that an answer may take besides the look: the process has to start
+LONGEST = 8 << 20  # bytes of a question, which are the numbers of 300,000 nodes
 
 Look = Callable[[Collection[Number]], Seen]
 
 
-def start(environment: MutableMapping[str, str]) -> Look:
-    """How to look from now on. To be called before there are threads. Raises CdiError, if rights can't be given up."""
-    names = environment.pop(VARIABLE, "").split()
-    if not names:
-        return openers.look
-    ours, theirs = socket.socketpair()
-    if not os.fork():
+def serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer questions until nobody is left to ask one. Raises CdiError for what is none."""
+    while line := questions.readline(LONGEST):
+        seen = openers.look(_numbers(line))
+        found = [[*number, each] for number, each in seen.openers.items()]
         try:
-            ours.close()
-            serve(theirs)
-        finally:
-            os._exit(0)
-    theirs.close()
-    give_up(names)
-    return Channel(ours).look
+            answers.write(json.dumps([found, *seen[1:]]).encode() + b"\n")
+            answers.flush()
+        except BrokenPipeError:
+            return
 
 
-def serve(channel: socket.socket) -> None:
-    """Answer questions until nobody is left to ask one."""
-    with channel.makefile("rwb") as lines:
-        for line in lines:
-            seen = openers.look([(sort, major, minor) for sort, major, minor in json.loads(line)])
-            lines.write(json.dumps([[[*number, found] for number, found in seen.openers.items()], *seen[1:]]).encode())
-            lines.write(b"\n")
-            lines.flush()
+def _numbers(line: bytes) -> list[Number]:
+    try:
+        document = json.loads(line)
+        numbers = [(sort, major, minor) for sort, major, minor in document]
+        if not all(sort in ("c", "b") and type(major) is type(minor) is int for sort, major, minor in numbers):
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):
+        start = line[:40].decode(errors="replace")
+        raise CdiError(
+            f"plugin openers: found {start!r}; expected one line of JSON as [['c', 195, 0]], of {LONGEST} bytes at "
+            "most. The device plugin asks; `fleet-cdi grants list --open` is for people"
+        ) from None
+    return numbers
 
 
 class Channel:
-    """The daemon's end."""
+    """Asks that process by the socket at `path`, if there is one; looks itself, if not. Threads may share it."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        channel.settimeout(openers.SECONDS + PATIENCE)
-        self._channel = channel
-        self._lines: Any = channel.makefile("rwb")
+    def __init__(self, path: str = PATH) -> None:
+        self._path = path
+        self._channel: Optional[socket.socket] = None
+        self._lines: Any = None
         self._lock = threading.Lock()
 
     def look(self, numbers: Collection[Number]) -> Seen:
-        """As openers.look. Once it did not answer, it is asked no more: an answer would be that to another question."""
+        """As openers.look. Blocks, for some seconds at most; raises nothing."""
         with self._lock:
+            if self._channel is not None:
+                try:
+                    return self._ask(self._channel, numbers)
+                except socket.timeout as error:
+                    return self._failed(error)
+                except (OSError, ValueError):
+                    self.close()  # that process has ended since; there may be another one
+            if not os.path.lexists(self._path):
+                return openers.look(numbers)
             try:
-                if self._lines is None:
-                    raise OSError
-                self._lines.write(json.dumps(sorted(numbers)).encode() + b"\n")
-                self._lines.flush()
-                return _seen(json.loads(self._lines.readline()))
-            except (OSError, ValueError):
-                self._lines = None
-                self._channel.close()
-                return Seen(trouble="the process that looks at the others has ended; restart the service")
+                return self._ask(self.connect(), numbers)
+            except (OSError, ValueError) as error:
+                return self._failed(error)
+
+    def connect(self) -> socket.socket:
+        """Raises OSError."""
+        self._channel = channel = socket.socket(socket.AF_UNIX)
+        channel.settimeout(openers.SECONDS + PATIENCE)
+        channel.connect(self._path)
+        self._lines = channel.makefile("rb")
+        return channel
+
+    def _ask(self, channel: socket.socket, numbers: Collection[Number]) -> Seen:
+        """Raises OSError, ValueError."""
+        channel.sendall(json.dumps(sorted(numbers)).encode() + b"\n")
+        return _seen(json.loads(self._lines.readline()))
+
+    def _failed(self, error: Exception) -> Seen:
+        """What is told instead of an answer. One that comes yet would be that to another question: nobody hears it."""
+        self.close()
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
+        return Seen(trouble=f"{self._path}: {why}; `journalctl -u 'fleet-cdi-openers@*'` may say why")
+
+    def close(self) -> None:
+        """That process ends then."""
+        for one in filter(None, (self._lines, self._channel)):
+            with suppress(OSError):
+                one.close()
+        self._lines = self._channel = None
 
 
 def _seen(document: Any) -> Seen:
+    """Raises ValueError."""
     found, processes, unseen, trouble = document
     made = {
         (sort, major, minor): tuple(
@@ -94,18 +121,3 @@ def _seen(document: Any) -> Seen:
         for sort, major, minor, each in found
     }
     return Seen(made, processes, unseen, trouble)
-
-
-def give_up(names: Iterable[str]) -> None:
-    """Be without these capabilities from now on. Raises CdiError."""
-    header = ctypes.create_string_buffer(struct.pack("=Ii", _VERSION, 0), 8)
-    sets = ctypes.create_string_buffer(_SETS.size)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.capget(header, sets) == 0:
-        words = list(_SETS.unpack(sets.raw))
-        for bit in (NUMBERS[name] for name in names if name in NUMBERS):
-            for index in range(3):
-                words[3 * (bit // 32) + index] &= ~(1 << bit % 32)
-        if libc.capset(header, ctypes.create_string_buffer(_SETS.pack(*words), _SETS.size)) == 0:
-            return
-    raise CdiError(f"{' '.join(names)}: can't be given up: {os.strerror(ctypes.get_errno())}")

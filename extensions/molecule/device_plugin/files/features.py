@@ -4,7 +4,8 @@
 """Every feature of the plugin on this host, one after the other, in the sandbox in which systemd runs it.
 
 features.py [METRICS-URL]    prints {"features": {name: "ok" or what went wrong}, "probes": what probe.py found,
-                             "instance", "mounts": the mount namespace of the host}
+                             "openers": what it found in the service that looks at processes,
+                             "instance", "mounts", "network": these namespaces of the host}
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,6 +27,8 @@ SPEC = "/etc/cdi/example.com-test.json"
 PROBED = "/var/lib/test-probe"
 PLUGINS = "/var/lib/kubelet/device-plugins"
 QUICK = "/run/systemd/system/fleet-cdi-device-plugin@.service.d"
+LOOKING = "/run/fleet-cdi-openers.socket"
+PROBE = "/run/systemd/system/fleet-cdi-openers@.service.d"
 LISTED = 2.0  # seconds in which the plugin asks what pods have: three times in cdi_device_plugin_grace
 PATIENCE = 20.0  # seconds; less than the 30 in which the plugin looks without being told of anything
 
@@ -213,6 +217,58 @@ def restarted(instance: str) -> None:
     allocatable(2)
 
 
+def occupied(instance):
+    """The log names who has a device open, systemd among them, which only somebody else than the daemon may look at.
+
+    So it does when the process that looks was ended. All devices here are the null device under other names.
+    """
+    for _time in range(2):
+        before = occupied_said(instance)
+        admitted("open", RESOURCE)
+        ask("delete", pod="open")
+        assert until(lambda then=before: occupied_said(instance) > then), log(instance)
+        assert until(lambda: not holds()), holds()
+        subprocess.run(["systemctl", "kill", "--signal=KILL", "fleet-cdi-openers@*.service"], check=True)
+
+
+def occupied_said(instance: str) -> int:
+    """How often its log has named systemd."""
+    lines = said("journalctl", "--quiet", "--no-pager", "--output=cat", "-u", f"fleet-cdi-device-plugin@{instance}")
+    return sum("event=occupied" in line and "pid 1 (systemd" in line for line in lines.splitlines())
+
+
+def answered(question: bytes) -> bytes:
+    """What the process that looks at others says, until it ends."""
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.settimeout(PATIENCE)
+        channel.connect(LOOKING)
+        channel.sendall(question)
+        channel.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: channel.recv(1 << 16), b""))
+
+
+def only_root_asks(_instance):
+    """It sees every process, in its sandbox; another user is not let in."""
+    found, processes, unseen, _trouble = json.loads(answered(b'[["c", 1, 3]]\n'))
+    assert processes and not unseen, (processes, unseen)
+    assert 1 in [one[0] for one in found[0][3]], found
+    asks = f"import os, socket; os.setuid(65534); socket.socket(socket.AF_UNIX).connect({LOOKING!r})"
+    done = subprocess.run([sys.executable, "-c", asks], check=False, capture_output=True, text=True)
+    assert "PermissionError" in done.stderr, done
+
+
+def probed_where_processes_are_looked_at() -> dict:
+    """What probe.py finds in that sandbox."""
+    os.makedirs(PROBE)
+    try:
+        replace(f"{PROBE}/probe.conf", "[Service]\nExecStart=\nExecStart=/usr/bin/python3 /srv/test/probe.py openers\n")
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+        return json.loads(answered(b""))
+    finally:
+        shutil.rmtree(PROBE)
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+
+
 FEATURES = {
     "sockets in the kubelet's directory, spec directories": sockets_and_specs,
     "inotify": polling_is_not_needed,
@@ -220,6 +276,8 @@ FEATURES = {
     "nodes in /dev": nodes,
     "events of udev": udev,
     "allocation, ledger, podresources": allocation_and_ledger,
+    "who has devices open": occupied,
+    "who may ask that": only_root_asks,
     "setup and teardown": commands,
     "a kubelet that is started again": kubelet_restart,
     "reload": reload,
@@ -256,8 +314,9 @@ def main(url: str = "") -> None:
     if os.path.exists(os.path.join(PROBED, "ADD.json")):
         with open(os.path.join(PROBED, "ADD.json"), encoding="ascii") as file:
             probes = json.load(file)
-    said = {"features": found, "probes": probes, "instance": instance, "mounts": os.readlink("/proc/1/ns/mnt")}
-    sys.stdout.write(json.dumps(said) + "\n")
+    spaces = {"mounts": os.readlink("/proc/1/ns/mnt"), "network": os.readlink("/proc/1/ns/net")}
+    everything = {"features": found, "probes": probes, "openers": probed_where_processes_are_looked_at(), **spaces}
+    sys.stdout.write(json.dumps({**everything, "instance": instance}) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_u
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.openers_unit import SOCKET
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresher import UNITS, WATCHERS
 
 ENABLED = ("enabled", "enabled-runtime", "alias", "static", "linked")
@@ -43,7 +44,7 @@ def _outdated(view: View) -> Iterator[Symptom]:
 
 
 def _disabled(view: View) -> Iterator[Symptom]:
-    for unit in UNITS:
+    for unit in (*UNITS, SOCKET):
         state = view.running.units.get(unit, {}).get("UnitFileState")
         if state is not None and state not in ENABLED and not state.startswith("masked"):
             yield Symptom(unit, f"does not start at boot (it is {state or 'not installed'})")
@@ -53,7 +54,7 @@ def _disabled(view: View) -> Iterator[Symptom]:
 
 
 def _stopped(view: View) -> Iterator[Symptom]:
-    for unit in WATCHERS:
+    for unit in (*WATCHERS, SOCKET):
         state = view.running.units.get(unit, {}).get("ActiveState")
         if state is not None and state not in (*RUNS, "failed"):
             yield Symptom(unit, f"does not run (it is {state})")

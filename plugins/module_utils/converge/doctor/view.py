@@ -21,6 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
     device_plugin_config,
     keys,
     occupied,
+    openers_unit,
     refresher,
     systemd,
     units,
@@ -177,7 +178,7 @@ def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
     """What is only there together with a manifest; units only tell of the usual state directory."""
     beside = (os.path.join(manifest.state_dir, ".lock"), disabled.path_of(manifest.state_dir), listing)
     usual = units.Settings()
-    return (*beside, *units.texts(usual), plugin_unit.path()) if manifest.state_dir == usual.state_dir else beside
+    return (*beside, *units.texts(usual), *plugin_unit.paths()) if manifest.state_dir == usual.state_dir else beside
 
 
 def _written(places: Places, wanted: Wanted) -> Written:
@@ -267,7 +268,9 @@ def _units(manifest: Manifest) -> tuple[str, ...]:
     """The units whose files the manifest lists; of the device plugin's template both instances."""
     refreshing = refresher.UNITS if refresher.installed(manifest) else ()
     plugin = plugin_unit.path() in manifest.files
-    return (*refreshing, *(map(plugin_unit.instance, plugin_unit.INSTANCES) if plugin else ()))
+    looking = plugin_unit.paths()[-1] in manifest.files
+    instances = map(plugin_unit.instance, plugin_unit.INSTANCES) if plugin else ()
+    return (*refreshing, *instances, *([openers_unit.SOCKET] if looking else ()))
 
 
 def _said(run: systemd.Run, units: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:

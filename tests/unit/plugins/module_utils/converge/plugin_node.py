@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
+
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.openers_unit import PROCESSES, SOCKET
 
 UNIT = unit_file.Unit()
 OLD, NEW = "0.1.0-000000000000", "0.1.0-111111111111"
@@ -18,6 +21,7 @@ class Node:
     def __init__(self, state_dir):
         self.state_dir, self.release, self.booted = state_dir, OLD, True
         self.enabled, self.processes, self.told, self.now = set(), {}, [], 0.0
+        self.socket, self.told_of_socket = set(), []  # what it is of enabled and active
         self.kubelet_takes = 1.0  # seconds until the kubelet watches what a new instance offers; None: it never does
         self.offers = {"vendor.com/gpu": {}, "vendor.com/nic": {}}
         self.error = None
@@ -38,6 +42,9 @@ class Node:
         offline = command[:2] == ["env", "SYSTEMD_OFFLINE=1"]
         program, *words = command[2:] if offline else command
         assert offline == (words[0] in ("enable", "disable")), "systemd would read all units anew"
+        if words[0] != "show" and SOCKET in words[1:2]:
+            return self.run_socket(words)
+        words = [word for word in words if word != SOCKET]
         names = [word.partition("@")[2].partition(".")[0] for word in words[1:] if not word.startswith("-")]
         if words[0] == "is-enabled":
             return 0, "".join("enabled\n" if one in self.enabled else "disabled\n" for one in names)
@@ -62,6 +69,17 @@ class Node:
         self.enabled -= set(names) if words[0] == "disable" else set()
         for name in names if words[0] == "stop" else ():
             self.processes.pop(name, None)
+        return 0, ""
+
+    def run_socket(self, words):
+        if words[0] in ("is-enabled", "is-active"):
+            good, bad = {"is-enabled": ("enabled", "disabled"), "is-active": ("active", "inactive")}[words[0]]
+            return 0, f"{good if good in self.socket else bad}\n"
+        assert words[2:] == ([PROCESSES] if words[0] == "stop" else []), words
+        assert os.path.exists(unit_file.paths()[-1]) or words[0] in ("stop", "disable"), words
+        self.told_of_socket.append(words[0])
+        self.socket |= {"enable": {"enabled"}, "restart": {"active"}}.get(words[0], set())
+        self.socket -= {"disable": {"enabled"}, "stop": {"active"}}.get(words[0], set())
         return 0, ""
 
     def statuses(self):

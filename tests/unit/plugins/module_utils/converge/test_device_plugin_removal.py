@@ -52,6 +52,7 @@ class TestAbsent:
         done, warnings = node.uninstall(str(kubelet))
         assert done == preview and warnings == []
         assert node.told == ["stop a b", "disable a b", "reset-failed a b"] and node.runs == {}
+        assert node.socket == set()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["kubelet"]
         assert sorted(os.listdir(kubelet / "device-plugins")) == ["fleet-cdi-2.sock", "theirs.sock"]
         assert node.uninstall(str(kubelet)) == ({"changed": False, "diff": [], "instance": None}, [])
@@ -66,9 +67,9 @@ class TestAbsent:
 
     def test_undo_does_so_as_well(self, node, tmp_path, undone):
         node.install()
-        assert undone(check=True).removed == (unit_file.path(),) and node.runs
+        assert undone(check=True).removed == tuple(sorted(unit_file.paths())) and node.runs
         undone()
-        assert not list(tmp_path.iterdir()) and not node.runs and not node.enabled
+        assert not list(tmp_path.iterdir()) and not node.runs and not node.enabled and not node.socket
 
     @pytest.mark.parametrize("after", ["stop a b", "disable a b", "reset-failed a b"])
     def test_a_removal_that_was_killed_is_ended_by_the_next_one(self, node, tmp_path, kubelet, after):
@@ -98,14 +99,15 @@ class TestAbsent:
             node.uninstall(str(kubelet))
         assert os.path.exists(unit_file.path()) and (tmp_path / "run").exists()
 
-    def test_a_unit_that_somebody_changed_is_refused_before_anything_stops(self, node, kubelet):
+    @pytest.mark.parametrize("which", [0, 1, 2])
+    def test_a_unit_that_somebody_changed_is_refused_before_anything_stops(self, node, kubelet, which):
         node.install()
-        with open(unit_file.path(), "a") as file:
+        with open(unit_file.paths()[which], "a") as file:
             file.write("# mine\n")
         for check in (True, False):
             with pytest.raises(CdiError, match="was changed by somebody else"):
                 node.uninstall(str(kubelet), check)
-        assert node.runs == {"a": OLD}
+        assert node.runs == {"a": OLD} and node.socket == {"enabled", "active"}
 
     GPU = Device("pci:0000:3b:00.0", "gpu", "vendor.com/gpu", ("gpu0",), ())
 

@@ -51,7 +51,7 @@ def test_check_mode_shows_what_the_run_does(node, tmp_path):
     preview = node.install(check=True)
     assert node.told == [] and not list(tmp_path.iterdir())
     assert preview == node.install()
-    assert [one["after_header"] for one in preview["diff"]] == [unit_file.path(), "systemd"]
+    assert [one["after_header"] for one in preview["diff"]] == [*unit_file.paths(), "systemd"]
 
 
 def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_has_moved(node):
@@ -261,6 +261,48 @@ def test_in_an_image_it_is_enabled_and_not_started(node):
     node.booted = False
     assert node.install()["changed"]
     assert node.told == ["enable a"] and not node.install()["changed"]
+    assert node.told_of_socket == ["enable"] and node.socket == {"enabled"}
+
+
+def test_who_looks_at_processes_comes_and_goes_by_the_option(node):
+    """The daemon's own unit stays as it is, so nothing takes over from anything."""
+    node.install()
+    assert node.socket == {"enabled", "active"} and node.told_of_socket == ["enable", "restart"]
+    node.told.clear()
+    without = UNIT._replace(process_access=False)
+    preview = node.install(without, check=True)
+    assert node.socket == {"enabled", "active"} and all(map(os.path.exists, unit_file.paths()))
+    assert node.install(without) == preview
+    assert preview["diff"][-1]["after"]["looking"] == () and len(preview["diff"]) == 3
+    assert node.socket == set() and [*map(os.path.exists, unit_file.paths())] == [True, False, False]
+    assert not node.install(without)["changed"] and node.runs == {"a": OLD}
+    assert node.install()["changed"] and node.socket == {"enabled", "active"}
+    assert not node.install()["changed"] and node.told == ["enable a", "enable a"]
+
+
+def test_a_host_that_never_had_it_has_none(node):
+    node.install(UNIT._replace(process_access=False))
+    node.socket = {"enabled"}  # somebody else's
+    assert not node.install(UNIT._replace(process_access=False))["changed"]
+    assert node.told_of_socket == [] and [*read_manifest(node.state_dir).files] == [unit_file.path()]
+
+
+@pytest.mark.parametrize("what", ["enabled", "active"])
+def test_a_socket_that_was_stopped_or_disabled_is_put_right(node, what):
+    node.install()
+    node.socket.discard(what)
+    assert node.install(check=True)["changed"] and node.socket != {"enabled", "active"}
+    assert node.install()["changed"] and node.socket == {"enabled", "active"} and node.runs == {"a": OLD}
+
+
+def test_one_of_its_files_that_somebody_changed_is_refused_before_it_is_stopped(node):
+    node.install()
+    with open(unit_file.paths()[-1], "a") as file:
+        file.write("# mine\n")
+    for check in (True, False):
+        with pytest.raises(CdiError, match="was changed by somebody else"):
+            node.install(UNIT._replace(process_access=False), check=check)
+    assert node.socket == {"enabled", "active"}
 
 
 def test_a_foreign_unit_stays(node):

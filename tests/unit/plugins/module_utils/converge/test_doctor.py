@@ -456,6 +456,14 @@ class TestUnits:
         units = {f"fleet-cdi-device-plugin@{name}.service": off for name in "ab"}
         assert told(host.diagnose(units=units)) == [("unit-disabled", "fleet-cdi-device-plugin@a.service")]
 
+    @pytest.mark.parametrize(
+        ("state", "rule_name"),
+        [({"UnitFileState": "disabled"}, "unit-disabled"), ({"ActiveState": "inactive"}, "unit-stopped")],
+    )
+    def test_the_socket_of_who_looks_at_processes(self, host, state, rule_name):
+        unit = "fleet-cdi-openers.socket"
+        assert told(host.diagnose(units={unit: {**WELL, **state}})) == [(rule_name, unit)]
+
 
 class TestState:
     @pytest.mark.parametrize(

@@ -227,6 +227,8 @@ def test_the_host_has_every_sort_of_file(everything):
         "fleet-cdi-libraries.service",
         "fleet-cdi-libraries.path",
         "fleet-cdi-device-plugin@.service",
+        "fleet-cdi-openers.socket",
+        "fleet-cdi-openers@.service",
     }
     assert any(path.name.startswith("zero.rule.") for path in everything.files())
 
