@@ -19,7 +19,9 @@ from host import Host, Plugin, command, until
 from kubelet import Kubelet
 from sample import Sample
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 
 RESOURCE = "vendor.com/thing"
 
@@ -231,12 +233,17 @@ def _complaints(plugin: Plugin, number: int) -> list[dict[str, str]]:
 
 
 def test_a_damaged_ledger(host: Host, newer: Kubelet, start: Start) -> None:
-    """Nothing is handed out by a store that lost what others hold."""
-    host.devices(2)
+    """Nothing is handed out by a store that lost what others hold; one that its log knows lost nothing."""
+    host.devices(3)
     plugin = start()
-    assert newer.wait_for(RESOURCE, 2)
+    assert newer.wait_for(RESOURCE, 3)
     newer.run("p", **{RESOURCE: 1})
-    (host.base / "state" / "ledger.db").write_bytes(b"not a database" * 1000)
+    store = host.base / "state/ledger.db"
+    store.write_bytes(b"not a database" * 1000)
+    newer.run("q", **{RESOURCE: 1})
+    assert len(taken.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants) == 2
+    store.write_bytes(b"not a database" * 1000)
+    (host.base / "state/ledger.log").unlink()
     with pytest.raises(Exception, match="ledger.db"):
-        newer.run("q", **{RESOURCE: 1})
+        newer.run("r", **{RESOURCE: 1})
     assert plugin.runs
