@@ -30,6 +30,7 @@ PLACES = (
     "/run/cdi-inventory.d",
     "/run/cdi-inventory.json",
     "/run/cdi-refresh.wanted",
+    "/run/fleet-cdi-openers.socket",
     "/run/systemd/system",
     "/run/udev/rules.d",
     "/var/lib/cdi",
