@@ -44,11 +44,12 @@ def serve(questions: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _numbers(line: bytes) -> list[Number]:
+    numbers: list[Number] = []
     try:
-        document = json.loads(line)
-        numbers = [(sort, major, minor) for sort, major, minor in document]
-        if not all(sort in ("c", "b") and type(major) is type(minor) is int for sort, major, minor in numbers):
-            raise ValueError
+        for sort, major, minor in json.loads(line):
+            if sort not in ("c", "b") or not type(major) is type(minor) is int:
+                raise ValueError
+            numbers.append((sort, major, minor))
     except (ValueError, TypeError, RecursionError):
         start = line[:40].decode(errors="replace")
         raise CdiError(
