@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from binascii import crc32
 from collections.abc import Iterable
 from contextlib import suppress
@@ -223,7 +224,14 @@ def _size(first: int) -> int:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Raises OSError; Unusable for what is no regular file, such as a FIFO."""
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    found = f"{path}: is no regular file ({stat.filemode(mode)}); expected the log of the store, or none"
+    raise trouble.Unusable(found, "foreign")
 
 
 def _write(handle: int, data: bytes, offset: int) -> None:

@@ -73,6 +73,7 @@ def read(path: str, boot_id: str) -> Inventory:
     """The pool at `path`, without devices that can't be used. Raises ProtocolError 101."""
     found = inventory.sketch(path, boot_id)
     if found:
+        # Many makes a device when it is asked for: a sequence of devices, and no tuple.
         return Inventory(Many(found), found.kinds, found.links)  # type: ignore[arg-type]
     try:
         pool = inventory.read(path, boot_id)

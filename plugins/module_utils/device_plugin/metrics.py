@@ -74,7 +74,7 @@ METRICS: Mapping[str, Metric] = {
     "reloads_total": Metric("counter", "Configurations that were read, by result.", ("result", "result"), False),
     "look_seconds": Metric("histogram", "What one look at specs, inventory, devices and ledger took.", ("", ""), False),
     "polling": Metric("gauge", "1 where the host has no inotify left and files are looked at every second."),
-    "config_error": Metric("gauge", "1 where a configuration waits to be mended and the one before is in force."),
+    "config_error": Metric("gauge", "1 where the configuration has an error and the one before is in force."),
     "build_info": Metric("gauge", "1, with the collection's version, the release on this host and Python's version."),
     "process_cpu_seconds_total": Metric(
         "counter", "User and system CPU time of this instance, in seconds.", ("", ""), False

@@ -99,7 +99,7 @@ def _alike(found: Inventory) -> list[Alike]:
             rest = one._replace(id="", names=(), nodes=(), symlinks=(), properties={})
             group = groups.setdefault(f"{len(one.nodes)} {rest}", Alike([], [], []))
             for whole, more in zip(group, ([one.id], [node.path for node in one.nodes], [line])):
-                whole.extend(more)  # type: ignore[attr-defined]
+                whole.extend(more)  # type: ignore[attr-defined]  # mypy joins lists of different types to object
     if len({one.id for one in found.devices}) < len(found.devices):
         return []
     return [group for group in groups.values() if len(group.ids) >= FEWEST]

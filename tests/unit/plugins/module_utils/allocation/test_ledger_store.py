@@ -99,6 +99,15 @@ class TestPlace:
             add(ledger, 1)
         assert caught.value.cause == "foreign"
 
+    def test_a_log_that_is_no_regular_file_is_refused(self, ledger):
+        add(ledger, 1)
+        log = os.path.join(directory(ledger), "ledger.log")
+        os.unlink(log)
+        os.mkfifo(log)
+        with pytest.raises(trouble.Unusable, match=r"ledger\.log: is no regular file") as caught:
+            add(ledger, 2)
+        assert caught.value.cause == "foreign"
+
     def test_a_directory_in_which_others_can_write_is_refused(self, ledger):
         os.mkdir(directory(ledger))
         os.chmod(directory(ledger), 0o777)
