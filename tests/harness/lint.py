@@ -28,6 +28,7 @@ def steps(copy: Path) -> list[tuple[Path, list[str]]]:
         (CHECKOUT, ["mypy", "tests/adversary"]),
         # What hosts run uses nothing newer than their oldest Python has.
         (CHECKOUT, ["vermin", "--no-tips", "--violations", "-t=3.9-", "plugins/modules", "plugins/module_utils"]),
+        (CHECKOUT, ["python", "tests/harness/prose.py"]),
         (CHECKOUT, ["reuse", "lint", "--lines"]),
         (copy, ["ansible-lint", "--offline", "--strict"]),
         (copy, ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."]),
