@@ -8,12 +8,34 @@ Records are named tuples, not dataclasses: importing dataclasses costs more than
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 # What is done about a device that nobody holds and some process has open (docs/occupied.md); the first is the default.
 WARN, REFUSE, IGNORE = "warn", "refuse", "ignore"
 OCCUPIED = (WARN, REFUSE, IGNORE)
+
+
+NODE, NET = "node:", "net:"  # what the names of `items` begin with
+
+
+def items(paths: Iterable[str], interfaces: Iterable[str] = ()) -> list[str]:
+    """The names that the ledger locks hardware by where nothing but device nodes and network interfaces is known of it.
+
+    No other code makes such names: where two writers differ, one device goes out twice.
+    """
+    nodes = [
+        # An ADD asks this of every node of a pool: 10,000 take Python 3.9 1 ms so, and 10 ms by `plain` alone.
+        NODE + (path if path[:1] == "/" and "//" not in path and "/." not in path and path[-1:] != "/" else plain(path))
+        for path in paths
+    ]
+    return [*nodes, *[NET + name for name in interfaces]]
+
+
+def plain(path: str) -> str:
+    """An absolute path in its shortest form, since another way to write it is no other file. Reads no symlinks."""
+    return os.path.normpath(f"/./{path}")  # two slashes in front would stay
 
 
 class CdiError(Exception):
@@ -146,6 +168,16 @@ class Device(NamedTuple):
     def qualified_names(self) -> tuple[str, ...]:
         """Names as a container runtime takes them: `vendor/class=name`."""
         return tuple(f"{self.kind}={name}" for name in self.names)
+
+    @property
+    def unique(self) -> str:
+        """What tells this card from another one in its slot, "" if it says nothing."""
+        return self.uuid or self.serial
+
+    @property
+    def items(self) -> list[str]:
+        """What the ledger calls this hardware where a spec alone is known of it."""
+        return items([node.path for node in self.nodes], [one.host_interface for one in self.net_devices])
 
     @property
     def edits(self) -> ContainerEdits:

@@ -118,8 +118,7 @@ def hold_of(device: Device, amounts: Optional[Mapping[str, int]] = None) -> Hold
     if lacking:
         raise CdiError(f"{device.id}: its driver reports no {lacking[0]}; expected {', '.join(device.capacity) or '-'}")
     capacity = {name: device.capacity[name] for name in amounts}
-    unique = device.uuid or device.serial
-    return Hold(device.id, device.kind, unique, device.part_of, device.consists_of, dict(amounts), capacity)
+    return Hold(device.id, device.kind, device.unique, device.part_of, device.consists_of, dict(amounts), capacity)
 
 
 def why_not(hold: Hold, locks: Mapping[str, Lock]) -> str:

@@ -119,7 +119,7 @@ def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:
     held = {hold.device: hold for hold in holds}
     found = devices.named(pool, held)
     for device in found:
-        unique, now = held[device.id].unique, device.uuid or device.serial
+        unique, now = held[device.id].unique, device.unique
         if unique and now and unique != now:  # a driver may have begun or ceased to tell it
             raise ProtocolError(
                 errors.UNFULFILLED, f"{device.id}: is not the card that was granted ({unique}) any more"

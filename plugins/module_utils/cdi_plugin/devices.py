@@ -13,7 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory impo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node, items
 
 
 class Many:
@@ -30,7 +30,7 @@ class Many:
             each = len(group.paths) // len(group.ids)
             self.resources.update(zip(group.ids, group.ids))
             for number in range(each):
-                self.resources.update(zip([f"node:{path}" for path in group.paths[number::each]], group.ids))
+                self.resources.update(zip(items(group.paths[number::each]), group.ids))
 
     def __iter__(self) -> Iterator[Device]:
         """All, in their order."""

@@ -24,7 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import called,
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import DIRECTORY, find
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import NODE, CdiError, Device, Node, items
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied, numbers, occupied, own_nodes
@@ -89,7 +89,7 @@ class Operator:
         seen = openers.look(numbers(nodes))
         unexpected = occupied(nodes, seen, openers.EXPECTED)
         made = [
-            Open(one, _of(holders, name, f"node:{one.path}"), name not in unexpected)
+            Open(one, _of(holders, name, *items([one.path])), name not in unexpected)
             for name, one in sorted({**occupied(nodes, seen), **unexpected}.items())
         ]
         return made, seen.gaps
@@ -130,7 +130,7 @@ class Operator:
 
     def _present(self) -> dict[str, str]:
         """Id of each device that this boot knows -> its unique id."""
-        return {device.id: device.uuid or device.serial for device in self._devices()}
+        return {device.id: device.unique for device in self._devices()}
 
     def _devices(self) -> list[Device]:
         """The devices of the inventory and of the pools, each once."""
@@ -169,6 +169,6 @@ def _of(holders: Mapping[str, Sequence[str]], *names: str) -> tuple[str, ...]:
 
 def _of_item(item: str) -> Optional[Device]:
     """The device that a hold knows by a device node alone ("node:/dev/x"), as the node is now."""
-    sort, _colon, path = item.partition(":")
-    number = openers.number_of(path) if sort == "node" else None
+    path = item[len(NODE) :] if item.startswith(NODE) else ""
+    number = openers.number_of(path)
     return Device(item, "", "", (item,), (Node(path, *number),)) if number else None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Infeasible, Request, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WHOLE, Hold, Lock, hold_of, why_not
@@ -51,7 +51,7 @@ class Picker:
         amounts = {} if asked.devices else needs
         some = others(self.pool)
         many = self.pool.devices if isinstance(self.pool.devices, Many) and not amounts else None
-        names = {name for one in some for name in (*_resources(one), *_items(one))}
+        names = {name for one in some for name in (*_resources(one), *one.items)}
         locks = held.locks(names.union(many.resources) if many else names)
         free = [device for device in some if self._is_free(device, amounts, locks)]
         wanted = Request(asked.devices or 1, self.near, (), needs)
@@ -74,13 +74,14 @@ class Picker:
         """Whether the device, or `amounts` of it, can be held beside `locks`, for all we know."""
         if device.id in self.lost or not amounts.keys() <= device.capacity.keys():
             return False
-        if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in _items(device)):
+        # The device plugin hands devices out before there is an inventory, and holds them by what specs say of them.
+        if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in device.items):
             return False
         return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
 
     def _busy(self, chosen: Sequence[Device], locks: Mapping[str, Lock]) -> dict[str, Occupied]:
         """Of these devices those that nobody holds and some process has open. Who shares a device has it open, too."""
-        unheld = [one for one in chosen if locks.keys().isdisjoint((*_resources(one), *_items(one)))]
+        unheld = [one for one in chosen if locks.keys().isdisjoint((*_resources(one), *one.items))]
         found = ((device.id, self.open(device)) for device in unheld)
         return {name: one for name, one in found if one}
 
@@ -103,17 +104,6 @@ class Picker:
 def _resources(device: Device) -> tuple[str, ...]:
     """What a hold on the device can exclude others from."""
     return (device.id, *device.part_of, *device.consists_of)
-
-
-def _items(device: Device) -> Iterator[str]:
-    """What the device plugin holds of a device that it knew by a spec alone (device_plugin/identity.py).
-
-    It hands devices out before there is an inventory, and holds them as what that says as soon as it has read it.
-    """
-    for node in device.nodes:
-        yield f"node:{node.path}"
-    for one in device.net_devices:
-        yield f"net:{one.host_interface}"
 
 
 def _overlapping(chosen: Sequence[Device]) -> str:

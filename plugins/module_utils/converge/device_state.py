@@ -26,7 +26,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled impor
     path_of,
     read,
     render,
-    unique_of,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
@@ -85,7 +84,7 @@ def _after(wanted: Wanted, device: Optional[Device], before: Optional[Disabled],
         return None
     if before and (before.reason, before.until) == (wanted.reason, wanted.until):
         return before
-    unique = unique_of(device) if device else before.unique if before else ""
+    unique = device.unique if device else before.unique if before else ""
     return Disabled(wanted.reason, now, wanted.until, unique)
 
 

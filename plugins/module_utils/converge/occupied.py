@@ -43,5 +43,5 @@ def find(offered: Iterable[Offered], store: Examined, out: Mapping[str, Disabled
 
 
 def _hardware(device: Device) -> tuple[str, ...]:
-    """What somebody may hold who has this device: itself, or its nodes, where the device plugin knew no more."""
-    return (device.id, *device.part_of, *device.consists_of, *(f"node:{node.path}" for node in device.nodes))
+    """What a hold on this device may lock: its ids, or its items where the device plugin knew nothing but its spec."""
+    return (device.id, *device.part_of, *device.consists_of, *device.items)

@@ -27,12 +27,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import com
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import paths_in_claims
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of, plain
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, units_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of, reason, some
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, plain
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import inject
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError

@@ -21,10 +21,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble im
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.records import NODE, Device, items
 
 AT_ONCE = 16  # processes
-NODE = "node:"  # before the path of a device node, where that is all that is known of the hardware
 
 # What is done -> the CDI_COMMAND that it belongs to, the code of its failure.
 STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
@@ -55,7 +54,7 @@ def of_holds(holds: Mapping[str, Hold], units: Iterable[Unit]) -> Subjects:
         now = [known[name] for name in (hold.device, *hold.consists_of) if name in known]
         ids = tuple(name for own, _paths in now for name in own)
         paths = tuple(dict.fromkeys(path for _own, own in now for path in own))
-        there = hold.device in ids or hold.device in {f"{NODE}{path}" for path in paths}
+        there = hold.device in ids or hold.device in items(paths)
         return (ids if there else (hold.device, *ids)), paths
 
     return {name: one(hold) for name, hold in holds.items()}

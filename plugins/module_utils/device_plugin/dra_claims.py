@@ -24,7 +24,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds imp
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import claim_text
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.hardware import items_of_device
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import NEVER, items_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import Listed
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
@@ -128,7 +127,7 @@ class _Hardware:
         self._shared: set[str] = set()  # items that several of these devices have
         for device in inventory.devices if inventory else ():
             self._records.setdefault(device.id, device)
-            for item in items_of_device(device):
+            for item in device.items:
                 self._listed.setdefault(item, {})[device.id] = device
         self._units: dict[str, list[tuple[frozenset[str], Device]]] = {}  # item -> all items of a unit, the unit
         for one in offer.known(registry, inventory):

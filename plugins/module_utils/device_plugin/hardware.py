@@ -11,7 +11,7 @@ kind with the same device nodes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import Identity
@@ -39,7 +39,7 @@ class Hardware:
         self._of_item: dict[str, set[str]] = {}  # item -> ids: what is a part of another may have its nodes
         for device in inventory.devices if inventory else ():
             self._records.setdefault(device.id, []).append(device)
-            self._items.setdefault(device.id, set()).update(items_of_device(device))
+            self._items.setdefault(device.id, set()).update(device.items)
             for name in device.qualified_names:
                 self._names.setdefault(name, device.id)
         for name, items in self._items.items():
@@ -140,14 +140,6 @@ def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[in
         health=bad[0] if bad else Health("unknown"),
     )
     return composed, near
-
-
-def items_of_device(device: Device) -> Iterator[str]:
-    """The device nodes and network interfaces of a record, as identities have them."""
-    for node in device.nodes:
-        yield f"node:{node.path}"
-    for one in device.net_devices:
-        yield f"net:{one.host_interface}"
 
 
 def _known(node: Optional[int]) -> tuple[int, ...]:

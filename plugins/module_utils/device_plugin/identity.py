@@ -11,10 +11,12 @@ Pure.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils import records
+from ansible_collections.fleet.cdi.plugins.module_utils.records import plain
 
 # Aggregates and no device by their names (nvidia-container-toolkit and others), whatever they inject.
 NEVER = frozenset({"all", "none"})
@@ -83,19 +85,14 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
 
 def items_of(edits: Edits) -> frozenset[str]:
     """The device nodes and network interfaces that `edits` inject, as they are on the host."""
-    nodes = [f"node:{plain(node.get('hostPath') or node['path'])}" for node in edits.get("deviceNodes") or ()]
-    return frozenset([*nodes, *(f"net:{one['hostInterfaceName']}" for one in edits.get("netDevices") or ())])
+    paths = [node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ()]
+    return frozenset(records.items(paths, [one["hostInterfaceName"] for one in edits.get("netDevices") or ()]))
 
 
 def _direct(edits: Edits) -> frozenset[str]:
     """The items of a device of a spec."""
     sources = (mount["hostPath"] for mount in edits.get("mounts") or ())
     return items_of(edits) or frozenset(f"mount:{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
-
-
-def plain(path: str) -> str:
-    """A path as everybody writes it: another way to write it is no other device."""
-    return os.path.normpath(f"/./{path}")  # two slashes in front would stay
 
 
 def _told_apart(direct: Mapping[str, frozenset[str]], full: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:

@@ -30,7 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity i
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST, size
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
+from ansible_collections.fleet.cdi.plugins.module_utils.records import NET, Device, Link
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import claim_uid, transient_id
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 
@@ -249,7 +249,7 @@ def _unit(name: str, qualified_names: tuple[str, ...], found: Found, settings: R
         found.device,
         found.numa_nodes,
         match.replicas((name, *found.identity.names), settings.replicas_by, settings.replicas),
-        tuple(item.partition(":")[2] for item in found.identity.own if not item.startswith("net:")),
+        tuple(item.partition(":")[2] for item in found.identity.own if not item.startswith(NET)),
     )
 
 

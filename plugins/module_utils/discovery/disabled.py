@@ -73,16 +73,11 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def unique_of(device: Device) -> str:
-    """What tells this device from another one in the same place, "" where nothing does."""
-    return device.uuid or device.serial
-
-
 def health_of(device: Device, devices: Mapping[str, Disabled]) -> Optional[Health]:
     """The health of a device that is out of service, or that is a part of one or holds one; None for the others."""
     for name in (device.id, *device.part_of, *device.consists_of):
         found = devices.get(name)
-        if found is None or (name == device.id and found.unique and found.unique != unique_of(device)):
+        if found is None or (name == device.id and found.unique and found.unique != device.unique):
             continue
         until = f"until {found.until}" if found.until else "until it is enabled"
         whose = "" if name == device.id else f" with {name}"

@@ -9,7 +9,6 @@ Private API of fleet.cdi. Control nodes and container edits are those of NVIDIA'
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
@@ -20,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles impor
     nvidia_proc,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Hook, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Hook, Node, plain
 
 # Nodes that every container with a GPU gets, in the order of the vendor's -> (driver in /proc/devices, minor).
 CONTROL = {
@@ -59,7 +58,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def dev_root(options: dict[str, Any]) -> str:
     """The root of device nodes that an entry names, "" for the host's own."""
-    return os.path.normpath(options.get("dev_root", "/")).rstrip("/")
+    return plain(options.get("dev_root", "/")).rstrip("/")
 
 
 class Host(NamedTuple):
