@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from binascii import crc32
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 
@@ -172,16 +172,42 @@ def encode(stored: Stored) -> str:
 
 def decode(text: str) -> Stored:
     """The part that `encode` wrote as `text`. Raises Unreadable."""
+    return decode_all([text])[0]
+
+
+def decode_all(texts: Sequence[str]) -> list[Stored]:
+    """The parts that `encode` wrote as `texts`, read as one JSON text. Raises Unreadable if one of them is none."""
     try:
-        values = json.loads(unsealed(text, MARK))[2:]
-        identity, revision, resource_type, plugin, request_id, token, owner, state, wanted, holds, *rest = values
-        found = tuple(
-            Hold(device, kind, unique, tuple(part_of), tuple(consists_of), amounts, capacity)
-            for device, kind, unique, part_of, consists_of, amounts, capacity in holds
-        )
-        part = Part(token, owner, state, wanted, found, *rest)
+        found = [_stored(values) for values in json.loads(f"[{','.join([unsealed(text, MARK) for text in texts])}]")]
     except (ValueError, TypeError) as error:
         raise Unreadable(str(error)) from None
+    if len(found) != len(texts):
+        raise Unreadable("more than one record")
+    return found
+
+
+def _stored(values: list[Any]) -> Stored:
+    """Raises ValueError, TypeError."""
+    (
+        _mark,
+        _version,
+        identity,
+        revision,
+        resource_type,
+        plugin,
+        request_id,
+        token,
+        owner,
+        state,
+        wanted,
+        holds,
+        *rest,
+    ) = values
+    found = tuple(
+        Hold(device, kind, unique, tuple(part_of), tuple(consists_of), amounts, capacity)
+        for device, kind, unique, part_of, consists_of, amounts, capacity in holds
+    )
+    part = Part(token, owner, state, wanted, found, *rest)
     return Stored(identity, revision, Key(resource_type, plugin, request_id), part)
 
 
@@ -192,10 +218,11 @@ def sealed(text: str) -> str:
 
 def unsealed(text: str, mark: str) -> str:
     """What `sealed` was given. Raises Unreadable unless it begins with `mark` and the checksum is right."""
-    inner = text[8:]
-    if not (isinstance(text, str) and inner.startswith(mark) and text.isascii() and sealed(inner) == text):
-        raise Unreadable("checksum")
-    return inner
+    if isinstance(text, str) and text.startswith(mark, 8) and text.isascii():
+        inner = text[8:]
+        if text[:8] == f"{crc32(inner.encode('ascii')):08x}":
+            return inner
+    raise Unreadable("checksum")
 
 
 def grant_of(key: Key, parts: Sequence[Stored]) -> Optional[Grant]:

@@ -50,7 +50,8 @@ class Found(NamedTuple):
 
     def state(self) -> State:
         """What the store knew of itself with the last entry. Raises Unreadable."""
-        return decode_state(json.loads(self.entries[-1])[0])
+        text = self.entries[-1].decode("ascii")
+        return decode_state(json.JSONDecoder().raw_decode(text, 1)[0])  # of the first entry the rest may be long
 
     def records(self) -> list[str]:
         """The records of all grants after the last entry, oldest first; [] if they are not those that it counts."""
@@ -63,12 +64,12 @@ class Found(NamedTuple):
         return [record for _identity, record in sorted(found.items())]
 
 
-def newest(found: Optional[Found]) -> int:
-    """The generation of the last entry; -1 if there is none."""
+def newest(found: Optional[Found]) -> Optional[State]:
+    """The state after the last entry; None if there is none."""
     try:
-        return found.state().generation if found else -1
+        return found.state() if found else None
     except (Unreadable, ValueError, TypeError):
-        return -1
+        return None
 
 
 def entry(state: str, gone: Iterable[int], came: Iterable[tuple[int, str]]) -> bytes:
@@ -212,10 +213,10 @@ def write(path: str, text: bytes) -> tuple[Tail, int]:
 
 def is_as_left(found: Found, left: Left, generation: int) -> bool:
     """Whether it is as `left` says, for a store of that generation, of which one more may just be written."""
-    newest_one = newest(found)
-    if newest_one < generation or not found.is_clean:
+    last = newest(found)
+    if last is None or last.generation < generation or not found.is_clean:
         return False
-    return newest_one != left.generation or tuple(found.tail[1:]) == left.log[1:]
+    return last.generation != left.generation or tuple(found.tail[1:]) == left.log[1:]
 
 
 def _size(first: int) -> int:

@@ -129,7 +129,7 @@ class Store:
         Unusable.
         """
         logged = log.read(self._log)
-        told = log.complete(logged)
+        last = log.newest(logged)
         try:
             check_header(self.path)
             with connected(self.path, deadline) as db:
@@ -137,20 +137,22 @@ class Store:
                 check_version(self.path, db, oldest)
                 tables = Tables(db)
                 self._check(db, tables, left)
-                state = tables.state
+                state: Optional[State] = tables.state
+            if logged and logged.is_clean and last == state:
+                return logged.tail, logged.room
+            told = log.complete(logged)
         except Damaged:
             # A power cut leaves of the store what the kernel had brought to disk by chance.
+            told = log.complete(logged)
             if told is None or left.boot_id == self.boot_id or told[0].generation < left.generation:
                 raise
             state = None
-        if told is None and state and state.generation < log.newest(logged):
+        if told is None and state and last and state.generation < last.generation:
             raise Damaged("is older than its log, of which some is damaged")
         if told and (state is None or state.generation < told[0].generation):
             from ansible_collections.fleet.cdi.plugins.module_utils.allocation import rebuild
 
             rebuild.from_log(self.path, *told)
-        elif logged and told and told[0] == state and logged.is_clean:
-            return logged.tail, logged.room
         return NO_LOG, 0
 
     def _log_anew(self, tables: Tables, tail: log.Tail, room: int) -> tuple[log.Tail, int]:

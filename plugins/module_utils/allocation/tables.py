@@ -21,6 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
     Stored,
     Unreadable,
     decode,
+    decode_all,
     encode,
     sealed,
     unsealed,
@@ -32,6 +33,8 @@ STATE_MARK = '["fleet.cdi/store",1,'
 # Resources whose locks one query looks up. For more, all locks are read, if these are not more than the resources are:
 # others may hold far more.
 SINGLE = 200
+
+MANY = 500  # records that are read as one JSON text
 
 
 class State(NamedTuple):
@@ -96,15 +99,7 @@ class Tables:
 
     def all(self, where: str = "", values: tuple[Any, ...] = ()) -> Iterator[Stored]:
         """All parts, oldest first. Raises Damaged."""
-        rows = self.db.execute(f"SELECT id, record FROM grants {where} ORDER BY id", values).fetchall()
-        for identity, record in rows:
-            try:
-                stored = decode(record)
-            except Unreadable as error:
-                raise Damaged(f"grant {identity}: {error}") from None
-            if stored.id != identity:
-                raise Damaged(f"grant {identity}: has the record of {stored.id}")
-            yield stored
+        return stored_in(self.db.execute(f"SELECT id, record FROM grants {where} ORDER BY id", values).fetchall())
 
     def grants(self) -> list[Grant]:
         """All grants, oldest first. Raises Damaged."""
@@ -245,6 +240,27 @@ class Tables:
         """Execute a statement that changes exactly one row of an undamaged store."""
         if self.db.execute(statement, values).rowcount != 1:
             raise Damaged(f"nothing to change for {statement.partition(' WHERE ')[0]} {values}")
+
+
+def stored_in(rows: Sequence[tuple[int, str]]) -> Iterator[Stored]:
+    """The parts in rows (id, record). Raises Damaged."""
+    for start in range(0, len(rows), MANY):
+        some = rows[start : start + MANY]
+        try:
+            parts = decode_all([record for _identity, record in some])
+        except Unreadable:
+            parts = [_decoded(*row) for row in some]
+        for (identity, _record), stored in zip(some, parts):
+            if stored.id != identity:
+                raise Damaged(f"grant {identity}: has the record of {stored.id}")
+            yield stored
+
+
+def _decoded(identity: int, record: str) -> Stored:
+    try:
+        return decode(record)
+    except Unreadable as error:
+        raise Damaged(f"grant {identity}: {error}") from None
 
 
 def grants_of(stored: Iterable[Stored]) -> list[Grant]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc as garbage
 import os
 import random
 import shutil
@@ -15,8 +16,19 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation import store, trouble
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+    MARK,
+    Part,
+    Stored,
+    Unreadable,
+    decode,
+    decode_all,
+    encode,
+    sealed,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import MANY, stored_in
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
     FILES,
     add,
@@ -268,3 +280,41 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
         assert file.read() == content
     judge(ledger, content)
     assert len([name for name in os.listdir(directory(ledger)) if "damaged" in name and "journal" not in name]) == 1
+
+
+def stored(number):
+    part = Part(f"{number:016x}", "external", "active", {"gpu": 1}, (hold(number),), "boot-1", 1.5, 2.5)
+    return Stored(number, number + 1, key(number), part)
+
+
+class TestRecords:
+    """Records are read many at a time."""
+
+    def test_many_are_what_each_of_them_is(self):
+        expected = [stored(number) for number in range(MANY * 2 + 3)]
+        texts = [encode(one) for one in expected]
+        assert decode_all(texts) == [decode(text) for text in texts] == expected
+        assert list(stored_in([(one.id, text) for one, text in zip(expected, texts)])) == expected
+
+    def test_one_that_is_wrong_is_named(self):
+        rows = [(number, encode(stored(number))) for number in range(5)]
+        rows[3] = (3, rows[3][1].replace("GPU-3", "GPU-4"))
+        with pytest.raises(trouble.Damaged, match="grant 3: checksum"):
+            list(stored_in(rows))
+
+    def test_one_that_looks_like_two(self):
+        one, other = (encode(stored(number))[8:] for number in (1, 2))
+        text = sealed(f"{one},{other}")
+        for texts in ([text], [text, sealed(MARK + "7]")]):
+            with pytest.raises(Unreadable):
+                decode_all(texts)
+
+    def test_a_check_leaves_the_collection_of_garbage_as_it_was(self, ledger):
+        add(ledger, 1)
+        for was in (True, False):
+            (garbage.enable if was else garbage.disable)()
+            try:
+                os.utime(ledger.path)
+                assert held(ledger) == [1] and garbage.isenabled() is was
+            finally:
+                garbage.enable()
