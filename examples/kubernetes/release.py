@@ -23,6 +23,7 @@ OPTIONS = {
     "python": "/usr/bin/python3",
     "command_link": False,
     "parts": ["device_plugin"],
+    "supported_only": False,
     "distributions": {},
     "paths": {
         "state_dir": "/var/lib/cdi",

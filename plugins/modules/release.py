@@ -59,12 +59,17 @@ options:
     elements: str
     choices: [discovery, device_plugin]
     default: [discovery]
+  supported_only:
+    description:
+      - Refuse a distribution that this collection is not tested on, before anything is installed. Debian 12, 13 and
+        testing, Ubuntu 22.04 and 24.04, and Enterprise Linux 9 and 10 are tested (C(rhel), C(rocky), C(almalinux),
+        C(centos)). The roles set this.
+    type: bool
+    default: false
   distributions:
     description:
-      - The distributions that are accepted, C(ID) of C(os-release) and a list of C(VERSION_ID), where a version stands
-        for its minor releases too and V("") for a release without one. Any other is refused by name before anything is
-        installed.
-      - By default every distribution is accepted.
+      - Further distributions that O(supported_only=true) accepts, C(ID) of C(os-release) and a list of C(VERSION_ID) as
+        text. A version stands for its minor releases too, and V("") for a release without C(VERSION_ID).
     type: dict
     default: {}
   paths:
@@ -191,6 +196,7 @@ def main() -> None:
                 "choices": ["discovery", "device_plugin"],
                 "default": ["discovery"],
             },
+            "supported_only": {"type": "bool", "default": False},
             "distributions": {"type": "dict", "default": {}},
             "paths": {
                 "type": "dict",

@@ -16,8 +16,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import host, ins
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of the module for its `options`. Raises CdiError."""
     result: dict[str, Any] = {"distribution": host.distribution()}
-    if options["distributions"] and options["state"] != "absent":
-        host.refuse_other(result["distribution"], options["distributions"])
+    if options["supported_only"] and options["state"] != "absent":
+        host.refuse_unsupported(result["distribution"], options["distributions"])
     if options["state"] == "absent":
         outcome = install.remove(options["prefix"], check)
     else:

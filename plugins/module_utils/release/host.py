@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -20,6 +20,17 @@ LARGEST = 1 << 20  # bytes of os-release(5), which has some hundred
 PACKAGES = {
     "discovery": {"pyudev": "python3-pyudev"},
     "device_plugin": {"grpc": "python3-grpcio", "google.protobuf": "python3-protobuf"},
+}
+
+# ID of os-release(5) -> VERSION_ID that the roles are tested on; "9" stands for 9.4 too, "" for a release without
+# VERSION_ID, as Debian's testing.
+SUPPORTED: dict[str, list[str]] = {
+    "debian": ["12", "13", ""],
+    "ubuntu": ["22.04", "24.04"],
+    "rhel": ["9", "10"],
+    "rocky": ["9", "10"],
+    "almalinux": ["9", "10"],
+    "centos": ["9", "10"],
 }
 
 # Runs one command, returns its exit status, stdout and stderr; raises OSError if it can't be started.
@@ -93,15 +104,18 @@ def distribution(root: str = "/") -> dict[str, str]:
     return {key: fields.get(key.upper(), "") for key in ("id", "version_id", "name")}
 
 
-def refuse_other(found: dict[str, str], supported: dict[str, list[str]]) -> None:
-    """Raise CdiError, naming it, for a distribution that is not among `supported` (ID -> versions).
-
-    A version stands for itself and its minor releases, "" for a release without VERSION_ID, as Debian's testing.
-    """
+def refuse_unsupported(found: dict[str, str], more: dict[str, Any]) -> None:
+    """Raise CdiError, naming it, for a distribution that neither SUPPORTED nor `more` (ID -> versions) has."""
+    for versions in more.values():
+        if not isinstance(versions, list) or not all(isinstance(one, str) for one in versions):
+            raise CdiError(
+                f"distributions: found {more!r}; expected lists of VERSION_ID as text by ID, as in {{'ol': ['9']}}"
+            )
+    accepted = {name: [*SUPPORTED.get(name, ()), *more.get(name, ())] for name in {**SUPPORTED, **more}}
     version = found["version_id"]
-    if any(version == one or (one and version.startswith(one + ".")) for one in supported.get(found["id"], ())):
+    if any(version == one or (one and version.startswith(one + ".")) for one in accepted.get(found["id"], ())):
         return
-    known = ", ".join(f"{name} {'/'.join(filter(None, versions))}" for name, versions in sorted(supported.items()))
+    known = ", ".join(f"{name} {'/'.join(filter(None, versions))}" for name, versions in sorted(accepted.items()))
     raise CdiError(
         f"/etc/os-release: found ID {found['id']!r} with VERSION_ID {version!r} ({found['name'] or 'no name'}); "
         f"expected one of {known}. Nothing was installed."

@@ -106,29 +106,37 @@ def test_etc_wins(tmp_path):
     assert host.distribution(str(tmp_path))["id"] == "local"
 
 
-SUPPORTED = {"debian": ["12", "13", ""], "ubuntu": ["22.04"], "rocky": ["9"]}
-
-
 @pytest.mark.parametrize(
-    "name, version, fits",
+    "name, version, more, fits",
     [
-        ("debian", "12", True),
-        ("debian", "", True),
-        ("debian", "11", False),
-        ("ubuntu", "22.04", True),
-        ("ubuntu", "22", False),
-        ("ubuntu", "", False),
-        ("rocky", "9.4", True),
-        ("rocky", "91", False),
-        ("arch", "", False),
+        ("debian", "12", {}, True),
+        ("debian", "", {}, True),
+        ("debian", "11", {}, False),
+        ("debian", "11", {"debian": ["11"]}, True),
+        ("debian", "12", {"debian": ["11"]}, True),
+        ("ubuntu", "22.04", {}, True),
+        ("ubuntu", "22", {}, False),
+        ("ubuntu", "", {}, False),
+        ("rocky", "9.4", {}, True),
+        ("rocky", "91", {}, False),
+        ("ol", "9.4", {}, False),
+        ("ol", "9.4", {"ol": ["9"]}, True),
+        ("arch", "", {}, False),
+        ("arch", "", {"arch": [""]}, True),
     ],
 )
-def test_a_distribution_is_refused_by_name(name, version, fits):
+def test_a_distribution_is_refused_by_name(name, version, more, fits):
     found = {"id": name, "version_id": version, "name": name.title()}
     if fits:
-        host.refuse_other(found, SUPPORTED)
+        host.refuse_unsupported(found, more)
     else:
         with pytest.raises(
-            CdiError, match=f"found ID '{name}' with VERSION_ID '{version}'.*expected one of debian 12/13"
+            CdiError, match=f"found ID '{name}' with VERSION_ID '{version}'.*debian 12/13.*ubuntu 22.04"
         ):
-            host.refuse_other(found, SUPPORTED)
+            host.refuse_unsupported(found, more)
+
+
+@pytest.mark.parametrize("more", [{"ol": "9"}, {"ol": [9]}, {"ol": None}, {"ol": {"9": 1}}])
+def test_a_table_of_more_distributions_holds_lists_of_text(more):
+    with pytest.raises(CdiError, match=r"distributions: found .*; expected lists of VERSION_ID as text by ID, as in"):
+        host.refuse_unsupported({"id": "ol", "version_id": "9", "name": ""}, more)
