@@ -69,8 +69,8 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
             yield plain(paragraph) + "\n"
         yield from ("| variable | type | default | what it is for |", "|---|---|---|---|")
         for variable, option in entry["options"].items():
-            default = json.dumps(option["default"]).strip('"') or '""'
-            yield f"| `{variable}` | {option['type']} | `{default}` | {' '.join(map(plain, option['description']))} |"
+            default = f"`{json.dumps(option['default']).strip(chr(34)) or chr(34) * 2}`" if "default" in option else ""
+            yield f"| `{variable}` | {option['type']} | {default} | {' '.join(map(plain, option['description']))} |"
         yield ""
     yield "## Example\n"
     yield "```yaml"

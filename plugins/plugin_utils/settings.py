@@ -24,7 +24,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
 PREFIX = "cdi_host_"
 DEVICES = "cdi_host_devices"
 LAYER = "cdi_host_devices_"  # + anything: a further layer of DEVICES
-RUNTIMES = "cdi_host_runtimes"
 BOOLEANS = ("true", "false", "yes", "no", "on", "off")
 
 WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + r")$(?!\n)"
@@ -52,6 +51,17 @@ VERSIONS = {
         "type": "string",  # 1.30 is a number in YAML, and then 1.3
         "pattern": r"^v?[0-9]{1,6}\.[0-9]{1,6}(?![0-9])",
         "description": "the version of a release as text, as in '1.30'",
+    },
+}
+
+# What release.host.refuse_unsupported takes.
+DISTRIBUTIONS = {
+    "type": "object",
+    "description": "lists of VERSION_ID by ID of os-release(5), as in {ol: ['9']}",
+    "additionalProperties": {
+        "type": "array",
+        "description": "a list of VERSION_ID as text, as in ['9']",
+        "items": {"type": "string", "description": "a VERSION_ID as text, as in '9'"},
     },
 }
 
@@ -113,7 +123,9 @@ RUNTIME_SETTINGS = {
 
 SECTIONS = {
     "cdi_host_runtime_settings": RUNTIME_SETTINGS,
-    RUNTIMES: VERSIONS,
+    "cdi_host_runtime_versions": VERSIONS,
+    "cdi_host_runtimes": {**VERSIONS, "deprecated": True},
+    "cdi_host_distributions": DISTRIBUTIONS,
     "cdi_host_plugins": PLUGINS,
     "cdi_host_virtual_functions": FUNCTIONS,
 }

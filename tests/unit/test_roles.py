@@ -16,6 +16,7 @@ import jinja2
 import pytest
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.release import host
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.modules import device_plugin_config
 
@@ -29,14 +30,39 @@ def document(role: Path, name: str) -> Any:
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_defaults_are_those_of_the_specs(role: Path) -> None:
     options = document(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    # Where role cdi_host has a variable for it, that comes first.
+    # The same variable of role cdi_host comes first, or the old name of the variable.
+    other = re.compile(r"{{ cdi_host_\w+ \| default\('?([^']*?)'?\) }}|{{ .*fleet\.cdi\.renamed.* else (.*) }}")
     said = {
-        name: yaml.safe_load(found[1])
-        if (found := re.fullmatch(r"{{ cdi_host_\w+ \| default\('?([^']*?)'?\) }}", str(value)))
-        else value
+        name: yaml.safe_load(next(filter(None, found.groups()))) if (found := other.fullmatch(str(value))) else value
         for name, value in document(role, "defaults/main.yml").items()
     }
-    assert said == {name: option["default"] for name, option in options.items()}
+    assert said == {name: option["default"] for name, option in options.items() if "default" in option}
+    assert {name for name, option in options.items() if "default" not in option} == set(renamed(role))
+
+
+def renamed(role: Path) -> dict[str, str]:
+    """The old names of the role's variables, with the new ones."""
+    text = (role / "defaults/main.yml").read_text(encoding="utf-8")
+    return dict(re.findall(r"fleet\.cdi\.renamed\('(\w+)', '(\w+)'\)", text))
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if renamed(role)], ids=lambda role: role.name)
+def test_an_old_name_of_a_variable_works_with_a_warning(role: Path, tmp_path: Path) -> None:
+    for old, new in renamed(role).items():
+        play = {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "vars_files": [str(role / "defaults/main.yml")],
+            "tasks": [{"ansible.builtin.debug": {"msg": f"value: {{{{ {new} }}}}"}}],
+        }
+        (tmp_path / "play.yml").write_text(json.dumps([play]))
+        program = str(Path(sys.executable).parent / "ansible-playbook")
+        command = [program, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
+        for arguments, value, warned in (((), "{}", 0), (("-e", json.dumps({old: {"x": "1"}})), "{'x': '1'}", 1)):
+            done = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True)
+            assert f"value: {value}" in done.stdout
+            said = " ".join((done.stdout + done.stderr).split())
+            assert said.count(f"The variable {old} has a new name, {new}. Rename it in your settings.") == warned
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -47,9 +73,18 @@ def test_removal_takes_the_same_variables(role: Path) -> None:
         assert (option["type"], option["default"]) == (same["type"], same["default"]), name
 
 
-def test_all_are_meant_for_the_same_distributions() -> None:
-    tables = [document(role, "vars/main.yml")[f"__{role.name}_supported"] for role in ROLES]
-    assert len(tables) > 1 and all(table == tables[0] for table in tables)
+# How Galaxy calls the releases of host.SUPPORTED; Debian's testing has no number and no name there.
+CODENAMES = {"debian": {"12": "bookworm", "13": "trixie"}, "ubuntu": {"22.04": "jammy", "24.04": "noble"}}
+ENTERPRISE_LINUX = ("rhel", "rocky", "almalinux", "centos")
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_galaxy_shows_the_supported_distributions(role: Path) -> None:
+    shown = {one["name"]: one["versions"] for one in document(role, "meta/main.yml")["galaxy_info"]["platforms"]}
+    supported = dict(host.SUPPORTED)
+    (versions,) = {tuple(supported.pop(name)) for name in ENTERPRISE_LINUX}
+    wanted = {name.title(): [CODENAMES[name][one] for one in found if one] for name, found in supported.items()}
+    assert shown == {**wanted, "EL": list(versions)}
 
 
 @pytest.mark.parametrize(
@@ -71,30 +106,6 @@ def test_the_service_may_open_devices_where_there_are_commands(resources: dict[s
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_its_readme_has_no_markup_of_ansible(role: Path) -> None:
     assert re.findall(r"\b[A-Z]\([^)]*\)", (role / "README.md").read_text(encoding="utf-8")) == []
-
-
-def test_who_waits_for_a_restart_is_told_by_which_setting(tmp_path: Path) -> None:
-    """Not by the role's, where the runtime has one of its own."""
-    names = ("docker", "containerd")
-    engines = [{"name": name, "reads": "0.6.0", "path": f"/usr/bin/{name}", "pending_restart": True} for name in names]
-    play = {
-        "hosts": "localhost",
-        "gather_facts": False,
-        "vars_files": [str(ROLES[0].parent / "cdi_host/vars/main.yml")],
-        "vars": {
-            "cdi_host_runtime_restart": "never",
-            "cdi_host_runtime_settings": {"docker": {"restart": "when_idle"}, "containerd": {}},
-            "__cdi_host_runtimes_found": {"runtimes": engines},
-        },
-        "tasks": [{"ansible.builtin.debug": {"msg": "{{ __cdi_host_runtimes_waiting }}"}}],
-    }
-    (tmp_path / "play.yml").write_text(json.dumps([play]))
-    program = str(Path(sys.executable).parent / "ansible-playbook")
-    command = [program, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    docker, containerd = re.findall('"(/usr/bin/.*)"', said)
-    assert docker.startswith("/usr/bin/docker: ") and docker.endswith("docker.restart is when_idle")
-    assert containerd.startswith("/usr/bin/containerd: ") and containerd.endswith("cdi_host_runtime_restart is never")
 
 
 def test_the_programs_that_may_have_devices_open_are_those_that_hosts_know() -> None:

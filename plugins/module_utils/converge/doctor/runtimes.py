@@ -153,7 +153,7 @@ def _named(place: Place) -> str:
     return f"{place.name} {place.version} (reads up to {place.reads})"
 
 
-TURN_ON = "turn it on: variable cdi_host_runtimes and `ansible-playbook fleet.cdi.provision`"
+TURN_ON = "turn it on: variable cdi_host_runtime_settings and `ansible-playbook fleet.cdi.provision`"
 
 RULES = (
     Rule("unknown-runtime", _unknown, "repair or remove that program: `{subject} --version` has to answer"),
