@@ -64,6 +64,11 @@ def judged(
         warnings += _collisions(name, kubelet)
         if kubelet.state == UP:
             pending += _unlisted(name, found, listed)
+    if kubelet.state != UP:
+        offered = ", ".join(sorted(youngest["resources"])) or "what it finds"
+        warnings.append(
+            f"No kubelet runs on this host ({kubelet.why}). The device plugin offers {offered} once one starts."
+        )
     return resources, pending, warnings
 
 

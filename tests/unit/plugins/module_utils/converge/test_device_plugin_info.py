@@ -120,6 +120,15 @@ def test_warnings(changes, drivers, says):
     assert len(warnings) == (1 if says else 0)
 
 
+@pytest.mark.parametrize("state", [module.ABSENT, module.DOWN])
+def test_a_plugin_without_a_kubelet_is_a_warning(state):
+    alone = kubelet(state=state, asked=False)._replace(why="kubelet.sock: nobody listens")
+    _found, pending, warnings = module.judged([instance(resource("waiting"))], alone)
+    expected = f"No kubelet runs on this host (kubelet.sock: nobody listens). The device plugin offers {GPU} once"
+    assert pending == [] and len(warnings) == 1 and warnings[0].startswith(expected)
+    assert module.judged([], alone)[2] == []
+
+
 def test_a_host_without_anything(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RUN_DIR", str(tmp_path / "run"))
     options = {"path": str(tmp_path / "x.json"), "kubelet_dir": str(tmp_path / "k"), "state_dir": str(tmp_path / "s")}
@@ -135,8 +144,8 @@ def test_an_instance_that_hangs_is_named_and_not_believed(tmp_path, monkeypatch)
     one = status.Instance(str(tmp_path / "run"), "b")
     one.enter()
     one.write({"since_boot": 1.0, "pid": 7, "release": "", "started": "", **instance(resource()), "instance": "b"})
-    result, warnings = module.answer(options, False)
-    assert result["ready"] and not warnings
+    result, (warning,) = module.answer(options, False)
+    assert result["ready"] and warning.startswith("No kubelet runs on this host")
     monkeypatch.setattr(status, "STALE", 0.0)
     result, warnings = module.answer(options, False)
     assert not result["ready"] and not result["resources"] and [one["pid"] for one in result["instances"]] == [7]
