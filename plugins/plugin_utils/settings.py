@@ -43,7 +43,7 @@ TYPES: dict[str, dict[str, Any]] = {
 }
 
 # What runtimes.detect.named takes.
-VERSIONS = {
+VERSIONS: dict[str, Any] = {
     "type": "object",
     "description": "versions of container runtimes by name, as in {podman: 4.9.3}",
     "propertyNames": {"enum": list(table.ENGINES)},
