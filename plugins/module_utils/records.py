@@ -34,7 +34,7 @@ def items(paths: Iterable[str], interfaces: Iterable[str] = ()) -> list[str]:
 
 
 def plain(path: str) -> str:
-    """An absolute path in its shortest form, since another way to write it is no other file. Reads no symlinks."""
+    """An absolute path in its shortest form, so that one file has one name. Does not follow symlinks."""
     return os.path.normpath(f"/./{path}")  # two slashes in front would stay
 
 

@@ -10,10 +10,10 @@ from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory, Sketch
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node, items
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import below, fault
 
 
 class Many:
@@ -115,9 +115,9 @@ def nodes(devices: Sequence[Device], pool: Inventory) -> tuple[Node, ...]:
 
 def faults(devices: Sequence[Device], pool: Inventory, root: str) -> dict[str, str]:
     """Of which devices a node is not there as discovery saw it, now: id -> why."""
-    found = {}
+    found, lstat = {}, below(root)
     for device in devices:
-        why = next(filter(None, (fault(node, root) for node in nodes([device], pool))), "")
+        why = next(filter(None, (fault(node, lstat)[1] for node in nodes([device], pool))), "")
         if why:
             found[device.id] = why
     return found

@@ -12,11 +12,11 @@ from typing import Any, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import MOVED, class_of, is_ignored, reason
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.present import fault
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import MISSING, Glance, Host, of_edits
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import fault
 
 _WRONG = MISSING | {"node-type", "node-number"}  # what a container would trip over, or silently get wrong
 
@@ -56,7 +56,7 @@ def look(
                 seen[path] = first(_of_edits(common[path], path, host))
             if seen[path]:
                 yield seen[path]
-        yield from _of_device(unit.device, root, disabled or {})
+        yield from _of_device(unit.device, host, disabled or {})
 
     found = {unit.id: first(of_unit(unit)) for unit in (resource.units if units is None else units)}
     return {name: why for name, why in found.items() if why}
@@ -90,13 +90,12 @@ def _of_edits(edits: Mapping[str, Any], where: str, host: Glance) -> Iterator[st
             yield reason(why.rule, f"{where}: needs {why.expected}, found {why.found}")
 
 
-def _of_device(device: Device, root: str, disabled: Mapping[str, Disabled]) -> Iterator[str]:
+def _of_device(device: Device, host: Glance, disabled: Mapping[str, Disabled]) -> Iterator[str]:
     """What is wrong with the hardware: its nodes are those of another one, or discovery or an operator says so."""
     for node in device.nodes:
-        why = fault(node, root)
-        if why:
-            there = os.path.lexists(root.rstrip("/") + node.path)
-            yield reason("node-number" if there else "node-missing", why)
+        rule, why = fault(node, host.lstat)
+        if rule:
+            yield reason(rule, why)
     health = health_of(device, disabled) or device.health
     if not health.is_usable:
         yield reason(_CLASSES.get(health.state, "device"), health.reason or health.state)

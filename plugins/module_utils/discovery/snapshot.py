@@ -19,6 +19,7 @@ from typing import Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root, printable
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import fault
 
 # Domain (more than 4 digits where a bridge brings its own, as VMD does), bus, device, function.
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
@@ -231,17 +232,9 @@ class Snapshot:
         """
         if not self._has_dev:
             return Health("unknown")
-        try:
-            found = self.root.lstat(node.path)
-        except OSError as error:
-            return Health("unhealthy", f"{node.path}: {error.strerror}")
-        type_ = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
-        if not type_:
-            return Health("unhealthy", f"{node.path}: is no device node ({stat.filemode(found.st_mode)})")
-        is_, should = (type_, os.major(found.st_rdev), os.minor(found.st_rdev)), node[1:4]
-        if is_ != should:
-            numbers = "is {} {}:{}, but the kernel's device is {} {}:{}".format(*is_, *should)
-            return Health("unhealthy", f"{node.path}: {numbers}")
+        rule, why = fault(node, self.root.lstat)
+        if rule:
+            return Health("unhealthy", why)
         return self._opened(node) if opens and self.live else Health("healthy")
 
     @staticmethod

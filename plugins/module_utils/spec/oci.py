@@ -15,7 +15,8 @@ from typing import Any, Callable, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import NODE_TYPES, Host
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Host
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import TYPES
 
 Document = dict[str, Any]
 
@@ -131,7 +132,7 @@ def _device(node: Document, host: Host) -> Document:
     mode = node.get("fileMode")
     try:
         status = host.lstat(path)
-        live = NODE_TYPES.get(stat.S_IFMT(status.st_mode), "")
+        live = TYPES.get(stat.S_IFMT(status.st_mode), "")
     except (OSError, ValueError):
         live = ""
     if not live and not is_complete(node):

@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Callable, NamedTuple, Optional
 
+from ansible_collections.fleet.cdi.plugins.module_utils.system import device_nodes
+
 # What a runtime fails on; the other rules are about edits that it applies, wrongly.
 MISSING = frozenset(
     {
@@ -29,8 +31,6 @@ MISSING = frozenset(
         "interface-missing",
     }
 )
-
-NODE_TYPES = {stat.S_IFCHR: "c", stat.S_IFBLK: "b", stat.S_IFIFO: "p"}
 
 _LIBRARY = re.compile(r"\.so(\.[0-9.]+)?\Z")
 _VERSION = re.compile(r"(?<=\.so\.)[0-9]+(?:\.[0-9]+)*|[0-9]+(?:\.[0-9]+)+")
@@ -142,21 +142,16 @@ def _node(node: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
     field = "hostPath" if node.get("hostPath") else "path"
     path = node[field]
     try:
-        status = host.lstat(path)  # as the reference: a symlink is no node
+        found = device_nodes.read(path, host.lstat)
     except (OSError, ValueError) as error:
-        yield Reason("node-missing", f"{pointer}/{field}", _absence(error), path)
+        yield Reason(device_nodes.MISSING, f"{pointer}/{field}", _absence(error), path)
         return
-    live = NODE_TYPES.get(stat.S_IFMT(status.st_mode))
     said = "c" if node.get("type") == "u" else node.get("type")  # mknod: u is a character device, too
-    if live is None:
-        yield Reason("node-missing", f"{pointer}/{field}", f"no device node ({stat.filemode(status.st_mode)})", path)
-    elif said and said != live:
-        yield Reason("node-type", f"{pointer}/type", live, node["type"])
-    elif node.get("major") and live != "p":
-        numbers = {"major": os.major(status.st_rdev), "minor": os.minor(status.st_rdev)}
-        for key, number in numbers.items():
-            if (node.get(key) or 0) != number:
-                yield Reason("node-number", f"{pointer}/{key}", str(number), str(node.get(key) or 0))
+    expected = found._replace(type=said or found.type)
+    if node.get("major"):
+        expected = expected._replace(major=node["major"], minor=node.get("minor") or 0)
+    for key, (is_, should) in device_nodes.differences(found, expected).items():
+        yield Reason(device_nodes.RULES[key], f"{pointer}/{key}", is_, node["type"] if key == "type" else should)
 
 
 def _mount(mount: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
@@ -206,6 +201,8 @@ def _shape(name: str) -> str:
 
 
 def _absence(error: Exception) -> str:
+    if isinstance(error, device_nodes.NoNode):
+        return f"no device node ({error.mode})"
     if isinstance(error, (FileNotFoundError, NotADirectoryError, ValueError)):
         return "nothing"
     return f"something that can't be looked at ({getattr(error, 'strerror', error)})"

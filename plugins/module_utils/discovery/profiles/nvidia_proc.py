@@ -9,9 +9,7 @@ The files: open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c (gpus/*/infor
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
@@ -19,6 +17,7 @@ from typing import NamedTuple, Optional
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import natural
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import NUMBER, Snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
+from ansible_collections.fleet.cdi.plugins.module_utils.system import device_nodes
 
 DRIVER = "/proc/driver/nvidia"
 MAJOR = 195  # of /dev/nvidia*: fixed (nv-linux.h, NV_MAJOR_DEVICE_NUMBER)
@@ -150,12 +149,10 @@ def below(base: str, node: Node) -> Node:
 def node(snapshot: Snapshot, path: str, role: str = "", base: str = "") -> Optional[Node]:
     """The device node at a path below `base`, with the numbers that it has there; None if there is none."""
     try:
-        found = snapshot.root.lstat(base + path)
+        found = device_nodes.read(base + path, snapshot.root.lstat)
     except OSError:
         return None
-    type_ = "c" if stat.S_ISCHR(found.st_mode) else "b" if stat.S_ISBLK(found.st_mode) else ""
-    numbers = (os.major(found.st_rdev), os.minor(found.st_rdev))
-    return below(base, Node(path, type_, *numbers, role)) if type_ else None
+    return below(base, Node(path, *found, role)) if found.type in ("c", "b") else None
 
 
 def nodes(snapshot: Snapshot, pattern: str, base: str = "") -> tuple[Node, ...]:

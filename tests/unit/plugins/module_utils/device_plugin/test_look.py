@@ -107,7 +107,7 @@ def test_a_node_that_is_another_one_than_discovery_saw():
     known = specs.inventory([{"id": "mem:null", "nodes": [["/dev/null", "c", 1, 4]]}])
     resource, registry = offered(specs.spec("acme.com/null", {"0": ["/dev/null"], "1": ["/dev/zero"]}), inventory=known)
     assert look.look(resource, registry) == {
-        "0": "node-number: /dev/null: has the numbers 1:3, not 1:4 any more",
+        "0": "node-number: /dev/null: has minor 3, expected 4",
     }
 
 

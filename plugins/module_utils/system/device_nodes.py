@@ -1,0 +1,70 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Device nodes on the host: the type and numbers of a node, and how it differs from the expected one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
+
+Lstat = Callable[[str], os.stat_result]
+
+TYPES = {stat.S_IFCHR: "c", stat.S_IFBLK: "b", stat.S_IFIFO: "p"}
+
+MISSING = "node-missing"
+RULES = {"type": "node-type", "major": "node-number", "minor": "node-number"}  # field -> the rule that it breaks
+
+
+class Numbers(NamedTuple):
+    """Type and numbers of a device node."""
+
+    type: str  # "c", "b" or "p"
+    major: int
+    minor: int
+
+
+class NoNode(OSError):
+    """There is another file than a device node."""
+
+    def __init__(self, mode: int) -> None:
+        super().__init__()
+        self.mode = stat.filemode(mode)
+        self.strerror = f"is not a device node ({self.mode})"
+
+
+def read(path: str, lstat: Lstat = os.lstat) -> Numbers:
+    """The device node at `path`. It does not follow a symlink, as the reference library does not. Raises OSError, NoNode."""
+    found = lstat(path)
+    type_ = TYPES.get(stat.S_IFMT(found.st_mode))
+    if type_ is None:
+        raise NoNode(found.st_mode)
+    return Numbers(type_, os.major(found.st_rdev), os.minor(found.st_rdev))
+
+
+def differences(found: Numbers, expected: Numbers) -> dict[str, tuple[str, str]]:
+    """Field -> (found, expected) where these differ. Numbers count only where the type is right, and never for a FIFO."""
+    fields = ("type",) if found.type != expected.type or found.type == "p" else Numbers._fields
+    pairs = {field: (str(getattr(found, field)), str(getattr(expected, field))) for field in fields}
+    return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def fault(node: Node, lstat: Lstat = os.lstat) -> tuple[str, str]:
+    """The rule that the host breaks and the reason, where it does not have `node` as recorded; ("", "") where it does."""
+    try:
+        found = read(node.path, lstat)
+    except (OSError, ValueError) as error:
+        return MISSING, f"{node.path}: {getattr(error, 'strerror', None) or error}"
+    for field, (is_, should) in differences(found, Numbers(node.type, node.major, node.minor)).items():
+        return RULES[field], f"{node.path}: has {field} {is_}, expected {should}"
+    return "", ""
+
+
+def below(root: str) -> Lstat:
+    """lstat(2) of paths below `root`."""
+    prefix = root.rstrip("/")
+    return lambda path: os.lstat(prefix + path)
