@@ -27,6 +27,7 @@ HALF = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")  # of these, half of a s
 # A key whose colon is in another line, or further away than YAML looks: 1024 characters from where the key begins.
 FAR_COLON = re.compile(r'"(?:[ \t]*[\r\n]\s*|[ \t]{99,}):')
 LONGEST_KEY = 900
+PIECE = 1 << 19  # characters that are searched in one go: a millisecond or three
 
 
 class Reading(NamedTuple):
@@ -124,10 +125,27 @@ def unreadable(text: str) -> Optional[re.Match[str]]:
 
 def not_for_yaml(text: str) -> str:
     """What is in the JSON `text` that YAML parsers can't read, or read otherwise; "" if nothing."""
-    strange = unreadable(text) or FAR_COLON.search(text) or ("\\" in text and ESCAPE.search(text))
+    strange = unreadable(text) or _first(FAR_COLON, text) or ("\\" in text and _first(ESCAPE, text))
     if strange:
         return repr(strange[0][-20:])
     return "tabs around the object" if text.strip(" \r\n") != text.strip() else ""
+
+
+def _first(pattern: re.Pattern[str], text: str) -> Optional[re.Match[str]]:
+    """The first match of a pattern that takes a quote as its first character alone, if it takes one.
+
+    A search keeps Python's lock. One over a text of many megabytes would stop the other threads of the device plugin,
+    so each piece has a search of its own. No match is in two pieces: all but the first begin with a quote.
+    """
+    at = 0
+    while at < len(text):
+        quote = text.find('"', at + PIECE)
+        end = len(text) if quote < 0 else quote
+        found = pattern.search(text, at, end)
+        if found:
+            return found
+        at = end
+    return None
 
 
 def _not_for_yaml(found: str) -> Malformed:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 import yaml
@@ -246,6 +247,49 @@ def test_what_we_write_is_what_yaml_parsers_read():
     spec = {**TABLE["defaults"], "containerEdits": {"env": [f"A={odd}"]}}
     assert codec.decode(codec.encode(spec), "a.json") == spec
     assert yaml.safe_load(codec.encode(spec)) == spec
+
+
+PARTS = st.sampled_from(
+    [
+        *'":x\t\n\x85\u2028/\\',
+        '"a":1',
+        '"b" :',
+        '"\n:',
+        '"\t\r \n',
+        " " * 99,
+        "\\/",
+        r"\\/",
+        r"\ud83d",
+        r"\u00e9",
+        r"\"",
+    ]
+)
+
+
+@pytest.mark.parametrize("pattern", [codec.FAR_COLON, codec.ESCAPE], ids=["colon", "escape"])
+@given(text=st.lists(PARTS).map("".join), piece=st.integers(1, 300))
+def test_a_search_in_pieces_finds_what_one_search_finds(pattern, text, piece):
+    once = pattern.search(text)
+    said = codec.not_for_yaml(text)
+    with mock.patch.object(codec, "PIECE", piece):
+        found = codec._first(pattern, text)
+        assert codec.not_for_yaml(text) == said
+    assert (found and found.span()) == (once and once.span())
+
+
+def test_no_search_goes_over_many_megabytes():
+    """Python's lock is kept for as long as a search goes on."""
+    searched = []
+
+    class Pattern:
+        def search(self, _text, start, end):
+            searched.append((start, end))
+
+    text = '"key": "value", ' * 100_000
+    assert codec._first(Pattern(), text) is None
+    assert [start for start, _end in searched] == [0, *(end for _start, end in searched[:-1])]
+    assert searched[-1][1] == len(text) > 2 * codec.PIECE
+    assert all(end - start < codec.PIECE + 16 for start, end in searched)
 
 
 class Counted(str):
