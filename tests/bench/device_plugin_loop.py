@@ -6,9 +6,10 @@
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. A case is what happens to the
 daemon; the value is the longest time between two turns of a task that sleeps for a millisecond in its loop, in CPU
 milliseconds of the whole process, as other processes of the machine are none of the daemon's doing. The baseline is the
-same with 7 devices. "callback": the longest that the loop itself worked in one go; the rest of a block is C code in
-other threads that keeps Python's lock. EXPLAIN=1 in the environment names the longest callbacks on stderr, and where
-each thread is when a block lasts 40 ms of the clock.
+same with 7 devices. The first case is the control: no daemon, and a thread that counts and so wants Python's lock.
+"callback": the longest that the loop itself worked in one go; the rest of a block is other threads that have Python's
+lock. EXPLAIN=1 in the environment names the longest callbacks on stderr, and where each thread is when a block lasts
+40 ms of the clock.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable
 from importlib import import_module
@@ -32,7 +34,7 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import LIBRARIES, Daemon
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import LIBRARIES, SWITCH, Daemon
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory, render
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
@@ -197,6 +199,17 @@ async def _metrics() -> None:
     writer.close()
 
 
+async def _control() -> None:
+    end = time.monotonic() + 5
+
+    def count() -> None:
+        while time.monotonic() < end:
+            pass
+
+    threading.Thread(target=count).start()
+    await asyncio.sleep(5)
+
+
 async def _cases(host: Host) -> dict[str, Result]:
     """What happens, one after the other."""
     blocks, found = Blocks(), {}
@@ -253,6 +266,7 @@ async def _cases(host: Host) -> dict[str, Result]:
             await asyncio.sleep(12)
 
         cases: dict[str, Callable[[], Awaitable[None]]] = {
+            "no daemon, a thread that counts": _control,
             "start": start,
             "nothing happens": rest,
             "a device node goes and comes": lose,
@@ -301,6 +315,7 @@ def main() -> None:
     """A line for each case."""
     for name in LIBRARIES:  # as daemon.run does
         import_module(name)
+    sys.setswitchinterval(SWITCH)
     few, many = _of(FEW), _of(MANY)
     for name, result in many.items():
         for what, value, baseline in zip(Result._fields, result, few[name]):
