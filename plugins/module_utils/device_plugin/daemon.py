@@ -62,7 +62,7 @@ DOUBT = 5.0  # seconds between two looks at our directories and, where others ca
 PODS = 10.0  # seconds at most between two looks at what pods have
 END = 4.0  # seconds for everything to end
 # Seconds that another thread keeps Python's lock from the event loop, which takes it again after each system call. By
-# default it is 0.005: a turn of the loop with ten calls waits 50 ms in sum while a look goes on.
+# default these are 0.005: a turn of the loop with ten calls waits 50 ms in sum while a look goes on.
 SWITCH = 0.0005
 # What the loop needs sooner or later: to import it there takes long while a look at many devices is being made.
 LIBRARIES = ("google.protobuf.descriptor_pb2", "google.protobuf.message_factory", "grpc.aio")
