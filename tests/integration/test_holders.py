@@ -20,7 +20,7 @@ SPEC = Path(DIRECTORY) / "fleet.cdi-tty.json"
 pytestmark = [
     pytest.mark.counterpart("podman", "runc", "busybox-static"),
     pytest.mark.skipif(os.geteuid() != 0, reason="writes to /var/run/cdi and runs containers: needs root"),
-    pytest.mark.skipif(not os.path.exists("/dev/tty13"), reason="needs the consoles tty13 and tty14"),
+    pytest.mark.skipif(not os.path.exists("/dev/tty23"), reason="needs the consoles tty23 and tty24"),
 ]
 
 
@@ -96,17 +96,17 @@ def offered():
 
 
 def test_prune_keeps_what_a_container_has(role, running):
-    role("fleet.cdi.provision", cdi_host_devices=consoles("tty13", "tty14"))
-    name = running(f"{KIND}=tty13")
+    role("fleet.cdi.provision", cdi_host_devices=consoles("tty23", "tty24"))
+    name = running(f"{KIND}=tty23")
     refused = role("fleet.cdi.provision", failed=True, cdi_host_on_held="fail")
-    assert f"{KIND}=tty13 is held by container {name} (podman, running)" in refused and "Nothing was changed" in refused
-    assert offered() == ("tty13", "tty14")
-    assert f"{KIND}=tty13 is held by container {name} (podman, running)" in role("fleet.cdi.provision")
-    assert offered() == ("tty13",)
+    assert f"{KIND}=tty23 is held by container {name} (podman, running)" in refused and "Nothing was changed" in refused
+    assert offered() == ("tty23", "tty24")
+    assert f"{KIND}=tty23 is held by container {name} (podman, running)" in role("fleet.cdi.provision")
+    assert offered() == ("tty23",)
     podman("restart", "--time", "0", name)
     assert "changed=0 " in role("fleet.cdi.provision")
-    role("fleet.cdi.provision", cdi_host_devices=consoles("tty14"))
-    assert offered() == ("tty14", "tty13")
+    role("fleet.cdi.provision", cdi_host_devices=consoles("tty24"))
+    assert offered() == ("tty24", "tty23")
     podman("restart", "--time", "0", name)
     podman("rm", "--force", "--time", "0", name)
     role("fleet.cdi.provision")
@@ -114,13 +114,13 @@ def test_prune_keeps_what_a_container_has(role, running):
 
 
 def test_remove_refuses_while_a_container_runs(role, running, tmp_path):
-    role("fleet.cdi.provision", cdi_host_devices=consoles("tty13"))
-    name = running(f"{KIND}=tty13")
+    role("fleet.cdi.provision", cdi_host_devices=consoles("tty23"))
+    name = running(f"{KIND}=tty23")
     before = (tmp_path / "state/manifest.json").read_bytes()
     for check in (True, False):
         said = role("fleet.cdi.remove", failed=True, check=check)
-        assert f"container {name} (podman, running) has {KIND}=tty13" in said and "cdi_host_force=true" in said
-        assert offered() == ("tty13",) and (tmp_path / "state/manifest.json").read_bytes() == before
+        assert f"container {name} (podman, running) has {KIND}=tty23" in said and "cdi_host_force=true" in said
+        assert offered() == ("tty23",) and (tmp_path / "state/manifest.json").read_bytes() == before
     podman("restart", "--time", "0", name)
     role("fleet.cdi.remove", cdi_host_force=True)
     assert offered() == () and not (tmp_path / "state").exists() and not (tmp_path / "opt").exists()
@@ -128,7 +128,7 @@ def test_remove_refuses_while_a_container_runs(role, running, tmp_path):
 
 def test_remove_refuses_while_a_request_holds_a_device(role, tmp_path):
     plugins = {"tty/mine": {"plugin": "generic-tty", "args": {"num_system_reserved": 12}}}
-    role("fleet.cdi.provision", cdi_host_devices=consoles("tty13"), cdi_host_plugins=plugins)
+    role("fleet.cdi.provision", cdi_host_devices=consoles("tty23"), cdi_host_plugins=plugins)
     conf = Path("/etc/cdi/tty.d/mine.conf")
     ask = {"CDI_VERSION": "0.0.2", "CDI_REQUEST_ID": "job-1"}
 
@@ -147,7 +147,7 @@ def test_remove_refuses_while_a_request_holds_a_device(role, tmp_path):
     assert added.returncode == 0, added.stdout
     said = role("fleet.cdi.remove", failed=True)
     assert "request job-1 (tty/generic-tty) has tty:tty" in said and "Nothing was touched" in said
-    assert conf.exists() and offered() == ("tty13",)
+    assert conf.exists() and offered() == ("tty23",)
     assert call("DEL").returncode == 0
     role("fleet.cdi.remove")
     assert not conf.exists() and offered() == () and not (tmp_path / "state").exists()

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 
-CONSOLE = "/dev/tty14"
+CONSOLE = "/dev/tty24"
 
 pytestmark = [
     pytest.mark.counterpart("podman", "runc", "busybox-static"),

@@ -18,8 +18,8 @@ CASES = yaml.safe_load("""
 - name: a terminal, found by discovery
   kind: test.fleet.cdi/tty
   devices: {consoles: {profile: tty, num_system_reserved: 12, kind: test.fleet.cdi/tty}}
-  request: test.fleet.cdi/tty=tty13
-  nodes: {/dev/tty13: /dev/tty13}
+  request: test.fleet.cdi/tty=tty23
+  nodes: {/dev/tty23: /dev/tty23}
 - name: /dev/fuse, found by discovery, with a variable
   kind: test.fleet.cdi/misc
   devices: {files: {profile: misc, nodes: [fuse], kind: test.fleet.cdi/misc, env: {FUSE_NODE: "{path}"}}}
@@ -33,9 +33,9 @@ CASES = yaml.safe_load("""
       - name: front
         containerEdits:
           env: [MODEM=/dev/modem]
-          deviceNodes: [{path: /dev/modem, hostPath: /dev/tty14}]
+          deviceNodes: [{path: /dev/modem, hostPath: /dev/tty24}]
   request: test.fleet.cdi/modem=front
-  nodes: {/dev/modem: /dev/tty14}
+  nodes: {/dev/modem: /dev/tty24}
   env: [MODEM=/dev/modem]
 """)
 
