@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make again`: parts of `make test` several times in a row, also beside busy loops, for what fails now and then.
+"""`make again`: parts several times in a row, also beside busy loops, for what fails now and then.
 
 again.py TIMES BUSY PART...    e.g. again.py 10 2 contract: ten times, beside two loops that take a core each
 """
@@ -13,7 +13,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -37,9 +36,9 @@ def busy(loops: int) -> Iterator[None]:
 
 def main(times: int, loops: int, names: list[str]) -> int:
     """Run each part so often and print what failed how often, as JSON; 1 if anything did."""
-    unknown = sorted(set(names) - set(parts.MINUTES))
+    unknown = sorted(set(names) - set(parts.PARTS))
     if unknown or not names:
-        print(f"tests/harness/again.py: found parts {unknown or 'none'}; expected some of {', '.join(parts.MINUTES)}")
+        print(f"tests/harness/again.py: found parts {unknown or 'none'}; expected some of {', '.join(parts.PARTS)}")
         return 2
     seen = {}
     with busy(loops):
@@ -47,13 +46,13 @@ def main(times: int, loops: int, names: list[str]) -> int:
             failures: Counter[str] = Counter()
             minutes = []
             for number in range(1, times + 1):
-                start = time.monotonic()
-                status, said = parts.run(name)
-                minutes.append(round((time.monotonic() - start) / 60, 1))
-                print(f"\n===== {name}, run {number} of {times}: {'FAILED' if status else 'passed'} =====", flush=True)
-                if status:
-                    found = {match[match.lastindex or 0] for line in said if (match := FAILED.match(line))}
-                    failures.update(found or {"something that its last lines don't name"})
+                print(f"===== {name}, run {number} of {times} =====", flush=True)
+                result = parts.run({name: parts.PARTS[name]})[name]
+                minutes.append(round(result.seconds / 60, 1))
+                if result.status:
+                    lines = result.said.splitlines()
+                    found = {match[match.lastindex or 0] for line in lines if (match := FAILED.match(line))}
+                    failures.update(found or {"something that its output doesn't name"})
             seen[name] = {"runs": times, "busy_loops": loops, "minutes": minutes, "failures": dict(failures)}
     for name, one in seen.items():
         print(json.dumps({"part": name, **one}))

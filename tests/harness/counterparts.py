@@ -18,7 +18,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from parts import MINUTES
+from parts import PARTS
 
 
 class Counterpart(NamedTuple):
@@ -26,12 +26,12 @@ class Counterpart(NamedTuple):
 
     package: str
     probe: str
-    parts: tuple[str, ...]  # of `make test`, or others of the Makefile
+    parts: tuple[str, ...]  # of parts.py, or other targets of the Makefile
     purpose: str  # what is left out without it
 
 
 TABLE = (
-    Counterpart("shellcheck", "command -v shellcheck", ("lint", "sanity"), "checks of shell scripts"),
+    Counterpart("shellcheck", "command -v shellcheck", ("style", "lint", "sanity"), "checks of shell scripts"),
     Counterpart("udev", "command -v udevadm", ("unit", "integration"), "libudev and its own view of the devices"),
     Counterpart(
         "python3-pyudev", "/usr/bin/python3 -c 'import pyudev'", ("integration",), "pyudev as distributions ship it"
@@ -91,8 +91,8 @@ def missing(packages: tuple[str, ...]) -> list[str]:
 
 
 def needed_by(parts: list[str]) -> tuple[str, ...]:
-    """The packages that these parts need; of all parts of `make test` if none is named."""
-    return tuple(row.package for row in TABLE if set(parts or MINUTES) & set(row.parts))
+    """The packages that these parts need; of all parts if none is named."""
+    return tuple(row.package for row in TABLE if set(parts or PARTS) & set(row.parts))
 
 
 def install(packages: list[str]) -> None:

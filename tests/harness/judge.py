@@ -49,13 +49,13 @@ def find_go() -> str:
     return found
 
 
-def build() -> None:
-    """Build all programs, where their sources are newer. Raises Unavailable."""
+def build(releases: Sequence[str] = RELEASES) -> None:
+    """Build the judge, and judge/releases of these, where their sources are newer. Raises Unavailable."""
     for name, pin in PINS.items():
         sources = [SOURCE / "main.go", SOURCE / pin, (SOURCE / pin).with_suffix(".sum")]
         if _is_due(BUILT / name, sources):
             _build(name, SOURCE, f"-modfile={pin}")
-    for release in RELEASES:
+    for release in releases:
         sources = [SOURCE / "releases" / name for name in ("main.go", "go.sum")]
         if _is_due(BUILT / release, sources):
             _build(release, _source_of(release, *sources), "-mod=mod")
