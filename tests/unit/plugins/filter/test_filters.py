@@ -101,7 +101,7 @@ def test_right_settings_go_on_to_the_hosts(folder: Path) -> None:
     for file in (folder / "group_vars").iterdir():
         file.unlink()
     done = provision(folder, "-e", "ansible_connection=local", "-e", "ansible_python_interpreter=/nonexistent")
-    assert "Nothing is wrong with them" in done.stdout
+    assert "The settings of all hosts are valid" in done.stdout
     assert "PLAY [Provision the hosts]" in done.stdout
 
 
