@@ -38,7 +38,7 @@ class NoNode(OSError):
 
 
 def read(path: str, lstat: Lstat = os.lstat) -> Numbers:
-    """The device node at `path`. It does not follow a symlink, as the reference library does not. Raises OSError, NoNode."""
+    """The device node at `path`. Follows no symlink, like the reference library. Raises OSError, NoNode."""
     found = lstat(path)
     type_ = TYPES.get(stat.S_IFMT(found.st_mode))
     if type_ is None:
@@ -47,14 +47,14 @@ def read(path: str, lstat: Lstat = os.lstat) -> Numbers:
 
 
 def differences(found: Numbers, expected: Numbers) -> dict[str, tuple[str, str]]:
-    """Field -> (found, expected) where these differ. Numbers count only where the type is right, and never for a FIFO."""
+    """Field -> (found, expected) where these differ. Numbers count where the type is right, and not for a FIFO."""
     fields = ("type",) if found.type != expected.type or found.type == "p" else Numbers._fields
     pairs = {field: (str(getattr(found, field)), str(getattr(expected, field))) for field in fields}
     return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def fault(node: Node, lstat: Lstat = os.lstat) -> tuple[str, str]:
-    """The rule that the host breaks and the reason, where it does not have `node` as recorded; ("", "") where it does."""
+    """The rule that the host breaks and the reason, if it does not have `node` as recorded; else ("", "")."""
     try:
         found = read(node.path, lstat)
     except (OSError, ValueError) as error:
