@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ledger: who holds which devices, durable when a call returns. docs/allocation.md, "The ledger".
 
-Every method is one transaction of its own; `gc` is several. Between two calls nothing stays open, so a Ledger may be
-kept, shared between threads and taken over a fork. Errors are those of trouble.py. Private API of fleet.cdi.
+Every method is one transaction of its own; `gc` is several. A Ledger may be kept, shared between threads and taken over
+a fork: between two calls nothing stays open, or, with `keep`, a file that other processes may change or replace. Errors
+are those of trouble.py. Private API of fleet.cdi.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Ledger:
     """The ledger in `state_dir`, made when it is first used. `boot_id` is that of the running kernel.
 
     `wait` is how many seconds a call waits for others; `now` gives seconds since boot (CLOCK_BOOTTIME).
+    `keep`: the store stays open between calls; for a process that makes many.
     `reports` lists what was found damaged and rebuilt by calls of this object, for people to read.
     """
 
@@ -83,8 +85,9 @@ class Ledger:
         boot_id: str,
         wait: float = WAIT,
         now: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        keep: bool = False,
     ) -> None:
-        self._store = Store(state_dir, boot_id, wait)
+        self._store = Store(state_dir, boot_id, wait, keep)
         self.boot_id = boot_id
         self.path = self._store.path
         self.reports = self._store.reports

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The file of the store: made whole or not at all, opened, checked, written durably. Private API of fleet.cdi.
 
-A process that hands out a device lives for milliseconds, so each transaction opens and closes the store. What makes it
+A process that hands out a device lives for milliseconds, so each transaction opens and closes the store. The device
+plugin lives on and keeps it open, for as long as the file is the one that the transaction before left. What makes it
 durable is an entry of the log beside it (log.py): one sync, where SQLite makes five, one after the other. SQLite's
 journal still undoes what a killed process left, and keeps the space that a DEL on a full disk needs. Where the log
 can't be used (a full disk, a migration), SQLite syncs, and the next transaction finds the log behind the store.
@@ -15,6 +16,7 @@ import os
 import sqlite3
 import stat
 import time
+from _thread import RLock
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
@@ -34,9 +36,12 @@ Result = TypeVar("Result")
 
 
 class Store:
-    """The store in `state_dir` for one process; every transaction waits `wait` seconds at most for others."""
+    """The store in `state_dir` for one process; every transaction waits `wait` seconds at most for others.
 
-    def __init__(self, state_dir: str, boot_id: str, wait: float) -> None:
+    With `keep` the file stays open between transactions.
+    """
+
+    def __init__(self, state_dir: str, boot_id: str, wait: float, keep: bool = False) -> None:
         self.directory = os.path.abspath(state_dir)
         self.path = os.path.join(self.directory, NAME)
         self.boot_id = boot_id
@@ -45,6 +50,15 @@ class Store:
         self._lock = os.path.join(self.directory, "ledger.lock")
         self._log = os.path.join(self.directory, log.NAME)
         self._own = 0  # generations that this object's transactions made
+        self._keep = keep
+        self._db: Optional[sqlite3.Connection] = None  # between transactions: that of `keep`
+        self._db_of: tuple[object, ...] = ()  # the file and the way in which it was opened
+        self._db_version: tuple[int, ...] = ()  # what check_version found well
+        self._turn = RLock()  # of the threads that use the connection
+        if keep:  # a process that is forked in a transaction would roll it back when it ends
+            os.register_at_fork(
+                before=self._turn.acquire, after_in_parent=self._turn.release, after_in_child=self._turn.release
+            )
 
     def transact(self, operation: Callable[[Tables], Result], oldest: Optional[int] = None) -> Result:
         """What `operation` returns, once what it changed is on disk; it is rolled back if `operation` raises.
@@ -54,7 +68,7 @@ class Store:
         """
         deadline = time.monotonic() + self.wait
         self._prepare_directory()
-        with gate(self._lock, deadline) as held:
+        with gate(self._lock, deadline) as held, self._turn:
             with suppress(Damaged):
                 return self._within(held, deadline, operation, oldest)
             # SQLite tells a read that failed from damage by no code (it makes EIO SQLITE_CORRUPT): look a second time.
@@ -84,15 +98,21 @@ class Store:
         tail = log.Tail(*left.log) if left.log else NO_LOG
         room = log.room(self._log, tail) if tail.inode else 0
         if room < 0 or not left.log or (left.boot_id, left.stat) != (self.boot_id, found):
+            self._close()
             tail, room = self._checked(left, deadline, oldest)
+            found = look(self.path)
         if room < log.LEAST and migrated is None:
             with connected(self.path, deadline) as db:
                 tail, room = self._log_anew(Tables(db), tail, room)
         if not room or migrated is not None:  # the log can't tell what a migration does
             tail = NO_LOG
-        with connected(self.path, deadline, is_logged=bool(tail.inode)) as db:
+        file = found[:2] if found else ()
+        with self._connected(file, deadline, bool(tail.inode)) as db:
             db.execute("BEGIN IMMEDIATE")
-            check_version(self.path, db, oldest)  # within, where it costs no locks of its own
+            version = (db.execute("PRAGMA user_version").fetchone()[0], oldest)
+            if version != self._db_version:
+                check_version(self.path, db, oldest)  # within, where it costs no locks of its own
+                self._db_version = version
             tables = Tables(db)
             result = operation(tables)
             if tables.state != tables.read:
@@ -102,8 +122,40 @@ class Store:
         with suppress(Unusable):  # what was done is done
             found = look(self.path)
             held.leave(Left(self.boot_id, tables.state.generation, found, tail) if found else Left(self.boot_id))
+        if not found or found[:2] != file:  # others replaced it meanwhile
+            self._close()
         self._own += tables.state.generation - tables.read.generation  # within the gate: threads may share a Store
         return result
+
+    @contextmanager
+    def _connected(self, file: tuple[int, ...], deadline: float, is_logged: bool) -> Iterator[sqlite3.Connection]:
+        """The open store for one transaction; it stays open for the next one if this one ends well.
+
+        `file` is the device and inode of what lies there. A connection of another process, from before a fork, is not
+        used. Raises Unusable, Damaged.
+        """
+        wanted = (os.getpid(), *file, is_logged)
+        with translated(self.path):
+            if self._db and self._db_of == wanted:
+                self._db.execute(f"PRAGMA busy_timeout = {milliseconds(deadline)}")
+            else:
+                self._close()
+                self._db = opened(self.path, deadline, is_logged=is_logged)
+                self._db_of = wanted
+            try:
+                yield self._db
+            except BaseException:
+                self._close()
+                raise
+            if not self._keep:
+                self._close()
+
+    def _close(self) -> None:
+        """Close what is kept open, which undoes a transaction that did not end well. The next one opens it again."""
+        with self._turn:
+            db, self._db, self._db_version = self._db, None, ()
+            if db:
+                db.close()
 
     def _commit(self, db: sqlite3.Connection, tables: Tables, tail: log.Tail) -> log.Tail:
         """Make durable what the transaction changed; the log's tail then. Raises Unusable, sqlite3.Error."""
@@ -368,24 +420,51 @@ def sync(path: str) -> None:
 
 
 @contextmanager
-def connected(path: str, deadline: float, mode: str = "rw", is_logged: bool = False) -> Iterator[sqlite3.Connection]:
-    """The open store at `path`; sqlite3's errors become Unusable or Damaged.
+def connected(path: str, deadline: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    """The open store at `path`, as `opened` opens it; sqlite3's errors become Unusable or Damaged."""
+    with translated(path):
+        db = opened(path, deadline, mode)
+        try:
+            yield db
+        finally:
+            db.close()
+
+
+def opened(path: str, deadline: float, mode: str = "rw", is_logged: bool = False) -> sqlite3.Connection:
+    """A connection to the store at `path`, for all threads of this process, one at a time. Raises sqlite3.Error.
 
     `is_logged`: what is committed is durable already, so SQLite need not sync. `mode` is that of SQLite's URI:
     "ro&immutable=1" reads the file as it is and leaves it so.
     """
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    wait = max(deadline - time.monotonic(), 0.01)
+    db = sqlite3.connect(
+        f"file:{escaped}?mode={mode}",
+        timeout=milliseconds(deadline) / 1000,
+        isolation_level=None,
+        uri=True,
+        check_same_thread=False,
+    )
     try:
-        db = sqlite3.connect(f"file:{escaped}?mode={mode}", timeout=wait, isolation_level=None, uri=True)
-        try:
-            for name, value in PRAGMAS if mode == "rw" else ():
-                db.execute(f"PRAGMA {name} = {value}")
-            if is_logged:
-                db.execute("PRAGMA synchronous = OFF")
-            yield db
-        finally:
-            db.close()
+        for name, value in PRAGMAS if mode == "rw" else ():
+            db.execute(f"PRAGMA {name} = {value}")
+        if is_logged:
+            db.execute("PRAGMA synchronous = OFF")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def milliseconds(deadline: float) -> int:
+    """Those that SQLite may wait for other programs."""
+    return max(round((deadline - time.monotonic()) * 1000), 10)
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """sqlite3's errors about the store at `path` become Unusable or Damaged."""
+    try:
+        yield
     except sqlite3.Error as error:
         raise trouble.of_sqlite(path, error) from None
     except UnicodeDecodeError as error:  # of sqlite3's: its message quotes a schema that is no text any more

@@ -176,7 +176,7 @@ class Daemon:
             before.viewer = Viewer(settings, before.hands.ledger, before.viewer.keeper, before.hands.lookout)
             before.reclaimer = reclaim.Reclaimer(before.hands.ledger, settings.grace, settings.resources)
             return before
-        ledger = Ledger(settings.state_dir, boot)
+        ledger = Ledger(settings.state_dir, boot, keep=True)
         peers = status.Peers(self._instance.run_dir, self._instance.name, self._began[1])
         site = Site(settings, peers, self._log, self._metrics, self._tell.soon)
         hands = Hands(

@@ -25,7 +25,7 @@ def volatile(tmp_path: Path) -> Iterator[Path]:
         yield Path(directory)
 
 
-@pytest.fixture
-def ledger(volatile: Path) -> Ledger:
+@pytest.fixture(params=[False, True], ids=["opened anew", "kept open"])
+def ledger(volatile: Path, request: pytest.FixtureRequest) -> Ledger:
     """The ledger of a store that is not there yet."""
-    return Ledger(str(volatile / "cdi"), "boot-1")
+    return Ledger(str(volatile / "cdi"), "boot-1", keep=request.param)
