@@ -17,7 +17,7 @@ import errno
 import os
 import stat
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from .records import CdiError
 
 FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40  # on one path; path_resolution(7)

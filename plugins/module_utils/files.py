@@ -18,8 +18,8 @@ import stat
 from contextlib import suppress
 from typing import IO, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import directories
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from . import directories
+from .records import CdiError
 
 # O_NONBLOCK: nobody waits for a FIFO.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

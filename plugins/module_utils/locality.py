@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from .records import Device
 
 # Nearest first.
 RELATIONS = (

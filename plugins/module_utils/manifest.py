@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from . import files
+from .records import CdiError
 
 VERSION = 1
 
@@ -39,12 +39,12 @@ class Manifest:
     `kind` is that of a spec, "" for other files; `by` says who asked for it, "" for nobody in particular.
     `directories` lists the directories that we made.
 
-    `edits` maps the path of a file of somebody else's to the keys that we set in it (converge/keys.py).
+    `edits` maps the path of a file of somebody else's to the keys that we set in it (converge/runtime/managed_keys.py).
 
-    `kinds` maps a kind to what its spec is to be made from, whether there is a file now or not (converge/memory.py).
+    `kinds` maps a kind to what its spec is to be made from, whether there is a file now or not (kinds/memory.py).
 
     `links` maps the path of a symlink that we made in /dev to its text and the boot in which we made it, as each boot
-    makes /dev anew (converge/device_links.py).
+    makes /dev anew (converge/driver/device_links.py).
 
     `others` are what a newer release noted beside them: they stay, for it to come back. Only a release that means
     something else by one of the above raises the version.

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
 
@@ -186,17 +186,17 @@ def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in layers(documents):
         if not isinstance(documents[name], Mapping):
-            raise CdiError(f"{name}: found {options.shown(documents[name])}; expected {ENTRIES}")
+            raise CdiError(f"{name}: found {entry_options.shown(documents[name])}; expected {ENTRIES}")
         merged = _added(merged, documents[name])
     return merged
 
 
 def by_kind(entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The entries grouped by the kind of their devices. Raises CdiError for one that is wrong."""
-    options.check(entries)
+    entry_options.check(entries)
     grouped: dict[str, dict[str, Any]] = {}
     for name, entry in entries.items():
-        grouped.setdefault(options.kind_of(name, entry), {})[name] = entry
+        grouped.setdefault(entry_options.kind_of(name, entry), {})[name] = entry
     return dict(sorted(grouped.items()))
 
 
@@ -206,7 +206,7 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
     Raises ImportError without jsonschema.
     """
     shapes = [
-        Finding((name,), f"found {options.shown(documents[name])}; expected {ENTRIES}")
+        Finding((name,), f"found {entry_options.shown(documents[name])}; expected {ENTRIES}")
         for name in layers(documents)
         if not isinstance(documents[name], Mapping)
     ]
@@ -281,7 +281,7 @@ def _added(base: Any, more: Any) -> Any:
 
 def _devices() -> dict[str, Any]:
     """The schema of entries by name. An entry's profile decides which options it has."""
-    schemas = {profile: options.entry_schema(profile) for profile in sorted(options.PROFILES)}
+    schemas = {profile: entry_options.entry_schema(profile) for profile in sorted(entry_options.PROFILES)}
     every = sorted({name for entry in schemas.values() for name in entry["properties"]})
     return {
         "type": "object",
@@ -322,7 +322,7 @@ def _findings(error: Any) -> Iterator[Finding]:
         known = error.validator_value if error.validator == "enum" else []
         yield Finding(
             path,
-            f"found {options.shown(error.instance)}; expected {_expected(error)}"
+            f"found {entry_options.shown(error.instance)}; expected {_expected(error)}"
             f"{nearest(error.instance, map(str, known))}",
         )
 
@@ -333,7 +333,7 @@ def _expected(error: Any) -> str:
         return f"one of {known}" + (
             nearest(error.instance, error.validator_value) if "propertyNames" in error.relative_schema_path else ""
         )
-    return options.expectation(error.schema)
+    return entry_options.expectation(error.schema)
 
 
 def _beyond_schema(entries: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:
@@ -347,7 +347,7 @@ def _beyond_schema(entries: Mapping[str, Any], found: Sequence[Finding]) -> Iter
 
 def _refusal(name: str, entry: Any) -> Optional[str]:
     try:
-        options.check({name: entry})
+        entry_options.check({name: entry})
     except CdiError as error:
         return str(error)
     return None

@@ -28,9 +28,10 @@ from unittest import mock
 
 from oracle import ESCAPE, LOST, TRACEBACK, Control, Finding, Outcome
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import call, main, text
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit, kind, memory, refresh, units
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import log, metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import call, main, terminal
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit, refresh_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import log, metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -183,7 +184,7 @@ def made(seed: int, arena: Path) -> Host:
     (arena / "state").mkdir()
     with locked_manifest(str(arena / "state")) as manifest:
         for name, entry in KINDS.items():
-            wanted = kind.Wanted(
+            wanted = plan_kind.Wanted(
                 name, {name[4:]: {"kind": name, **entry}}, by="adversary", runtimes={"podman": "6.0.0"}
             )
             options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content")}
@@ -195,17 +196,17 @@ def made(seed: int, arena: Path) -> Host:
 def outputs(host: Host) -> Iterator[tuple[str, Callable[[], str]]]:
     """(what it is, a function that makes what is shown) of everything that shows what devices say."""
     arena = host.arena
-    places = refresh.Places(
+    places = refresh_all.Places(
         str(arena / "state"), str(arena / "run/inventory.json"), str(arena / "conf"), str(arena / "tree")
     )
 
     def refreshed() -> str:
-        report = refresh.refresh(places)
+        report = refresh_all.refresh(places)
         stream = io.StringIO()
         written, counted = log.Log(stream), []
         with shown() as (out, err):
             for line in (*report.warnings, *report.failed):
-                text.complain(line)
+                terminal.complain(line)
                 written.warning("refresh", reason=line, device=line)
                 counted.append(metrics.Sample("device_fault", {"resource": "a.x/y", "device": line, "reason": line}, 1))
         if report.failed:
@@ -305,14 +306,14 @@ def units_of(rng: random.Random) -> Iterator[Finding]:
     for name in ("prefix", "directory", "state_dir", "inventory"):
         settings = {name: said}
         try:
-            texts = units.texts(units.Settings(**settings)).values()
+            texts = refresh_unit.texts(refresh_unit.Settings(**settings)).values()
         except CdiError:
             continue
         if [content.count(b"\n") for content in texts] != LINES or any(raw(content.decode()) for content in texts):
             yield Finding(ESCAPE, f"the units and rules of refresh with {name} {said!r} have other lines")
 
 
-LINES = [content.count(b"\n") for content in units.texts(units.Settings()).values()]
+LINES = [content.count(b"\n") for content in refresh_unit.texts(refresh_unit.Settings()).values()]
 
 
 def attack(seed: int, arena: Path) -> Outcome:
@@ -338,7 +339,7 @@ def control(directory: Path) -> Control:
     """The same where text is shown as it is said: it has to be seen."""
     tried = caught = 0
     with contextlib.ExitStack() as stack:
-        for room in (text, call, metrics):
+        for room in (terminal, call, metrics):
             stack.enter_context(
                 mock.patch.object(room, "one_line", lambda said: said.encode("utf-8", "replace").decode())
             )

@@ -26,8 +26,8 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 import machines
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Infeasible, Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import Machine, fold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Infeasible, Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine, fold
 
 MASKS = 100
 SOURCE = random.Random(4)

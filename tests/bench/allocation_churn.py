@@ -29,8 +29,8 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 
 import machines
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import fold
 
 SEEDS, JOBS, LOADS = 6, 1500, (0.6, 0.85)
 SIZES, SHARES = (1, 2, 3, 4), (50, 27, 3, 20)

@@ -32,9 +32,9 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath")]
 from measure import line, seconds
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held, Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.pools import discover_pools
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Held, Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.pools import discover_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys

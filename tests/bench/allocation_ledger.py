@@ -24,9 +24,9 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
 from measure import Commits, Writes, line, percentile, seconds
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, Part, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held, Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import Tables
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, Part, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Held, Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.tables import Tables
 
 TIMES = 300
 STORED = (0, 3000)

@@ -28,8 +28,8 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 import machines
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import Machine, fold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine, fold
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 MASKS = 40  # for each machine of up to 8 devices and each number

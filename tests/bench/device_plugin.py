@@ -32,7 +32,7 @@ sys.path.insert(0, IMPORTS)
 import grpc
 from measure import Commits, line, percentile, seconds
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 KUBELET = str(CHECKOUT / "tests/contract/kubelet.py")
 PROGRAM = """

@@ -34,8 +34,8 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import LIBRARIES, SWITCH, Daemon
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.daemon import LIBRARIES, SWITCH, Daemon
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory, render
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 

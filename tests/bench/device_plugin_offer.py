@@ -24,11 +24,11 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.look import look
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import message
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_resource import message
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.probe import look
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit, offer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve

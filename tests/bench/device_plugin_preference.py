@@ -25,9 +25,9 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 import machines
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.prefer import preferred
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
 
 REQUESTS = 100

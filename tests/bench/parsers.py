@@ -22,7 +22,7 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 from measure import line
 from parser_texts import CASES
 
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import toml_text
 
 PARTS = 5000
 TIMES = 3

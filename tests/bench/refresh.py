@@ -21,8 +21,8 @@ sys.path.insert(0, IMPORTS)
 
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 
 TIMES = 10

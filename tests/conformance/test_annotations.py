@@ -11,8 +11,8 @@ from random import Random
 import judge
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import annotation
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import annotation
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.resource_names import why_no_resource
 
 INSIDE = string.ascii_letters + string.digits + "-_."
 NAMES = ["nvidia.com/gpu=GPU-3b1c", "fleet.cdi/tty=tty13", "v.com/class=0:1"]

@@ -25,10 +25,11 @@ from spec_documents import ANYWHERE, DOCUMENT
 from spec_grammar import good_spec
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries, plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import libraries, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, releases, seen
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases, seen
 
 FILES = int(os.environ.get("SEEN", "3000"))  # of each test
 SEED = int(os.environ.get("SEED", "1"))
@@ -232,7 +233,7 @@ def texts(directories):
 def our_spec(rng):
     names = rng.sample(("x", "v1", "z2", "9w", "own1"), rng.randint(1, 3))
     devices = [{"name": name, "containerEdits": {"env": ["B=1"]}} for name in names]
-    return plan.complete(rng.choice(KINDS[:2]), {"devices": devices})
+    return plan_spec.complete(rng.choice(KINDS[:2]), {"devices": devices})
 
 
 def test_what_converge_writes_every_runtime_of_the_host_finds(judges, tmp_path, capsys):
@@ -245,7 +246,7 @@ def test_what_converge_writes_every_runtime_of_the_host_finds(judges, tmp_path, 
             spec, directory = our_spec(rng), rng.choice(directories)
             outcome = written(spec, directory, directories, hosts)
             figures[outcome] += 1
-            planned.append((spec, f"{directory}/{plan.names.file_name(spec['kind'])}", hosts, outcome))
+            planned.append((spec, f"{directory}/{plan_spec.names.file_name(spec['kind'])}", hosts, outcome))
             for release in hosts:
                 wanted[release].append((len(planned) - 1, directories))
         for release, asked in wanted.items():
@@ -274,7 +275,7 @@ def written(spec, directory, directories, hosts):
     if any(one for one in registry.hidden(directories) if set(one.releases) & {reader.release for reader in linked}):
         return "a directory that hides others, which is told"
     try:
-        done = plan.plan_spec(
+        done = plan_spec.plan_spec(
             spec["kind"], spec, directory, registry.load(directories), Manifest("", {}), True, lambda: linked
         )
     except CdiError:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Optional
 from endpoint import Endpoint
 from personality import IDENTITY, SOCKET, Personality
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 NO_NODE = -1  # the NUMA node of devices without one, in the checkpoint

@@ -21,8 +21,8 @@ from host import Host, Plugin
 from kubelet import Kubelet
 from personality import BY_NAME, NEW, Personality
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status as status_files
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status as status_files
 
 Start = Callable[..., Plugin]
 

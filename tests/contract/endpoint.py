@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import grpc
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 DIAL = 10.0  # seconds that a dial may take
 PRE_START = 30.0  # the only call with a deadline

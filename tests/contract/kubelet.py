@@ -35,7 +35,7 @@ from front import Front
 from personality import ACCEPTED, NEW, REFUSED, Personality
 from watcher import LOOP, Watcher
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 GRACE = 300.0  # seconds, endpointStopGracePeriod
 DEPRECATION = "DEPRECATION"

@@ -11,7 +11,7 @@ from typing import Any
 from admission import Pod
 from books import Books
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 
 def handler(pods: Mapping[str, Pod], books: Books) -> Any:

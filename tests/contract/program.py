@@ -29,7 +29,7 @@ from admission import Node, Pod, Rejected
 from kubelet import GRACE, Kubelet
 from personality import BY_NAME, Personality
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 LIFE = ("start", "stop", "kill", "restart", "wipe", "remove_directory")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from host import Host, Plugin, until
 from kubelet import Kubelet
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 RESOURCE = "vendor.com/thing"
 PAUSE = 0.3  # seconds at most between the steps of one restart: chance hits every step of a registration

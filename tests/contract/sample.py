@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 
 class Sample:

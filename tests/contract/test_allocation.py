@@ -20,8 +20,8 @@ from host import Host, command, until
 from kubelet import Kubelet
 from personality import Personality
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import taken
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 
 RESOURCE = "vendor.com/thing"
@@ -30,7 +30,7 @@ OTHER = "vendor.com/other"
 
 def held(host: Host) -> set[str]:
     """What the ledger says that pods hold, as unit ids."""
-    grants = taken.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants
+    grants = held_elsewhere.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants
     return {grant.key.request_id for grant in grants}
 
 

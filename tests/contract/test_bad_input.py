@@ -19,8 +19,9 @@ from host import Host, Plugin, command, until
 from kubelet import Kubelet
 from sample import Sample
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 
 RESOURCE = "vendor.com/thing"
@@ -241,7 +242,7 @@ def test_a_damaged_ledger(host: Host, newer: Kubelet, start: Start) -> None:
     store = host.base / "state/ledger.db"
     store.write_bytes(b"not a database" * 1000)
     newer.run("q", **{RESOURCE: 1})
-    assert len(taken.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants) == 2
+    assert len(held_elsewhere.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants) == 2
     store.write_bytes(b"not a database" * 1000)
     (host.base / "state/ledger.log").unlink()
     with pytest.raises(Exception, match="ledger.db"):

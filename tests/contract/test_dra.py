@@ -21,9 +21,9 @@ from conftest import Start
 from host import CODE, Host, command, until
 from kubelet import Kubelet
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 
 RESOURCE = "vendor.com/thing"

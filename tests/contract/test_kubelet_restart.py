@@ -21,7 +21,7 @@ from host import Host, until
 from kubelet import Kubelet
 from personality import NEW
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 RESOURCE = "vendor.com/thing"
 

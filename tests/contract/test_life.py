@@ -15,7 +15,7 @@ from conftest import Start
 from host import DEBIAN, Host, command, until
 from kubelet import Kubelet
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 RESOURCE = "vendor.com/thing"
 

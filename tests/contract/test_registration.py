@@ -19,7 +19,8 @@ from kubelet import DEPRECATION, Kubelet
 from personality import NEW
 from sample import Sample
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, config
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 RESOURCE = "vendor.com/thing"
@@ -71,7 +72,7 @@ ILLEGAL = (
 def test_c03_names_are_checked_in_the_configuration(host: Host, name: str) -> None:
     host.configure(resources={RESOURCE: {}, name: {"kinds": [RESOURCE]}})
     with pytest.raises(CdiError, match=re.escape(name)):
-        config.read(str(host.config))
+        configuration.read(str(host.config))
 
 
 def test_c03_and_before_anything_registers(host: Host, newer: Kubelet, start: Start) -> None:

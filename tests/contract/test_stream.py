@@ -20,7 +20,7 @@ from kubelet import Kubelet
 from personality import IGNORED, NEW, OLD, REFUSED, SOCKET, Personality
 from sample import Sample
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 RESOURCE = "vendor.com/thing"
 WELL, ILL = api.HEALTHY, api.UNHEALTHY

@@ -21,7 +21,7 @@ import legal
 from books import Books
 from endpoint import Endpoint
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 LOOP = 1.0  # seconds between two looks
 DIAL, INFO, NOTIFY = 10.0, 1.0, 5.0  # deadlines in seconds

@@ -21,7 +21,7 @@ import versions
 from node import Node, remove_cgroups, wait
 from versions import PODS
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 LOOK = "ls -l /dev; env; cat /proc/self/mountinfo; echo END"  # what a container sees of its devices
 STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}  # tried again for ever

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 HERE = Path(__file__).resolve().parent
 FLEET_CDI = "/opt/cdi/bin/fleet-cdi"

@@ -17,7 +17,7 @@ import kubelets
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 
 NEEDED = ("dev", "sys", "usr", "opt/cdi")  # nodes, what is said of them, files that specs name
 FOLDER = Path(__file__).resolve().parents[2] / "examples/kubernetes"
@@ -73,15 +73,15 @@ def documents():
 
 def test_its_configuration_is_one(documents):
     document, _pod, container = documents
-    settings = config.parse(document, "the config map")
-    assert container["args"] == ["--config", config.PATH]
+    settings = configuration.parse(document, "the config map")
+    assert container["args"] == ["--config", configuration.PATH]
     assert settings.metrics == f":{container['ports'][0]['containerPort']}"
 
 
 def test_what_the_configuration_names_is_mounted(documents):
     """Each place where the plugin looks or writes, with the right to do so, from the same place of the node."""
     document, pod, container = documents
-    settings = config.parse(document, "the config map")
+    settings = configuration.parse(document, "the config map")
     volumes = {one["name"]: one.get("hostPath", {}).get("path") for one in pod["volumes"]}
     mounts = {one["mountPath"]: (volumes[one["name"]], one.get("readOnly", False)) for one in container["volumeMounts"]}
     node = {mount: place for mount, place in mounts.items() if mount.startswith(f"{settings.root}/")}

@@ -17,7 +17,7 @@ import pytest
 from node import wait
 from product import ACCEL, ALL, seen
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, register_call
 
 REFUSED = [("no-domain", api.VERSION), (ACCEL, "v2")]  # a resource's name, an API version
 
@@ -27,8 +27,8 @@ def test_what_is_refused_for_good_is_told_from_what_may_pass(cluster, monkeypatc
     """By the words, as the status is UNKNOWN for everything."""
     monkeypatch.setattr(api, "VERSION", api_version)
     server = SimpleNamespace(path="/a.sock", resource=resource, options=api.v1beta1.DevicePluginOptions(), heard=False)
-    with pytest.raises(site.Refused):
-        asyncio.run(site.call(str(cluster.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET), server))
+    with pytest.raises(register_call.Refused):
+        asyncio.run(register_call.call(str(cluster.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET), server))
 
 
 @pytest.mark.parametrize(("resource", "api_version"), REFUSED)
@@ -46,7 +46,7 @@ def test_so_is_what_the_watcher_refuses(cluster, resource, api_version):
     server.add_insecure_port(f"unix:{cluster.node.path(api.REGISTRY_DIR)}/refused.sock")
     server.start()
     try:
-        assert site.FINAL.search(said.get(timeout=30))
+        assert register_call.FINAL.search(said.get(timeout=30))
     finally:
         server.stop(None).wait()
 

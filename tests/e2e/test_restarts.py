@@ -12,7 +12,7 @@ import pytest
 from node import wait
 from product import ACCEL, ALL, seen
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 TIMES = {"1.36": 20, "1.30-without-cdi": 5, "1.20": 5}  # restarts; the old ones take seconds
 

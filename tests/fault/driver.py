@@ -19,9 +19,10 @@ if __name__ == "__main__":
     sys.dont_write_bytecode = True
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/pythonpath"))
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, ledger, log, migrate, schema
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger, log, migrate, schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 

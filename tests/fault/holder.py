@@ -24,11 +24,12 @@ if __name__ == "__main__":
 
 from driver import SMALL, VERSION, WAIT, TooFew, failure
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, log
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import log
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 
@@ -38,7 +39,7 @@ NEXT_BOOT = "11111111-1111-4111-8111-111111111111"
 
 def tokens(book: Ledger, resource: str) -> dict[str, str]:
     """Unit -> token of the hold that the resource has on it. Raises CdiError."""
-    return {key.request_id: part.token for key, part in handover.holds(book.grants()) if key.plugin == resource}
+    return {key.request_id: part.token for key, part in pod_holds.holds(book.grants()) if key.plugin == resource}
 
 
 def wants(book: Ledger, resource: str, pool: Mapping[str, Device], amount: int) -> list[Want]:
@@ -56,19 +57,19 @@ def take(book: Ledger, resource: str, units: list[Want], hasty: bool) -> None:
     """Allocate. Raises CdiError."""
     if hasty:
         for one in units:
-            book.delete(handover.key_of(resource, one.unit))
-            handover.take(book, resource, [one])
+            book.delete(pod_holds.key_of(resource, one.unit))
+            pod_holds.take(book, resource, [one])
         return
-    handed = handover.take(book, resource, units, pending=True)
-    handover.settle(book, resource, handed.tokens, active=handed.changed)
+    handed = pod_holds.take(book, resource, units, pending=True)
+    pod_holds.settle(book, resource, handed.tokens, active=handed.changed)
 
 
 def give_back(book: Ledger, resource: str) -> bool:
     """What a container has no more; whether it had any. Raises CdiError."""
     held = tokens(book, resource)
     if held:
-        handover.settle(book, resource, held, withheld=dict.fromkeys(held, INTERRUPTED))
-        handover.settle(book, resource, held, free=held)
+        pod_holds.settle(book, resource, held, withheld=dict.fromkeys(held, INTERRUPTED))
+        pod_holds.settle(book, resource, held, free=held)
     return bool(held)
 
 
@@ -82,7 +83,7 @@ def answer(arguments: list[str], environment: Mapping[str, str], _config: str) -
             return 0, "" if give_back(book, resource) else failure(5, "unknown request-id")
         if command == "GC":
             kept = {f"{VENDOR}/{name}" for name in environment["FAULT_KEEP"].split(",")}
-            for one in sorted({key.plugin for key, _part in handover.holds(book.grants())} - kept):
+            for one in sorted({key.plugin for key, _part in pod_holds.holds(book.grants())} - kept):
                 give_back(book, one)
             return 0, ""
         pool = {device.names[0]: device for device in inventory.read(path, boot_id).devices}
@@ -91,7 +92,7 @@ def answer(arguments: list[str], environment: Mapping[str, str], _config: str) -
             take(book, resource, units, bool(hasty))
         elif command == "ADOPT":
             for unit in units:
-                handover.adopt(book, resource, unit)
+                pod_holds.adopt(book, resource, unit)
         else:
             raise ValueError(command)
         return 0, json.dumps({"cdiVersion": VERSION, "devices": [one.device.nodes[0].path for one in units]})

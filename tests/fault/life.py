@@ -25,17 +25,12 @@ import reader
 import yaml
 from table import Tally, tally
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import (
-    collect,
-    ledger,
-    migrate,
-    report,
-    schema,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect, report
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger, migrate, schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 
 TABLE = Path(__file__).with_name("life.yml")

@@ -17,10 +17,10 @@ import holder
 import reader
 from subject import BOOT, NODES, RESOURCE_TYPE, VERSION, Call, Place, Subject
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import WAIT
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import WAIT
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 

@@ -29,7 +29,7 @@ BUILT = CHECKOUT / "build/judge"
 # Program -> the file that pins the library: the newest release, and the last one of 0.8.x.
 PINS = {"newest": "go.mod", "0.8": "v0.8.mod"}
 
-# The releases of the library of which judge/releases is built: of each row of spec/releases.py the last that there is.
+# The releases of the library of which judge/releases is built: the last one of each row of spec/seen/releases.py.
 RELEASES = ("0.4.0", "0.5.0", "0.5.3", "0.5.4", "0.6.2", "0.7.2", "0.8.1", "1.0.1", "1.1.0", "1.1.1")
 MODULE = "tags.cncf.io/container-device-interface"
 OLD_MODULE = "github.com/container-orchestrated-devices/container-device-interface"  # until 0.6.1

@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Class, Request
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import Machine
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Class, Request
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file

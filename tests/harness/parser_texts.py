@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import edits, json_text, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import json_text, key_edits, toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
 
 Work = Callable[[bytes], object]  # what is done with a text
@@ -18,8 +18,8 @@ KEY = ("plugins", "io.containerd.grpc.v1.cri", "enable_cdi")
 
 def edited(content: bytes) -> None:
     """Set a key in a TOML file and take it back."""
-    done = edits.set_keys(content, [(KEY, True)], "toml", "x")
-    assert edits.take_back(done.content or b"", done.keys, "toml", "x").content == content
+    done = key_edits.set_keys(content, [(KEY, True)], "toml", "x")
+    assert key_edits.take_back(done.content or b"", done.keys, "toml", "x").content == content
 
 
 def read(path: str) -> Work:

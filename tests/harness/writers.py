@@ -16,25 +16,28 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import ledger as ledgers
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger as ledgers
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
+    cdi_plugin,
+    device_state,
+    refresh_all,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
+    spec as spec_module,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted as Kind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime, daemon_restart
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
     device_plugin_config,
     device_plugin_service,
-    device_state,
-    host,
-    plugin_config,
-    refresh,
-    refresher,
-    runtime,
-    runtime_restart,
-    units,
+    refresh_service,
+    refresh_unit,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted as Kind
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Instance
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
@@ -42,7 +45,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Pl
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
 try:
-    from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links
+    from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 except ImportError:  # the control of the adversary: this file beside a release of before there were links
     device_links = None  # type: ignore[assignment]
 
@@ -72,8 +75,8 @@ def _kind(at: Tree, content: str, entries: bool = False) -> None:
     devices = [{"name": "one", "containerEdits": {"env": [f"A={content}"]}}]
     wanted = Kind(KIND, ENTRIES if entries else None, None if entries else {"devices": devices})
     wanted = wanted._replace(runtimes={"docker": "26.1.5"})
-    paths = host.Paths(str(at.etc / "cdi"), str(at.run / "inventory.json"), str(at.state), str(at.prefix))
-    host.converge(wanted, paths)
+    paths = spec_module.Paths(str(at.etc / "cdi"), str(at.run / "inventory.json"), str(at.state), str(at.prefix))
+    spec_module.converge(wanted, paths)
 
 
 def spec(at: Tree) -> None:
@@ -89,18 +92,18 @@ def specs_of_devices(at: Tree) -> None:
 
 def refreshed(at: Tree) -> None:
     """A refresh of what `specs_of_devices` made."""
-    refresh.refresh(_places(at))
+    refresh_all.refresh(_places(at))
 
 
-def _places(at: Tree) -> refresh.Places:
-    return refresh.Places(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
+def _places(at: Tree) -> refresh_all.Places:
+    return refresh_all.Places(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
 
 
 def spec_of_node(at: Tree) -> None:
     """A spec of the device node that the host has."""
     devices = [{"name": "one", "containerEdits": {"deviceNodes": [{"path": str(at.run / "dev/gpu")}]}}]
     wanted = Kind(KIND, None, {"devices": devices}, runtimes={"docker": "26.1.5"})
-    host.converge(wanted, host.Paths(str(at.etc / "cdi"), "", str(at.state), str(at.prefix)))
+    spec_module.converge(wanted, spec_module.Paths(str(at.etc / "cdi"), "", str(at.state), str(at.prefix)))
 
 
 def links(at: Tree) -> None:
@@ -113,12 +116,12 @@ def executable(at: Tree) -> None:
     """The configuration of an executable, and its pool of devices."""
     args = {key: value for key, value in ENTRIES["zero"].items() if key not in ("profile", "kind")}
     document = {"cdiVersion": "0.0.2", "name": "zero", "type": "zero", "plugin": "rule", "args": args}
-    plugin_config.converge(plugin_config.Wanted("zero", "zero", document), _places(at), Sources.programs)
+    cdi_plugin.converge(cdi_plugin.Wanted("zero", "zero", document), _places(at), Sources.programs)
 
 
 def no_executable(at: Tree) -> None:
     """None, and no pool."""
-    plugin_config.converge(plugin_config.Wanted("zero", "zero", None), _places(at), Sources.programs)
+    cdi_plugin.converge(cdi_plugin.Wanted("zero", "zero", None), _places(at), Sources.programs)
 
 
 def out_of_service(at: Tree) -> None:
@@ -131,18 +134,18 @@ def in_service(at: Tree) -> None:
     device_state.converge(device_state.Wanted("mem:zero"), _device_places(at))
 
 
-def _device_places(at: Tree) -> refresh.Places:
-    return refresh.Places(str(at.state), str(at.run / "inventory.json"))
+def _device_places(at: Tree) -> refresh_all.Places:
+    return refresh_all.Places(str(at.state), str(at.run / "inventory.json"))
 
 
 def refresh_units(at: Tree) -> None:
     """The units and udev rules that start a refresh."""
-    refresher.install(units.Settings(), str(at.state), False)
+    refresh_service.install(refresh_unit.Settings(), str(at.state), False)
 
 
 def no_refresh_units(at: Tree) -> None:
     """None of them."""
-    refresher.uninstall(str(at.state), False)
+    refresh_service.uninstall(str(at.state), False)
 
 
 def plugin_unit(at: Tree) -> None:
@@ -174,10 +177,10 @@ def crio(at: Tree) -> None:
 
 
 def _runtime(place: Place, wanted: Wanted, at: Tree) -> None:
-    by = runtime_restart.Restarter(
+    by = daemon_restart.Restarter(
         lambda _command: Said(0, "", ""), lambda _unit: "", lambda _place: running.Asked(None, "", False)
     )
-    runtime.converge(place._replace(units=("no.service",)), wanted, str(at.state), by=by)
+    container_runtime.converge(place._replace(units=("no.service",)), wanted, str(at.state), by=by)
 
 
 def plugin_service(at: Tree) -> None:
@@ -272,7 +275,7 @@ IN_PLACE: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
 ALL = {**WRITERS, **IN_PLACE}
 
 # Fixed place -> what stands there instead, below `etc`.
-PLACES = {units.UNIT_DIR: "systemd", os.path.dirname(units.RULES): "udev"}
+PLACES = {refresh_unit.UNIT_DIR: "systemd", os.path.dirname(refresh_unit.RULES): "udev"}
 
 
 @contextmanager

@@ -18,10 +18,11 @@ import engines
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey, table, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey, table
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
 from ansible_collections.fleet.cdi.plugins.plugin_utils import on_host as on_host_release
 

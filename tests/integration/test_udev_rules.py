@@ -10,7 +10,12 @@ import subprocess
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.units import RULES, WANTED, Settings, texts
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_unit import (
+    RULES,
+    WANTED,
+    Settings,
+    texts,
+)
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 pytestmark = [

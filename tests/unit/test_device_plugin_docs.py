@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import metrics
 
 TESTS = Path(__file__).resolve().parents[1]
 TEXT = (TESTS.parent / "docs/device-plugin.md").read_text(encoding="utf-8")
@@ -50,15 +51,15 @@ def test_what_proves_a_feature_is_there(feature, proof):
 
 
 def test_every_setting_is_there_and_no_other():
-    assert first_column("Configuration") == {"version", *config.Settings._fields}
-    assert first_column("Resources") == set(config.ResourceSettings._fields) - {"name"}
-    for field in (*config.Match._fields, *config.Health._fields):
+    assert first_column("Configuration") == {"version", *configuration.Settings._fields}
+    assert first_column("Resources") == set(configuration.ResourceSettings._fields) - {"name"}
+    for field in (*configuration.Match._fields, *configuration.Health._fields):
         assert f"`{field}`" in section("Resources"), field
 
 
 def test_every_way_is_there():
-    assert first_column("Delivery") == set(config.DELIVERY) - {"auto"}
-    for word in (*config.DELIVERY, *config.REGISTRATION, *config.SHARING):
+    assert first_column("Delivery") == set(configuration.DELIVERY) - {"auto"}
+    for word in (*configuration.DELIVERY, *configuration.REGISTRATION, *configuration.SHARING):
         assert f"`{word}`" in TEXT, word
 
 

@@ -8,29 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import request
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused, Unusable
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.give_back import (
-    alone,
-    complain,
-    explained,
-    give_back,
-    opened,
-    request_id,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import IGNORE, REFUSE, Device
+from ..allocation.choosing import request
+from ..allocation.ledger.errors import Refused, Unusable
+from ..allocation.ledger.grant import Hold, Key
+from ..allocation.ledger.ledger import Ledger
+from ..discovery.inventory import Inventory
+from ..protocol import errors
+from ..protocol.errors import ProtocolError
+from ..records import IGNORE, REFUSE, Device
+from . import devices
+from .commands import Call
+from .give_back import alone, complain, explained, give_back, opened, request_id
+from .pick import Picker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied
+    from ..system.occupied import Occupied
 
 TRIES = 3  # sets of devices, where those chosen lose their nodes while they are granted
 
@@ -43,13 +36,13 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     pool = call.pool()
     request.check(asked, call.config.type, devices.offered(devices.others(pool)), call.settings.shared)
     if call.settings.picked:
-        from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import follow
+        from . import delegated
 
-        return follow.add(call, pool, asked, key), lambda: None
+        return delegated.add(call, pool, asked, key), lambda: None
     if call.settings.commands:
-        from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
+        from . import chain
 
-        steps.ready(call)
+        chain.ready(call)
     picker = _picker(call, pool, asked, near)
     with opened(call) as ledger, alone(call, key):
         for left in reversed(range(TRIES)):
@@ -89,7 +82,7 @@ def _picker(call: Call, pool: Inventory, asked: request.Request, near: tuple[int
     """What picks for the call, with a look at who has devices open where that is wanted."""
     picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
     if call.settings.occupied != IGNORE:
-        from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import open_devices
+        from . import open_devices
 
         picker.open, picker.refuse = open_devices.look(call, pool), call.settings.occupied == REFUSE
     return picker
@@ -138,9 +131,9 @@ def _hand_over(call: Call, chosen: list[Device], pool: Inventory, setup: bool) -
     paths = [node.path for node in devices.nodes(chosen, pool)]
     if not call.settings.commands:
         return paths
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
+    from . import chain
 
-    return steps.forward(call, [device.id for device in chosen], paths, setup)
+    return chain.forward(call, [device.id for device in chosen], paths, setup)
 
 
 def _undo(call: Call, ledger: Ledger, key: Key, pool: Inventory, tokens: Collection[str], reason: Exception) -> None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices, stdin
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.config import Settings, settings
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config, shown
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import chain, check_callers, pool_path
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
+from ..discovery import inventory
+from ..discovery.inventory import Inventory
+from ..protocol import errors, messages
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import Config, shown
+from ..protocol.pools import chain, check_callers, pool_path
+from ..protocol.versions import VERSIONS
+from . import devices, stdin
+from .args import Settings, settings
 
 
 class Host(NamedTuple):
@@ -134,14 +134,14 @@ def _info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
 
 def _add(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     """ADD, which needs the ledger."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add
+    from . import add
 
     return add.add(call)
 
 
 def _delete(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
     """DEL, which needs the ledger."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import delete
+    from . import delete
 
     delete.delete(call)
     return None, _nothing

@@ -14,9 +14,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import call, errors
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
+from ..protocol import errors, plugin_call
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import Config
 
 
 def ready(folder: str, plugin: str) -> None:
@@ -45,7 +45,7 @@ def ask(
         "args": {**config.args, "picked": dict(picked)},
     }
     path = os.path.join(folder, config.plugin)
-    reply = call.plugin(path, variables, json.dumps(document).encode("ascii"), limit)
+    reply = plugin_call.plugin(path, variables, json.dumps(document).encode("ascii"), limit)
     if reply.error and reply.error.code == errors.REQUEST_ID and variables["CDI_COMMAND"] == "DEL":
         return None  # it has nothing to give back, as when it was never asked for anything
     if reply.error:

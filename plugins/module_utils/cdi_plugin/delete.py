@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.give_back import alone, give_back, opened, request_id
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ..allocation.ledger.grant import Key
+from ..protocol import errors
+from ..protocol.errors import ProtocolError
+from .commands import Call
+from .give_back import alone, give_back, opened, request_id
 
 
 def delete(call: Call) -> None:
     """Free what the request holds. Raises ProtocolError if there is nothing (5), or if it could not be done."""
     key = Key(call.config.type, call.plugin, request_id(call, errors.REQUEST_ID))
     if call.settings.picked:
-        from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import follow
+        from . import delegated
 
-        follow.delete(call, key)
+        delegated.delete(call, key)
         return
     with opened(call) as ledger, alone(call, key):
         if not give_back(call, ledger, key, None, None):

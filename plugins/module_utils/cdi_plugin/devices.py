@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory, Sketch
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node, items
-from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import below, fault
+from ..discovery import inventory
+from ..discovery.inventory import Inventory, Sketch
+from ..protocol import errors, grammar
+from ..protocol.errors import ProtocolError
+from ..records import CdiError, Device, Node, items
+from ..system.device_nodes import below, fault
 
 
 class Many:

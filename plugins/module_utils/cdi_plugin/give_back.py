@@ -13,15 +13,15 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Optional, Union
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused, Unusable
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import shown
+from ..allocation.ledger.errors import Refused, Unusable
+from ..allocation.ledger.grant import INTERRUPTED, Key
+from ..allocation.ledger.ledger import Ledger
+from ..discovery.inventory import Inventory
+from ..protocol import errors, grammar
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import shown
+from . import devices
+from .commands import Call
 
 # What the ledger says -> code of the reply; any other refusal is one of the request.
 CODES = {
@@ -42,7 +42,7 @@ def give_back(
     """
     if not call.settings.commands:
         return ledger.delete(key, tokens) is not None
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import steps
+    from . import chain
 
     grant = ledger.find(key)
     parts = [part for part in grant.parts if tokens is None or part.token in tokens] if grant else []
@@ -52,7 +52,7 @@ def give_back(
     ledger.withhold(key, own, INTERRUPTED)
     held = [hold.device for part in parts for hold in part.holds]
     try:
-        steps.back(call, held, _paths(call, pool, held))
+        chain.back(call, held, _paths(call, pool, held))
     except ProtocolError as error:
         ledger.withhold(key, own, str(error))
         raise
@@ -94,7 +94,7 @@ def alone(call: Call, key: Key) -> Any:
     """Keeps other calls for this request out while its commands run; not needed where there are none."""
     if not call.settings.commands:
         return nullcontext()
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
+    from ..allocation.commands import turns
 
     return turns.turn(call.host.state_dir, [key], call.settings.time_limit)
 
@@ -110,7 +110,7 @@ def request_id(call: Call, code: int) -> str:
 
 def complain(text: str) -> None:
     """Tell people on stderr, where somebody keeps it; sys.stderr is None if the caller closed it."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line  # most calls say nothing
+    from ..safe_text import one_line  # most calls say nothing
 
     with suppress(OSError):
         os.write(2, (one_line(" ".join(text.split())) + "\n").encode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
+from ..protocol.versions import VERSIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ def main(plugin: str, defaults: dict[str, object]) -> None:
     if command == "version":
         supported = ", ".join(f'"{version}"' for version in VERSIONS)
         _end(0, f'{{"cdiVersion": "{VERSIONS[-1]}", "supportedVersions": [{supported}]}}\n'.encode("ascii"))
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import light
+    from . import light_typing
 
-    light.install()  # before anything imports typing
-    from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
+    light_typing.install()  # before anything imports typing
+    from . import commands
 
     status, reply, undo = commands.answer(plugin, variables, commands.host_of(defaults))
     if not _write(reply):

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Call
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.give_back import complain
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.records import REFUSE, Device
-from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
-from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied, numbers, occupied, own_nodes
+from ..discovery.inventory import Inventory
+from ..records import REFUSE, Device
+from ..system import openers
+from ..system.occupied import Occupied, numbers, occupied, own_nodes
+from .commands import Call
+from .devices import Many
+from .give_back import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Infeasible, Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import WHOLE, Hold, Lock, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import Request as Asked
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many, finest, named, others
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ..allocation.choosing.choose import Infeasible, Request, choose
+from ..allocation.choosing.machine import fold
+from ..allocation.choosing.request import Request as Asked
+from ..allocation.ledger.grant import WHOLE, Hold, Lock, hold_of, why_not
+from ..allocation.ledger.ledger import Held
+from ..discovery.inventory import Inventory
+from ..protocol import errors
+from ..protocol.errors import ProtocolError
+from ..records import Device
+from .devices import Many, finest, named, others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-    from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied
+    from ..system.occupied import Occupied
 
 Faults = Callable[[Sequence[Device]], Mapping[str, str]]
 

@@ -9,8 +9,8 @@ import os
 import select
 import time
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ..protocol import errors, messages
+from ..protocol.errors import ProtocolError
 
 PATIENCE = 10.0  # seconds to wait for all of it
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import Configuration
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..allocation.holds.collect import Configuration
+from ..records import CdiError
 
 MARK = "# grants as of"
 HOW = (

@@ -10,24 +10,24 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
+from ..records import CdiError
+from ..safe_text import one_line
 
 # Call -> the file of a room whose `answer(options, check)` does it: (result, warnings). Imported when it is asked for.
 CALLS = {
-    "cdi_plugin": "converge.plugin_config",
-    "cdi_plugin_info": "claims.info",
-    "device_info": "discovery.info",
-    "device_plugin_config": "converge.device_plugin_config",
-    "device_plugin_info": "converge.device_plugin_info",
-    "device_plugin_service": "converge.device_plugin_service",
-    "device_state": "converge.device_state",
-    "refresh": "converge.refresher",
-    "release": "release.answer",
-    "runtime": "converge.runtime",
-    "runtime_info": "converge.runtime_info",
-    "spec": "converge.host",
-    "spec_info": "converge.survey",
+    "cdi_plugin": "converge.kinds.cdi_plugin",
+    "cdi_plugin_info": "claims.cdi_plugin_info",
+    "device_info": "discovery.device_info",
+    "device_plugin_config": "converge.services.device_plugin_config",
+    "device_plugin_info": "converge.services.device_plugin_info",
+    "device_plugin_service": "converge.services.device_plugin_service",
+    "device_state": "converge.kinds.device_state",
+    "refresh": "converge.services.refresh_service",
+    "release": "release.host_release",
+    "runtime": "converge.runtime.container_runtime",
+    "runtime_info": "converge.runtime.container_runtime_info",
+    "spec": "converge.kinds.spec",
+    "spec_info": "converge.kinds.spec_info",
 }
 
 
@@ -42,7 +42,7 @@ def main(call: str) -> int:
         room = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.{CALLS[call]}")
         answer["result"], answer["warnings"] = room.answer(request["options"], request["check"])
         if not request.get("verbosity") and isinstance(answer["result"].get("diff"), list):
-            show = import_module("ansible_collections.fleet.cdi.plugins.module_utils.converge.show")
+            show = import_module("ansible_collections.fleet.cdi.plugins.module_utils.converge.module_diff")
             answer["result"]["diff"] = [show.brief(part) for part in answer["result"]["diff"]]
     except CdiError as error:
         answer["error"] = str(error)

@@ -9,17 +9,11 @@ import re
 import time
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_state import (
-    Outcome,
-    Wanted,
-    converge,
-    instant,
-    moment,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..converge.kinds.device_state import Outcome, Wanted, converge, instant, moment
+from ..converge.kinds.refresh_all import Places
+from ..records import CdiError
+from .paths import Paths
+from .terminal import complain, say, say_document
 
 SECONDS = {"m": 60, "h": 3600, "d": 86400}
 

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document, table
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.devices import Listed, look
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, as_document
+from ..converge.devices import Listed, look
+from ..records import CdiError, Device, as_document
+from .paths import Paths
+from .terminal import complain, say, say_document, table
 
 HEADER = ("QUALIFIED NAME", "NODES", "NUMA", "DRIVER", "HEALTH", "HELD BY")
 

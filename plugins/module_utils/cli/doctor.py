@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import Places, take
+from ..converge.doctor.rule import apply
+from ..converge.doctor.rules import RULES
+from ..converge.doctor.view import Places, take
+from .paths import Paths
+from .terminal import say, say_document
 
 
 def run(arguments: Any, paths: Paths) -> int:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import make, parse
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..converge.driver.virtual_functions import make, parse
+from ..records import CdiError
+from .paths import Paths
+from .terminal import complain, say, say_document
 
 
 def run(arguments: Any, _paths: Paths) -> int:

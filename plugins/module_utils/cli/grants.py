@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.commands import Host
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.operate import Operator
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document, table
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ..cdi_plugin.commands import Host
+from ..cdi_plugin.grants import Operator
+from ..manifest import read_manifest
+from ..protocol.configurations import directories
+from ..records import CdiError, as_document
+from . import operand
+from .paths import Paths
+from .terminal import complain, say, say_document, table
 
 OPEN_HEADER = ("DEVICE", "NODE", "HELD BY", "OPEN IN")
 HEADER = ("REQUEST", "BY", "OWNER", "STATE", "PROVED", "DEVICES")

@@ -9,13 +9,13 @@ import json
 import sys
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import called, registry
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import InjectError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.inject import inject
+from ..records import CdiError
+from ..spec import name_lookup, registry
+from ..spec.errors import InjectError
+from ..spec.inject import inject
+from . import operand
+from .paths import Paths
+from .terminal import say_document
 
 
 def run(arguments: Any, paths: Paths) -> int:
@@ -25,7 +25,7 @@ def run(arguments: Any, paths: Paths) -> int:
     """
     document = _read(arguments.oci_spec)
     there = registry.load(paths.spec_dirs)
-    names = [called.qualified(name, there) for name in arguments.name]
+    names = [name_lookup.qualified(name, there) for name in arguments.name]
     try:
         text = json.dumps(inject(document, names, there), indent=2)
     except RecursionError:

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
+from .paths import Paths
+from .terminal import complain
 
 if TYPE_CHECKING:
     import argparse

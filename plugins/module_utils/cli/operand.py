@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 LIMIT = 16 << 20  # a spec of a thousand devices has half a megabyte, an OCI spec some ten kilobytes
 

@@ -10,10 +10,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document, table
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate, scanner
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ..device_plugin.config import configuration
+from ..device_plugin.daemon import operate
+from ..device_plugin.process import openers_service
+from ..records import CdiError, as_document
+from .paths import Paths
+from .terminal import say, say_document, table
 
 STATUS = ("RESOURCE", "INSTANCE", "STATE", "HEALTHY", "UNHEALTHY", "MODE", "WHY")
 CHECK = ("RESOURCE", "DEVICE", "HEALTHY", "NUMA", "CONTAINERS GET", "WHY NOT")
@@ -24,19 +26,19 @@ def run(arguments: Any, paths: Paths) -> int:
     action = {**ACTIONS, "openers": _openers}.get(arguments.action)
     if action is None:
         raise CdiError(f"plugin: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
-    return action(arguments, arguments.config or config.PATH, paths)
+    return action(arguments, arguments.config or configuration.PATH, paths)
 
 
 def _run(arguments: Any, path: str, _paths: Paths) -> int:
     """Serve until SIGTERM."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon  # which the others don't need
+    from ..device_plugin.daemon import daemon  # which the others don't need
 
     return daemon.run(path, arguments.instance or "")
 
 
 def _openers(_arguments: Any, _path: str, _paths: Paths) -> int:
     """Answer the daemon, which has no right to look at other processes; for fleet-cdi-openers@.service alone."""
-    scanner.serve(sys.stdin.buffer, sys.stdout.buffer)
+    openers_service.serve(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
 

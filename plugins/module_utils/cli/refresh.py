@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import complain, say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, nodes, systemd
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Missing, Places, Report, refresh
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
+from ..converge.driver import device_links, nvidia_nodes
+from ..converge.kinds.refresh_all import Missing, Places, Report, refresh
+from ..records import CdiError, as_document
+from ..system import systemd
+from .paths import Paths
+from .terminal import complain, say, say_document
 
 GRACE = 600.0  # seconds; docs/refresh.md
 
@@ -22,8 +23,8 @@ def run(arguments: Any, paths: Paths) -> int:
     if arguments.drop:
         timeout = grace = 0.0
     if arguments.make_nodes and not arguments.check:
-        for node in nodes.missing():
-            nodes.make(node)
+        for node in nvidia_nodes.missing():
+            nvidia_nodes.make(node)
             say(f"made: {node.path}")
     places = Places(paths.state_dir, paths.inventory, prefix=paths.prefix)
     done = _linked(refresh(places, timeout, grace, arguments.check), paths, arguments.check)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document, table
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import Survey, document, survey
+from ..converge.kinds.spec_info import Survey, document, survey
+from .paths import Paths
+from .terminal import say, say_document, table
 
 HEADER = ("SPEC", "KIND", "VERSION", "OURS", "DEVICES")
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import ascii_json, complain
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.transform import CONTAINER, HOST, move
+from ..records import CdiError
+from ..spec import codec
+from ..spec.transform import CONTAINER, HOST, move
+from . import operand
+from .paths import Paths
+from .terminal import ascii_json, complain
 
 
 def run(arguments: Any, _paths: Paths) -> int:

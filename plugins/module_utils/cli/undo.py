@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
+from ..converge.undo import undo
+from ..manifest import read_manifest
+from .paths import Paths
+from .terminal import say, say_document
 
 
 def run(arguments: Any, paths: Paths) -> int:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.paths import Paths
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.text import say, say_document
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, versions
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import WARNING, Finding
+from ..records import CdiError
+from ..spec import codec, registry, versions
+from ..spec.validate import WARNING, Finding
+from . import operand
+from .paths import Paths
+from .terminal import say, say_document
 
 
 def run(arguments: Any, paths: Paths) -> int:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import MODE, Plan
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
+from ..manifest import Manifest, locked_manifest, read_manifest
+from .kinds.plan_spec import MODE, Plan
 
 
 def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:

@@ -8,18 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.examine import Examined, examine
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Grant
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import (
-    disabled,
-    discover,
-    inventory,
-    options,
-    snapshot,
-    udev,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import load
+from ..allocation.ledger.examine import Examined, examine
+from ..allocation.ledger.grant import Grant
+from ..discovery import discover, entry_options, inventory, out_of_service, snapshot, udev
+from ..records import Device
+from ..spec.registry import load
 
 
 class Listed(NamedTuple):
@@ -50,7 +43,9 @@ def look(state_dir: str, listing: str, spec_dirs: Sequence[str], scan: bool = Fa
 
 def _scanned(state_dir: str) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     enricher, warnings = udev.enricher("/")
-    found = discover.discover(options.everything(), snapshot.take("/"), enricher, disabled.in_force(state_dir))
+    found = discover.discover(
+        entry_options.everything(), snapshot.take("/"), enricher, out_of_service.in_force(state_dir)
+    )
     return found.devices, (*warnings, *found.warnings)
 
 
@@ -73,10 +68,10 @@ def _held(devices: Sequence[Device], store: Examined) -> Optional[dict[str, tupl
 
 def _holder(grant: Grant) -> str:
     """Who holds: a request of an executable, or what the kubelet gave to a pod."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover  # here: it needs SQLite
+    from ..allocation.holds import pod_holds  # here: it needs SQLite
 
-    if handover.is_ours(grant.key):
+    if pod_holds.is_ours(grant.key):
         return f"pod ({grant.key.plugin} {grant.key.request_id})"
-    if handover.is_dra(grant.key):
-        return handover.claim_text(grant.key)
+    if pod_holds.is_dra(grant.key):
+        return pod_holds.claim_text(grant.key)
     return f"request {grant.key.request_id} ({grant.key.resource_type}/{grant.key.plugin})"

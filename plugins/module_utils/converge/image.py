@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 # What is imported only where it is needed. Inside there is nothing to import it from.
 CODECS = ("ascii", "idna", "latin_1", "utf_8_sig")
 LATER = (*(f"encodings.{name}" for name in CODECS), "difflib", "select", "signal", "sqlite3", "subprocess", "time")
-OURS = ("allocation.ledger", "spec.yaml_subset")
+OURS = ("allocation.ledger.ledger", "spec.yaml_subset")
 THEIRS = ("yaml", "selinux")  # where the host has them
 
 

@@ -9,20 +9,17 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
-    device_links,
-    device_plugin_service,
-    holders,
-    keys,
-    refresher,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import KUBELET, RUN_DIR
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, locked_manifest, read_manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+from .. import files
+from ..discovery import inventory
+from ..manifest import Manifest, locked_manifest, read_manifest
+from ..records import CdiError
+from ..runtimes import containers
+from .driver import device_links
+from .holders import holders
+from .runtime import managed_keys
+from .services import device_plugin_service, refresh_service
+from .services.device_plugin_removal import tidy
+from .services.device_plugin_unit import KUBELET, RUN_DIR
 
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
 
@@ -69,15 +66,15 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         # First: a refresh that came between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
         left = []
-        units, plugin = refresher.installed(manifest), device_plugin_service.installed(manifest)
+        units, plugin = refresh_service.installed(manifest), device_plugin_service.installed(manifest)
         if units:
-            refresher.stop(refresher.run)
+            refresh_service.stop(refresh_service.run)
         if plugin:
             device_plugin_service.stop()
             left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # in the store of grants, which then stays, too
         done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force, left)
         if units:
-            refresher.forget(refresher.run)
+            refresh_service.forget(refresh_service.run)
         if plugin:
             device_plugin_service.forget()
         return done
@@ -96,12 +93,12 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
         return ((ledger, f"{error}. {UNTOUCHED}"),)
     if grants:
         # Here, as few hosts have a store, and SQLite takes long to be imported.
-        from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
+        from ..allocation.holds import pod_holds
 
         plugin = device_plugin_service.installed(manifest)
         left = tidy(manifest, state_dir, KUBELET, RUN_DIR, check=True) if plugin else []
         if plugin and not left:
-            grants = [grant for grant in grants if not handover.is_kept(grant.key)]
+            grants = [grant for grant in grants if not pod_holds.is_kept(grant.key)]
         if grants:
             some = "; ".join(map(holders.named, grants[: holders.SOME]))
             more = f"; and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
@@ -144,13 +141,13 @@ def _with_ledger(
     if not any(name.startswith(("ledger.", "commands.lock")) for name in _names(state_dir)):
         return done
     # Here, as few hosts have a store, and SQLite takes long to be imported.
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+    from ..allocation.holds import pod_holds
+    from ..allocation.ledger.dispose import dispose
+    from ..allocation.ledger.ledger import Ledger
 
     ledger = Ledger(state_dir, inventory.boot_id())
     try:
-        nobody = freed and os.path.lexists(path) and all(handover.is_kept(grant.key) for grant in ledger.grants())
+        nobody = freed and os.path.lexists(path) and all(pod_holds.is_kept(grant.key) for grant in ledger.grants())
         gone = dispose(ledger, check, force or nobody)
     except CdiError as error:
         return done._replace(kept=(*done.kept, (path, ". ".join((str(error), *left)))))
@@ -174,7 +171,7 @@ def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
             kept.append((path, str(error)))
     for path in sorted(manifest.edits):
         try:
-            done[keys.take_back(manifest, path, check)].append(path)
+            done[managed_keys.take_back(manifest, path, check)].append(path)
         except CdiError as error:
             kept.append((path, str(error)))
     done["removed"] += sorted(device_links.ours(manifest))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 # What may not stand in a device's name (CDI SPEC.md, "CDI Devices"): it starts and ends with a letter or digit, too.
 ODD = re.compile(r"[^A-Za-z0-9_.:-]+")

@@ -9,32 +9,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import device_names
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, health_of
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import physical_function
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import (
-    PROFILES,
-    check,
-    common,
-    expand,
-    kind_of,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, nearest
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import file as topology_file
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between, merged
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import with_nics
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import pcie_path
-from ansible_collections.fleet.cdi.plugins.module_utils.records import (
-    CdiError,
-    Device,
-    Health,
-    Kind,
-    Link,
-    Node,
-    joined,
-)
+from ..records import CdiError, Device, Health, Kind, Link, Node, joined
+from . import device_names
+from .entry_options import PROFILES, check, common, expand, kind_of
+from .functions import physical_function
+from .out_of_service import Disabled, health_of
+from .select import Found, Group, nearest
+from .snapshot import Snapshot, SysDevice
+from .topology import file as topology_file
+from .topology import kfd
+from .topology.graph import Topology, between, merged
+from .topology.nics import with_nics
+from .topology.pcie import pcie_path
 
 # Attributes that tell one device from another of its model. amdgpu calls them serial_number and unique_id.
 SERIAL = ("serial", "serial_number")

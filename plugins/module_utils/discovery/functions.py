@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Group, address
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import PCI_ADDRESS, Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health, Node
+from ..records import Health, Node
+from .select import Group, address
+from .snapshot import PCI_ADDRESS, Snapshot, SysDevice
 
 
 def functions(snapshot: Snapshot, vendor: str, classes: tuple[str, ...]) -> list[SysDevice]:

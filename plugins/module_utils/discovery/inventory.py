@@ -18,19 +18,7 @@ import stat
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import (
-    CdiError,
-    ContainerEdits,
-    Device,
-    Health,
-    Hook,
-    Kind,
-    Link,
-    Mount,
-    NetDevice,
-    Node,
-    as_document,
-)
+from ..records import CdiError, ContainerEdits, Device, Health, Hook, Kind, Link, Mount, NetDevice, Node, as_document
 
 VERSION = 3  # of the document; one more for every change that an older reader would get wrong
 OLDEST = 2  # the oldest that is read: it says nothing of network cards

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Link, Node
+from ..records import ContainerEdits, Link, Node
+from .snapshot import Snapshot, SysDevice
 
 
 def one_or_several(**text: str) -> dict[str, Any]:

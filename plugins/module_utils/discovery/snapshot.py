@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root, printable
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Health, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import fault
+from ..records import CdiError, Health, Node
+from ..system.device_nodes import fault
+from .root import Root, printable
 
 # Domain (more than 4 digits where a bridge brings its own, as VMD does), bus, device, function.
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")

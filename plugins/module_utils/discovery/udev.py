@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import UNKNOWN_TO_UDEV, Enricher, Udev
+from .discover import UNKNOWN_TO_UDEV, Enricher, Udev
 
 DATABASE = "/run/udev/data"
 LEFT_OUT = "symlinks, udev properties and serial numbers that only udev knows are left out"

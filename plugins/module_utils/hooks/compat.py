@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks import ldcache
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import loads
+from . import ldcache
+from .inside import Inside
+from .state import loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

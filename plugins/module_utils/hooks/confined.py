@@ -17,8 +17,8 @@ import errno
 import fcntl
 import os
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks import seccomp
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from . import seccomp
+from .error import HookError
 
 # linux/sched.h, linux/mount.h, linux/memfd.h, linux/fcntl.h, linux/prctl.h, linux/capability.h
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x8000000, 0x20000000, 0x40000000

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from .error import HookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

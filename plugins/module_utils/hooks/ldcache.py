@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
+from .error import HookError
+from .inside import Inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes, s
     """
     if _is_musl(inside):
         return ["the container's C library is musl, which has no cache of libraries"]
-    from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined  # what it needs takes a while
+    from . import confined  # what it needs takes a while
 
     program = confined.copy(ldconfig)
     if not inside.has(CONFIG):

@@ -12,10 +12,10 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # CPython's own, without the enumerations of signal
 import os
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks import request as requests
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside, reopened
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.state import container_root
+from . import request as requests
+from .error import HookError
+from .inside import Inside, reopened
+from .state import container_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,17 +69,17 @@ def perform(request: requests.Request) -> list[str]:
         if inside.has(os.path.normpath(os.path.join(os.path.dirname(link), target))):  # its directory may be missing
             _link(inside, target, link)
     if request.driver or request.cuda:
-        from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat
+        from . import compat
 
         notes += compat.enable(inside, request.compat, request.driver, request.cuda)
     if request.wants_cache:
-        from ansible_collections.fleet.cdi.plugins.module_utils.hooks import ldcache
+        from . import ldcache
 
         notes += ldcache.update(inside, request.folders, request.ldconfig, root, request.timeout)
     for mode, path in request.modes:
         notes += _chmod(inside, mode, path)
     if request.wants_profile:
-        from ansible_collections.fleet.cdi.plugins.module_utils.hooks import profile
+        from . import profile
 
         notes += profile.write(inside)
     return notes
@@ -87,7 +87,7 @@ def perform(request: requests.Request) -> list[str]:
 
 def _make_writable(root: bytes) -> None:
     """Try to; what then can't be written after all says so itself."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined
+    from . import confined
 
     try:  # noqa: SIM105  contextlib is slow to import
         confined.make_writable(root)
@@ -136,7 +136,7 @@ def _limit(seconds: int, name: str) -> None:
 def _end(status: int, *lines: str) -> NoReturn:
     """Say `lines` to whoever shows what a hook says, and end the process without taking the interpreter apart."""
     for line in lines:
-        from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line  # most hooks say nothing
+        from ..safe_text import one_line  # most hooks say nothing
 
         os.write(2, f"cdi-hook: {one_line(' '.join(line.split()))}\n".encode())
     os._exit(status)

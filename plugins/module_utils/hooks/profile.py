@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
+from .inside import Inside
 
 FILE = "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
 NODE = "nvidia"

@@ -9,7 +9,7 @@ other forms are those of NVIDIA's nvidia-cdi-hook (1.20.1, cmd/nvidia-cdi-hook),
 
 from __future__ import annotations
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from .error import HookError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

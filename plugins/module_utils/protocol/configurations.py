@@ -13,11 +13,11 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from .. import files
+from ..records import CdiError
+from . import errors, messages
+from .errors import ProtocolError
+from .messages import Config
 
 DIRECTORY = "/etc/cdi"
 

@@ -9,7 +9,7 @@ docs/executables.md shows this table to users; a test compares the two.
 
 from __future__ import annotations
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 VERSION = 1
 CONFIG_VERSION = 2

@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, grammar
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.versions import VERSIONS
+from . import errors, grammar
+from .errors import ProtocolError
+from .versions import VERSIONS
 
 LARGEST = 1 << 20  # bytes of a configuration
 

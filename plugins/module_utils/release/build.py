@@ -9,7 +9,7 @@ import io
 import zipfile
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import PACKAGES, ROOT, collect, identify
+from .contents import PACKAGES, ROOT, collect, identify
 
 
 class Release(NamedTuple):

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 ROOT = "ansible_collections/fleet/cdi/plugins/module_utils"
 

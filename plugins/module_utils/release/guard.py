@@ -9,7 +9,7 @@ import os
 import re
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 RELEASE = re.compile(r"[0-9][0-9A-Za-z.+-]*-[0-9a-f]{12}")
 

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from .. import files
+from ..records import CdiError
 
 OLDEST = (3, 9)
 LARGEST = 1 << 20  # bytes of os-release(5), which has some hundred

@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import directories, files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
-from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
-from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
-from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import FLEET_CDI
-from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
+from .. import directories, files
+from ..records import CdiError
+from . import sums
+from .guard import RELEASE
+from .host import Interpreter, Run
+from .launcher import FLEET_CDI
+from .tree import (
     COMMANDS,
     LOCK,
     ON_PATH,
@@ -50,7 +50,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
     target_of,
     unlink_commands,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.release.unpack import prepare, smoke_run, unpack
+from .unpack import prepare, smoke_run, unpack
 
 
 class Outcome(NamedTuple):

@@ -11,21 +11,11 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
-from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE
-from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import (
-    COMMANDS,
-    ON_PATH,
-    RECORD,
-    at,
-    identity,
-    is_command,
-    leads_here,
-    read_record,
-    target_of,
-)
+from .. import files
+from ..records import CdiError
+from . import sums
+from .guard import RELEASE
+from .tree import COMMANDS, ON_PATH, RECORD, at, identity, is_command, leads_here, read_record, target_of
 
 
 class Fault(NamedTuple):

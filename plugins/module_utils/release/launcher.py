@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import PROFILES
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..protocol.pools import PROFILES
+from ..records import CdiError
 
 # What neither sh's double quotes nor Python's triple quotes take as it is (see _TRAMPOLINE).
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\"'$\\`]")

@@ -13,8 +13,8 @@ import hashlib
 import os
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from .. import files
+from ..records import CdiError
 
 SUMS = "SHA256SUMS"
 

@@ -22,11 +22,11 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
-from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import ROOT, collect, identify
-from ansible_collections.fleet.cdi.plugins.module_utils.release.guard import RELEASE, active
+from .. import files
+from ..records import CdiError
+from . import sums
+from .contents import ROOT, collect, identify
+from .guard import RELEASE, active
 
 COMMANDS = "../lib/current/bin/"
 

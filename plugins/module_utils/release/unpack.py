@@ -11,13 +11,13 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.release import sums
-from ansible_collections.fleet.cdi.plugins.module_utils.release.contents import identify
-from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter, Run
-from ansible_collections.fleet.cdi.plugins.module_utils.release.launcher import CDI_HOOK, FLEET_CDI
-from ansible_collections.fleet.cdi.plugins.module_utils.release.tree import at, discard, sync
+from .. import files
+from ..records import CdiError
+from . import sums
+from .contents import identify
+from .host import Interpreter, Run
+from .launcher import CDI_HOOK, FLEET_CDI
+from .tree import at, discard, sync
 
 
 def unpack(

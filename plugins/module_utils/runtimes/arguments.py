@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 WORDS = 1 << 20  # bytes of a command line that are looked at
 PROPERTIES = ("MainPID", "ActiveState", "KillMode", "ExecStart", "Environment", "EnvironmentFiles")

@@ -16,20 +16,11 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
-    DIRECTORIES,
-    Place,
-    Reading,
-    Setting,
-    Source,
-    Wanted,
-    switch,
-    texts,
-)
+from ..files import canonical
+from ..records import CdiError
+from .edit import toml_text
+from .edit.key import Path, get
+from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, switch, texts
 
 FIRST: Path = ("plugins", "cri")  # configuration version 1
 SECOND: Path = ("plugins", "io.containerd.grpc.v1.cri")

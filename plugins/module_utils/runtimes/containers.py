@@ -164,7 +164,7 @@ def _docker() -> list[dict[str, Any]]:
     if not os.path.exists(DOCKER):
         return []
     # Here, as few runs ask for containers, and HTTP takes long to be imported.
-    from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
+    from . import running
 
     deadline = time.monotonic() + SECONDS
     documents = []

@@ -9,21 +9,11 @@ command line overrules all.
 
 from __future__ import annotations
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.arguments import values
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
-    DIRECTORIES,
-    Place,
-    Reading,
-    Setting,
-    Source,
-    Wanted,
-    always_on,
-    last,
-    texts,
-)
+from ..records import CdiError
+from .arguments import values
+from .edit import toml_text
+from .edit.key import Path, get
+from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, always_on, last, texts
 
 SPEC_DIRS: Path = ("crio", "runtime", "cdi_spec_dirs")
 OPTION = "--cdi-spec-dirs"

@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any, Callable, NamedTuple, cast
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
+from ..records import CdiError
+from . import table
 
 # Where packages, archives of the vendors, snaps and Kubernetes distributions put engines, whatever PATH there is.
 DIRECTORIES = (

@@ -10,20 +10,11 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import json_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.arguments import values
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
-    DIRECTORIES,
-    Place,
-    Reading,
-    Setting,
-    Source,
-    Wanted,
-    switch,
-    texts,
-)
+from ..records import CdiError
+from .arguments import values
+from .edit import json_text
+from .edit.key import Path, get
+from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, switch, texts
 
 FEATURE: Path = ("features", "cdi")
 SPEC_DIRS: Path = ("cdi-spec-dirs",)

@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.files import content
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, detect, table
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
+from ..files import content
+from . import arguments, detect, table
+from .place import Place
 
 
 class Installation(NamedTuple):

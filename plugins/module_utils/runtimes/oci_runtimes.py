@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from typing import Callable, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, table
+from . import detect, table
 
 # CRI-O's packages bring runtimes of their own.
 DIRECTORIES = (*detect.DIRECTORIES, "/usr/libexec/crio")

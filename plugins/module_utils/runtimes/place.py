@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.directories import resolved
-from ansible_collections.fleet.cdi.plugins.module_utils.files import canonical, content
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.table import Version
+from ..directories import resolved
+from ..files import canonical, content
+from ..records import CdiError
+from .edit.key import Path
+from .table import Version
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")  # what every runtime reads unless told otherwise
 LARGEST = 4 << 20  # bytes of a configuration; that of containerd, all defaults written out, has 10 KiB

@@ -11,20 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import Path, get
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
-    DIRECTORIES,
-    Place,
-    Reading,
-    Setting,
-    Source,
-    Wanted,
-    always_on,
-    last,
-    texts,
-)
+from ..records import CdiError
+from .edit import toml_text
+from .edit.key import Path, get
+from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, always_on, last, texts
 
 VENDOR = "/usr/share/containers/containers.conf"
 SPEC_DIRS: Path = ("engine", "cdi_spec_dirs")

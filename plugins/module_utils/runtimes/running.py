@@ -15,10 +15,11 @@ import os
 import socket
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import cri, toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import get
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
+from ..records import CdiError
+from . import cri
+from .edit import toml_text
+from .edit.key import get
+from .place import Place, Reading
 
 SECONDS = 10.0  # an answer takes milliseconds; docker's waits for what it is just doing
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containerd, crio, docker, podman, running, table
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Source
+from ..records import CdiError
+from . import containerd, crio, docker, podman, running, table
+from .place import Place, Reading, Source
 
 # Runtime -> its file of this room, with read and settings.
 CONFIGURATIONS: dict[str, ModuleType] = {"docker": docker, "podman": podman, "containerd": containerd, "cri-o": crio}

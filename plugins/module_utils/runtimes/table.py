@@ -6,7 +6,7 @@
 Source: the CDI library (tags.cncf.io/container-device-interface) in go.mod of every release tag of containers/podman,
 moby/moby (vendor.mod), containerd/containerd and cri-o/cri-o, up to August 2026. A release refuses the versions after
 the one here by name, and knows none of their fields. Of a series of the library the first release stands for all, but
-for 0.5.x (0.5.4 is the first that checks fields against versions) and 1.1.x: spec/releases.py says what differs.
+for 0.5.x (0.5.4 is the first that checks fields against versions) and 1.1.x: spec/seen/releases.py says what differs.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from __future__ import annotations
 import subprocess
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containerd import ENABLE, SECOND, SPEC_DIRS, THIRD
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.crio import SPEC_DIRS as CRIO_SPEC_DIRS
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import get
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading
+from ..records import CdiError
+from .containerd import ENABLE, SECOND, SPEC_DIRS, THIRD
+from .crio import SPEC_DIRS as CRIO_SPEC_DIRS
+from .edit import toml_text
+from .edit.key import get
+from .place import Place, Reading
 
 SECONDS = 60
 VALIDATES = (23, 0, 0)  # the first dockerd with --validate

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import ERROR, Finding, validate
+from ..records import CdiError
+from . import model
+from .validate import ERROR, Finding, validate
 
 # No YAML parser takes these in a file; NEL, LS and PS it takes for line breaks, and folds.
 UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -91,7 +91,7 @@ def _parse(content: bytes, path: str) -> Any:
         raise Malformed("utf-8", f"the byte {content[error.start]:#04x} at {error.start}", "UTF-8") from None
     if path.endswith(".json"):
         return _json(text)
-    from ansible_collections.fleet.cdi.plugins.module_utils.spec import yaml_subset  # few hosts have a YAML spec
+    from . import yaml_subset  # few hosts have a YAML spec
 
     return yaml_subset.load(text, path)
 

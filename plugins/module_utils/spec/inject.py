@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import oci
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource, UnknownDevice, UnknownKind
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import split_qualified_name
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, MISSING, Glance, Host, of_edits
+from . import oci
+from .errors import MissingResource, UnknownDevice, UnknownKind
+from .names import split_qualified_name
+from .registry import Registry
+from .stale import LIVE, MISSING, Glance, Host, of_edits
 
 Edits = dict[str, Any]
 

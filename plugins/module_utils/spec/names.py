@@ -9,7 +9,7 @@ import os
 import re
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ..records import CdiError
 
 # What the reference library takes for a vendor or a class; of one letter alone, its releases up to 1.1.0 crash.
 PART = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")

@@ -13,10 +13,10 @@ import os
 import stat
 from typing import Any, Callable, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import MissingResource
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Host
-from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import TYPES
+from ..records import CdiError
+from ..system.device_nodes import TYPES
+from .errors import MissingResource
+from .stale import Host
 
 Document = dict[str, Any]
 

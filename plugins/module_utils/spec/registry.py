@@ -19,11 +19,12 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, releases, seen
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import Taken, Unclear
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import Finding
+from .. import files
+from ..records import CdiError
+from . import codec
+from .seen import releases, seen
+from .seen.seen import Taken, Unclear
+from .validate import Finding
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 

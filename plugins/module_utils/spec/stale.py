@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.system import device_nodes
+from ..system import device_nodes
 
 # What a runtime fails on; the other rules are about edits that it applies, wrongly.
 MISSING = frozenset(

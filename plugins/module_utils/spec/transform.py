@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 from typing import Any, Callable
 
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import in_container
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.versions import minimum_version
+from . import model
+from .stale import in_container
+from .versions import minimum_version
 
 HOST, CONTAINER = "host", "container"  # whose paths are meant
 

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Callable, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, names, versions
+from ..safe_text import one_line
+from . import model, names, versions
 
 ERROR, WARNING = "error", "warning"
 ENOUGH = 100  # findings; of a file of garbage nobody reads more

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
+from ..records import Node
 
 Lstat = Callable[[str], os.stat_result]
 

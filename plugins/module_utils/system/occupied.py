@@ -12,15 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
-from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import (
-    Number,
-    Opener,
-    Seen,
-    is_expected,
-    named,
-)
+from ..records import Device, Node
+from ..safe_text import one_line
+from .openers import Number, Opener, Seen, is_expected, named
 
 Nodes = Mapping[str, Mapping[Number, str]]  # device -> its own nodes: numbers -> path
 

@@ -24,8 +24,8 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group
-from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group import Group
+from . import control_group
+from .control_group import Group
 
 Number = tuple[str, int, int]  # "c" or "b", major, minor
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_links import GONE, Numbered
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import needs_link
+from ...runtimes.oci_runtimes import needs_link
+from ..driver.device_links import GONE, Numbered
+from .rule import Rule, Symptom
+from .view import View
 
 LOSS = "with systemd cgroups lose a device without one at the next `systemctl daemon-reload`"
 

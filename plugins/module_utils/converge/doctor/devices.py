@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from .rule import Rule, Symptom
+from .view import View
 
 
 def _unhealthy(view: View) -> Iterator[Symptom]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from . import advice
+from .rule import Rule, Symptom
+from .view import View
 
 
 def _unusable(view: View) -> Iterator[Symptom]:

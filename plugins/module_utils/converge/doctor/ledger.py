@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import examine
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from ...allocation.ledger import examine
+from .rule import Rule, Symptom
+from .view import View
 
 
 def _is(state: str, view: View) -> Iterator[Symptom]:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Callable, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import units
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import CHANGED, GONE, View
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import pool
+from ... import files
+from ...protocol import pools
+from ..services import refresh_unit
+from . import advice
+from .rule import Rule, Symptom
+from .view import CHANGED, GONE, View
 
 
 class Sort(NamedTuple):
@@ -40,7 +40,7 @@ def _is_inventory(view: View, path: str) -> bool:
 
 
 def _is_pool(view: View, path: str) -> bool:
-    folder = os.path.dirname(files.canonical(pool.pool_path(view.places.inventory, "", "", {})))
+    folder = os.path.dirname(files.canonical(pools.pool_path(view.places.inventory, "", "", {})))
     return os.path.dirname(path) == folder
 
 
@@ -49,7 +49,7 @@ def _is_device_state(view: View, path: str) -> bool:
 
 
 def _is_unit(_view: View, path: str) -> bool:
-    return os.path.dirname(path) == units.UNIT_DIR or path == units.RULES
+    return os.path.dirname(path) == refresh_unit.UNIT_DIR or path == refresh_unit.RULES
 
 
 def _is_any(_view: View, _path: str) -> bool:

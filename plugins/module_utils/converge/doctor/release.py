@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import NOT_DONE, Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from . import advice
+from .rule import NOT_DONE, Rule, Symptom
+from .view import View
 
 
 def _damaged(view: View) -> Iterator[Symptom]:

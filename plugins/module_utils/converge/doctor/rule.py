@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
+from .view import View
 
 SHOWN = 3  # names, or problems, that a finding's text has; all of them are in its details
 

@@ -18,7 +18,7 @@ silent about subjects that a rule before it named.
 
 from __future__ import annotations
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import (
+from . import (
     device_links,
     device_plugin,
     devices,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import Linked, named, of_places
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import owner
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.model import VERSIONS
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import unknown_field
+from ...runtimes.place import Place
+from ...runtimes.survey import State
+from ...spec.model import VERSIONS
+from ...spec.registry import SpecFile
+from ...spec.seen.seen import unknown_field
+from ..kinds.libraries import Linked, named, of_places
+from ..runtime.plan import owner
+from . import advice
+from .rule import Rule, Symptom
+from .view import View
 
 
 def _unknown(view: View) -> Iterator[Symptom]:

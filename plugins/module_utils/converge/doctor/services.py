@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import INSTANCES, instance
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.openers_unit import SOCKET
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresher import UNITS, WATCHERS
+from ..services.device_plugin_unit import INSTANCES, instance
+from ..services.openers_unit import SOCKET
+from ..services.refresh_service import UNITS, WATCHERS
+from . import advice
+from .rule import Rule, Symptom
+from .view import View
 
 ENABLED = ("enabled", "enabled-runtime", "alias", "static", "linked")
 RUNS = ("active", "activating", "reloading")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.runtimes import readers_of
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import named
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import passes_environment
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import hooks_without_environment
+from ...runtimes.oci_runtimes import passes_environment
+from ...spec.validate import hooks_without_environment
+from ..kinds.libraries import named
+from . import advice
+from .rule import Rule, Symptom
+from .runtimes import readers_of
+from .view import View
 
 
 def _invalid(view: View) -> Iterator[Symptom]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import Rule, Symptom
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.view import View
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import path_of
+from ...discovery.out_of_service import path_of
+from . import advice
+from .rule import Rule, Symptom
+from .view import View
 
 
 def _manifest_unusable(view: View) -> Iterator[Symptom]:

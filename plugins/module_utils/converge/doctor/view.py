@@ -14,44 +14,36 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.examine import Examined, examine
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
-    device_links,
-    device_plugin_config,
-    keys,
-    occupied,
-    openers_unit,
-    refresher,
-    systemd,
-    units,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as plugin_unit
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.libraries import of_places
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory, memory_of
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.survey import compare
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate, status
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
-    Manifest,
-    changed_by_others,
-    digest,
-    read_manifest,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import configurations, pool
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.messages import Config
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
-from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import OciRuntime, detect_oci
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import survey as survey_runtimes
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, load, seen_with
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import Reason
-from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import Occupied
+from ... import files
+from ...allocation.ledger.examine import Examined, examine
+from ...device_plugin.config import configuration
+from ...device_plugin.daemon import operate
+from ...device_plugin.process import instance_status
+from ...discovery import inventory, out_of_service
+from ...discovery.inventory import Inventory
+from ...discovery.out_of_service import Disabled
+from ...manifest import Manifest, changed_by_others, digest, read_manifest
+from ...protocol import configurations, pools
+from ...protocol.errors import ProtocolError
+from ...protocol.messages import Config
+from ...records import CdiError, Device
+from ...release import integrity
+from ...runtimes import installations
+from ...runtimes.oci_runtimes import OciRuntime, detect_oci
+from ...runtimes.survey import State
+from ...runtimes.survey import survey as survey_runtimes
+from ...spec.registry import Registry, load, seen_with
+from ...spec.stale import Reason
+from ...system import systemd
+from ...system.occupied import Occupied
+from ..driver import device_links
+from ..holders import occupied
+from ..kinds.libraries import of_places
+from ..kinds.memory import Memory, memory_of
+from ..kinds.spec_info import compare
+from ..runtime import managed_keys
+from ..services import device_plugin_config, openers_unit, refresh_service, refresh_unit
+from ..services import device_plugin_unit as plugin_unit
 
 
 class Places(NamedTuple):
@@ -164,7 +156,7 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
 
 def _wanted(places: Places) -> Wanted:
     manifest, error = _or(lambda: read_manifest(places.state_dir), Manifest(os.path.abspath(places.state_dir), {}))
-    out, out_error = _or(lambda: disabled.in_force(places.state_dir), {})
+    out, out_error = _or(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
     traces = (
         ()
@@ -176,9 +168,11 @@ def _wanted(places: Places) -> Wanted:
 
 def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
     """What is only there together with a manifest; units only tell of the usual state directory."""
-    beside = (os.path.join(manifest.state_dir, ".lock"), disabled.path_of(manifest.state_dir), listing)
-    usual = units.Settings()
-    return (*beside, *units.texts(usual), *plugin_unit.paths()) if manifest.state_dir == usual.state_dir else beside
+    beside = (os.path.join(manifest.state_dir, ".lock"), out_of_service.path_of(manifest.state_dir), listing)
+    usual = refresh_unit.Settings()
+    return (
+        (*beside, *refresh_unit.texts(usual), *plugin_unit.paths()) if manifest.state_dir == usual.state_dir else beside
+    )
 
 
 def _written(places: Places, wanted: Wanted) -> Written:
@@ -187,7 +181,7 @@ def _written(places: Places, wanted: Wanted) -> Written:
     for path, record in manifest.edits.items():
         try:
             live = files.read(path)
-            changed[path] = keys.without_ours(path, live.content if live else None, record).theirs
+            changed[path] = managed_keys.without_ours(path, live.content if live else None, record).theirs
         except CdiError as error:
             key_errors[path] = str(error)
     plugins, errors = _configurations(places, manifest)
@@ -216,7 +210,7 @@ def _configurations(places: Places, manifest: Manifest) -> tuple[dict[str, tuple
         errors.update({path: str(error) for path, error in found.errors.items()})
         for path, _content, first in found.configurations:
             try:
-                plugins[path] = pool.chain(first)
+                plugins[path] = pools.chain(first)
             except ProtocolError as error:
                 errors[path] = str(error)
     return plugins, errors
@@ -237,10 +231,10 @@ def _live(places: Places, written: Written) -> Live:
     listed, error = _or(lambda: inventory.read(places.inventory, boot_id), Inventory(()))
     expected = files.canonical(places.inventory) in written.files or os.path.lexists(places.inventory)
     needed = {
-        files.canonical(pool.pool_path(places.inventory, one.type, one.plugin, one.args))
+        files.canonical(pools.pool_path(places.inventory, one.type, one.plugin, one.args))
         for chain in written.configurations.values()
         for one in chain
-        if one.plugin in pool.PROFILES
+        if one.plugin in pools.PROFILES
     }
     pools = {path: _or(partial(inventory.read, path, boot_id), None)[1] for path in sorted(needed)}
     return Live(boot_id, listed, error if expected else "", pools)
@@ -250,11 +244,11 @@ def _offered(places: Places, written: Written, live: Live) -> Iterator[occupied.
     """What is handed out: by each configuration of an executable its pool, by the device plugin the inventory."""
     for chain in written.configurations.values():
         for one in chain:
-            path = pool.pool_path(places.inventory, one.type, one.plugin, one.args)
+            path = pools.pool_path(places.inventory, one.type, one.plugin, one.args)
             devices, _error = _or(partial(inventory.read, path, live.boot_id), Inventory(()))
             yield occupied.Offered(devices, one.args.get("occupied"), one.args.get("occupied_ignore"))
     if written.plugin_config and not written.plugin_config_error:
-        settings, error = _or(partial(config.read, written.plugin_config), None)
+        settings, error = _or(partial(configuration.read, written.plugin_config), None)
         if not error:
             yield occupied.Offered(live.listed, settings.occupied, settings.occupied_ignore)
 
@@ -266,7 +260,7 @@ def _compared(wanted: Wanted, written: Written, live: Live) -> tuple[Mapping[str
 
 def _units(manifest: Manifest) -> tuple[str, ...]:
     """The units whose files the manifest lists; of the device plugin's template both instances."""
-    refreshing = refresher.UNITS if refresher.installed(manifest) else ()
+    refreshing = refresh_service.UNITS if refresh_service.installed(manifest) else ()
     plugin = plugin_unit.path() in manifest.files
     looking = plugin_unit.paths()[-1] in manifest.files
     instances = map(plugin_unit.instance, plugin_unit.INSTANCES) if plugin else ()
@@ -284,8 +278,8 @@ def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapp
     if not written.plugin_config and plugin_unit.path() not in manifest.files:
         return (), {}
     run_dir = operate.run_dir_of(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
-    serves = plugin_unit.path() in manifest.files or status.look(run_dir)
-    return tuple(operate.living(run_dir)[1]) if serves else (), status.unusable(run_dir)
+    serves = plugin_unit.path() in manifest.files or instance_status.look(run_dir)
+    return tuple(operate.living(run_dir)[1]) if serves else (), instance_status.unusable(run_dir)
 
 
 def _or(read: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:

@@ -13,26 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
-    depending,
-    functions,
-    physical_function,
-    unusable,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.drm import ROLES
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import printable
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Group,
-    Profile,
-    Rule,
-    address,
-    memory,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health
+from ...records import ContainerEdits, Health
+from ..functions import depending, functions, physical_function, unusable
+from ..root import printable
+from ..select import Found, Group, Profile, Rule, address, memory, select
+from ..snapshot import Snapshot, SysDevice
+from ..topology import kfd
+from .drm import ROLES
 
 VENDOR = "0x1002"
 CLASSES = ("0x03", "0x12")  # display controllers and processing accelerators: an MI300 is 0x120000

@@ -12,18 +12,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import printable
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    GLOBS,
-    Found,
-    Group,
-    Profile,
-    Rule,
-    globs,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+from ...records import Health
+from ..root import printable
+from ..select import GLOBS, Found, Group, Profile, Rule, globs, select
+from ..snapshot import Snapshot, SysDevice
 
 # Names below /dev by profile; partitions are told by their attribute (Documentation/ABI/stable/sysfs-block).
 DISKS = {"block": ("sd*", "vd*", "xvd*", "dasd*", "mmcblk*", "pmem*"), "nvme": ("nvme*n*",)}

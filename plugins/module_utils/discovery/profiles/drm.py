@@ -10,16 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    PCI_IDS,
-    Found,
-    Profile,
-    Rule,
-    globs,
-    memory,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ..select import PCI_IDS, Found, Profile, Rule, globs, memory, select
+from ..snapshot import Snapshot
 
 # Documentation/gpu/drm-uapi.rst, "Primary Nodes" and "Render nodes"; control nodes are gone since Linux 4.16.
 ROLES = {"primary": "card[0-9]*", "render": "renderD[0-9]*", "control": "controlD[0-9]*"}

@@ -14,20 +14,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
-    functions,
-    physical_function,
-    unusable,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Group,
-    Profile,
-    address,
-    natural,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+from ...records import Health
+from ..functions import functions, physical_function, unusable
+from ..select import Found, Group, Profile, address, natural
+from ..snapshot import Snapshot, SysDevice
 
 
 class Sort(NamedTuple):

@@ -14,22 +14,11 @@ import os
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
-    depending,
-    functions,
-    physical_function,
-    unusable,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import net, vfio
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Group,
-    Profile,
-    address,
-    natural,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, NetDevice
+from ...records import ContainerEdits, Health, NetDevice
+from ..functions import depending, functions, physical_function, unusable
+from ..select import Found, Group, Profile, address, natural
+from ..snapshot import Snapshot, SysDevice
+from . import net, vfio
 
 # Start of the name and class of each sort of node.
 ROLES = {"uverbs": "infiniband_verbs", "umad": "infiniband_mad", "issm": "infiniband_mad"}

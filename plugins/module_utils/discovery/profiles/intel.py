@@ -12,20 +12,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
-    functions,
-    physical_function,
-    unusable,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.drm import ROLES
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Group,
-    Profile,
-    Rule,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ..functions import functions, physical_function, unusable
+from ..select import Found, Group, Profile, Rule, select
+from ..snapshot import Snapshot, SysDevice
+from .drm import ROLES
 
 VENDOR = "0x8086"
 DRIVERS = ("xe", "i915")

@@ -12,18 +12,11 @@ from __future__ import annotations
 import re
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import functions, unusable
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.intel import VENDOR, named
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Group,
-    Profile,
-    Rule,
-    address,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
+from ...records import Health
+from ..functions import functions, unusable
+from ..select import Found, Group, Profile, Rule, address, select
+from ..snapshot import Snapshot, SysDevice
+from .intel import VENDOR, named
 
 HABANA = "0x1da3"
 CLASSES = ("0x12",)  # processing accelerators

@@ -13,24 +13,12 @@ import re
 from functools import partial
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
-    functions,
-    physical_function,
-    unusable,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import vfio
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.intel import VENDOR
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Group,
-    Profile,
-    Rule,
-    globs,
-    nearest,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health
+from ...records import ContainerEdits, Health
+from ..functions import functions, physical_function, unusable
+from ..select import Found, Group, Profile, Rule, globs, nearest, select
+from ..snapshot import Snapshot, SysDevice
+from . import vfio
+from .intel import VENDOR
 
 COPROCESSOR = ("0x0b40",)
 SERVICES = ("sym", "asym", "dc", "dcc", "decomp")  # Documentation/ABI/testing/sysfs-driver-qat, cfg_services

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import functions
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.intel import VENDOR
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, Profile, Rule, select
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
+from ..functions import functions
+from ..select import Found, Group, Profile, Rule, select
+from ..snapshot import Snapshot, SysDevice
+from .intel import VENDOR
 
 DISPLAY = ("0x03",)  # PCI class
 INTERFACE = re.compile(r"/(?:i915|xe)\.(mei-[a-z]+)\.[0-9]+/")

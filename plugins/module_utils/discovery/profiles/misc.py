@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Profile, Rule, globs, select
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ..select import Found, Profile, Rule, globs, select
+from ..snapshot import Snapshot
 
 # Those that many containers share without harm. Others of the class (loop-control, autofs, uinput ...) rule the host.
 NODES = ("fuse", "kvm", "net/tun", "vhost-net", "vhost-vsock", "vsock")

@@ -13,18 +13,10 @@ from collections import Counter
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import physical_function
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    GLOBS,
-    Found,
-    Group,
-    Profile,
-    address,
-    globs,
-    natural,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health, NetDevice
+from ...records import Health, NetDevice
+from ..functions import physical_function
+from ..select import GLOBS, Found, Group, Profile, address, globs, natural
+from ..snapshot import Snapshot, SysDevice
 
 # include/uapi/linux/if_arp.h: Ethernet and InfiniBand. Others (loopback, tunnels, CAN) are no cards to hand out.
 TYPES = ("1", "32")

@@ -12,22 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import (
-    functions,
-    physical_function,
-    unusable,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
-    nvidia_hooks,
-    nvidia_host,
-    nvidia_nvml,
-    nvidia_proc,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.drm import ROLES
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, Profile, Rule, select
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import nvml as topology
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Health, Hook, Node
+from ...records import Health, Hook, Node
+from ..functions import functions, physical_function, unusable
+from ..select import Found, Group, Profile, Rule, select
+from ..snapshot import Snapshot, SysDevice
+from ..topology import nvml as topology
+from . import nvidia_hooks, nvidia_host, nvidia_nvml, nvidia_proc
+from .drm import ROLES
 
 VENDOR = "0x10de"
 DISPLAY = ("0x03",)  # PCI class: VGA and 3D controllers

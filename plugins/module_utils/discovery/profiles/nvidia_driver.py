@@ -18,9 +18,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import ldcache
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import LINKS, Root
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Mount
+from ...records import Mount
+from .. import ldcache
+from ..root import LINKS, Root
 
 ARCHITECTURES = ("x86_64", "aarch64")
 LIBRARIES = (

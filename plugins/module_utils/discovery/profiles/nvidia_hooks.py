@@ -20,13 +20,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.elf import soname
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.nvidia_driver import (
-    PROGRAMS,
-    Driver,
-    Files,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Hook, Mount
+from ...records import Hook, Mount
+from ..elf import soname
+from .nvidia_driver import PROGRAMS, Driver, Files
 
 # Names of the program -> the arguments that come before the hook's name.
 EXECUTABLES = {"nvidia-cdi-hook": ("nvidia-cdi-hook",), "nvidia-ctk": ("nvidia-ctk", "hook")}

@@ -12,14 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
-    nvidia_driver,
-    nvidia_hooks,
-    nvidia_nvml,
-    nvidia_proc,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Hook, Node, plain
+from ...records import ContainerEdits, Hook, Node, plain
+from ..snapshot import Snapshot
+from . import nvidia_driver, nvidia_hooks, nvidia_nvml, nvidia_proc
 
 # Nodes that every container with a GPU gets, in the order of the vendor's -> (driver in /proc/devices, minor).
 CONTROL = {

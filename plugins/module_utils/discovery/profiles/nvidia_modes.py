@@ -13,16 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import functions
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import (
-    nvidia,
-    nvidia_driver,
-    nvidia_host,
-    nvidia_proc,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Group, Profile
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import NUMBER, Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, Node
+from ...records import ContainerEdits, Health, Node
+from ..functions import functions
+from ..select import Found, Group, Profile
+from ..snapshot import NUMBER, Snapshot
+from . import nvidia, nvidia_driver, nvidia_host, nvidia_proc
 
 BRIDGE = ("0x0680",)
 LAST_CHANNEL = 2**20 - 1  # the minor of a dev_t has 20 bits

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address
+from ..root import Root
+from ..topology.pcie import address
 
 GRAPHICS = (10, 11, 12)  # NVML_GPU_INSTANCE_PROFILE_1_, 2_ and 4_SLICE_GFX
 # In the name of a MIG device, "NVIDIA A100-SXM4-40GB MIG 1c.3g.20gb" (MIG User Guide, "MIG Device Names").

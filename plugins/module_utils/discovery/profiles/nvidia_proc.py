@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import natural
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import NUMBER, Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
-from ansible_collections.fleet.cdi.plugins.module_utils.system import device_nodes
+from ...records import Node
+from ...system import device_nodes
+from ..select import natural
+from ..snapshot import NUMBER, Snapshot
 
 DRIVER = "/proc/driver/nvidia"
 MAJOR = 195  # of /dev/nvidia*: fixed (nv-linux.h, NV_MAJOR_DEVICE_NUMBER)

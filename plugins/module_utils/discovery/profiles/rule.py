@@ -10,17 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    GLOBS,
-    PCI_CLASSES,
-    PCI_IDS,
-    Found,
-    Profile,
-    Rule,
-    globs,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ..select import GLOBS, PCI_CLASSES, PCI_IDS, Found, Profile, Rule, globs, select
+from ..snapshot import Snapshot
 
 MATCH: dict[str, dict[str, Any]] = {
     "subsystem": GLOBS,

@@ -12,22 +12,12 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.functions import physical_function
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles import vfio
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.profiles.net import on_hardware
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    GLOBS,
-    PCI_CLASSES,
-    PCI_IDS,
-    Found,
-    Group,
-    Profile,
-    Rule,
-    globs,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, NetDevice
+from ...records import ContainerEdits, Health, NetDevice
+from ..functions import physical_function
+from ..select import GLOBS, PCI_CLASSES, PCI_IDS, Found, Group, Profile, Rule, globs, select
+from ..snapshot import Snapshot, SysDevice
+from . import vfio
+from .net import on_hardware
 
 # Classes of the nodes that a function may have, in the order in which they are listed.
 NODES = ("drm", "accel", "infiniband_verbs", "infiniband_mad")

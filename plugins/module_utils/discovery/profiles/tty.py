@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Profile, Rule, select
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ..select import Found, Profile, Rule, select
+from ..snapshot import Snapshot
 
 LAST = 63  # MAX_NR_CONSOLES; tty0 is an alias of the console in the foreground, so it is nobody's
 RESERVED = 12  # getty and the display managers of distributions use up to tty12

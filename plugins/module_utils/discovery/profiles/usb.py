@@ -10,15 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    Found,
-    Profile,
-    Rule,
-    globs,
-    one_or_several,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ..select import Found, Profile, Rule, globs, one_or_several, select
+from ..snapshot import Snapshot
 
 HUB = "09"  # bDeviceClass (USB 2.0, 11.23.1); a hub is what others are plugged into
 IDS = one_or_several(

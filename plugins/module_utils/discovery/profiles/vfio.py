@@ -11,18 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import (
-    PCI_CLASSES,
-    PCI_IDS,
-    Found,
-    Group,
-    Profile,
-    Rule,
-    globs,
-    select,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot, SysDevice
-from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Health, Node
+from ...records import ContainerEdits, Health, Node
+from ..select import PCI_CLASSES, PCI_IDS, Found, Group, Profile, Rule, globs, select
+from ..snapshot import Snapshot, SysDevice
 
 DRIVERS = ("vfio-pci", "mlx5_vfio_pci", "nvgrace_gpu_vfio_pci", "qat_vfio_pci", "xe-vfio-pci")
 # May stay with functions of a group that is handed out (drivers/vfio/group.c: those that do no DMA of their own).

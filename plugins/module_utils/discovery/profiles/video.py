@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import Found, Profile, Rule, select
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
+from ..select import Found, Profile, Rule, select
+from ..snapshot import Snapshot
 
 # Documentation/userspace-api/media/v4l/open.rst, "V4L2 Device Node Naming"; media nodes: the media controller API.
 ROLES = (

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.root import Root
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import hwloc, nccl
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology, between, listed
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.markup import SIZE, parse, refuse
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Link
+from ...records import CdiError, Device, Link
+from ..root import Root
+from . import hwloc, nccl
+from .graph import Topology, between, listed
+from .markup import SIZE, parse, refuse
 
 HOST = Root("/")
 READERS = {"system": nccl.read, "topology": hwloc.read}  # by the root element

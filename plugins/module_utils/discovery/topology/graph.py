@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
+from ...records import Device, Link
 
 SHOWN = 5  # names in a warning; it says how many more there are
 GPU, NIC, OTHER = "fleet.cdi/gpu", "fleet.cdi/nic", "fleet.cdi/pci"  # kinds of the devices of a Topology

@@ -13,18 +13,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import (
-    End,
-    Topology,
-    kind,
-    listed,
-    merged,
-    pair,
-    through_switches,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.markup import Element, integer, refuse
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, identity
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
+from ...records import Device, Link
+from .graph import End, Topology, kind, listed, merged, pair, through_switches
+from .markup import Element, integer, refuse
+from .pcie import address, identity
 
 MATRICES = {"NVLinkBandwidth": "NVL", "XGMIBandwidth": "XGMI"}
 OBJECTS = 512  # of one matrix; a server of 16 GPUs and 12 switches has 28

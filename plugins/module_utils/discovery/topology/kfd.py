@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.bandwidth import XGMI
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import End, pair
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import identity
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
+from ...records import Link
+from ..snapshot import Snapshot
+from .bandwidth import XGMI
+from .graph import End, pair
+from .pcie import identity
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 NUMBER = re.compile(r"[0-9]{1,20}\Z")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ...records import CdiError
 
 # The XML of a 16-GPU server has 42 KiB, 8 levels below its CPUs and 600 elements; a machine of 1,024 CPUs has 2 MiB.
 SIZE = 8 << 20  # bytes

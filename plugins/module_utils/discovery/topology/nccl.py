@@ -12,21 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import bandwidth
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import (
-    GPU,
-    NIC,
-    End,
-    Topology,
-    kind,
-    listed,
-    merged,
-    pair,
-    through_switches,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.markup import Element, integer, refuse
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, identity
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ...records import Device
+from . import bandwidth
+from .graph import GPU, NIC, End, Topology, kind, listed, merged, pair, through_switches
+from .markup import Element, integer, refuse
+from .pcie import address, identity
 
 BRIDGE = "0x0604"
 NVSWITCH = "0x0680"  # class of an NVSwitch; NCCL also gives it to ends that a VM hides ("fffffff:ffff:ff")

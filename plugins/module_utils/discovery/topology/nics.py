@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.select import address
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import Snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import NIC, Topology
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import identity, pcie_path
-from ansible_collections.fleet.cdi.plugins.module_utils.locality import nearest
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ...locality import nearest
+from ...records import Device
+from ..select import address
+from ..snapshot import Snapshot
+from .file import apply
+from .graph import NIC, Topology
+from .pcie import identity, pcie_path
 
 NETWORK = "0x02"  # PCI class: network controller
 INTERFACES = ("infiniband", "net")  # directories below the function, one entry for each interface

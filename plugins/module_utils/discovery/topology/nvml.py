@@ -13,15 +13,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.bandwidth import NVLINK
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import (
-    End,
-    merged,
-    pair,
-    through_switches,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, identity
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
+from ...records import Link
+from .bandwidth import NVLINK
+from .graph import End, merged, pair, through_switches
+from .pcie import address, identity
 
 GPU, SWITCH = 0, 2  # NVML_NVLINK_DEVICE_TYPE_GPU, _SWITCH
 MOST = 18  # NVML_NVLINK_MAX_LINKS of the newest header; older modules say fewer than newer GPUs have

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.snapshot import PCI_ADDRESS, SysDevice
+from ..snapshot import PCI_ADDRESS, SysDevice
 
 # "pci0000:00": domain and root bus (Linux, drivers/pci/probe.c, pci_register_host_bridge). Behind a VMD controller
 # there is a second one, with a domain of its own: /sys/devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0.

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import place
-from ansible_collections.fleet.cdi.plugins.module_utils.locality import nearest, relation
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link, as_document
+from ...locality import nearest, relation
+from ...records import Device, Link, as_document
+from .nics import place
 
 
 def report(devices: Iterable[Device], links: Iterable[Link], network: Sequence[Device]) -> dict[str, Any]:

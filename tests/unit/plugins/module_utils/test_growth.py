@@ -15,11 +15,12 @@ import pytest
 from parser_texts import CASES
 
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inforce, status
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import json_text, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import json_text, toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
 
 
@@ -64,9 +65,9 @@ READERS = {
     "configuration of an executable": lambda content, _directory: messages.load(content),
     "manifest": of_a_file("manifest.json", lambda directory: manifest.read_manifest(str(directory))),
     "inventory": of_a_file("x", lambda directory: inventory.read(str(directory / "x"), "boot")),
-    "devices out of service": of_a_file("device-state.json", lambda directory: disabled.in_force(str(directory))),
-    "configuration of the device plugin": of_a_file("x", lambda directory: inforce.load(str(directory / "x"))),
-    "status of the device plugin": of_a_file("a.json", lambda directory: status.look(str(directory))),
+    "devices out of service": of_a_file("device-state.json", lambda directory: out_of_service.in_force(str(directory))),
+    "configuration of the device plugin": of_a_file("x", lambda directory: in_force.load(str(directory / "x"))),
+    "status of the device plugin": of_a_file("a.json", lambda directory: instance_status.look(str(directory))),
 }
 
 

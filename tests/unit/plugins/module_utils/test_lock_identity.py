@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import parse
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.request import parse
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -57,8 +58,8 @@ def units(host, found):
     texts = {
         f"dev{number}": [*nodes, *(f"net:{net}" for net in nets)] for number, (nets, nodes, _known) in enumerate(host)
     }
-    settings = config.parse({"version": 1, "resources": {RESOURCE: {"kinds": [KIND]}}}, "c")
-    (resource,) = offer.offer(settings, specs.registry(specs.spec(KIND, texts)), found).resources
+    settings = configuration.parse({"version": 1, "resources": {RESOURCE: {"kinds": [KIND]}}}, "c")
+    (resource,) = resources.offer(settings, specs.registry(specs.spec(KIND, texts)), found).resources
     return resource.units
 
 
@@ -89,7 +90,7 @@ def test_no_device_goes_out_twice(host, data):
     some = data.draw(st.lists(st.sampled_from(offered), unique_by=lambda unit: unit.id, min_size=1))
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
         ledger = ledger_in(directory)
-        handover.take(ledger, RESOURCE, [handover.Want(unit.id, unit.device) for unit in some])
+        pod_holds.take(ledger, RESOURCE, [pod_holds.Want(unit.id, unit.device) for unit in some])
         taken = {unit.id for unit in some}
         got = set()
         for number in range(len(host) - len(taken)):
@@ -108,8 +109,8 @@ def test_a_pod_gets_no_device_of_an_executable(host):
         ledger = ledger_in(directory)
         add(ledger, pool, "job", len(host))
         for unit in offered:
-            with pytest.raises(handover.Refusal):
-                handover.take(ledger, RESOURCE, [handover.Want(unit.id, unit.device)])
+            with pytest.raises(pod_holds.Refusal):
+                pod_holds.take(ledger, RESOURCE, [pod_holds.Want(unit.id, unit.device)])
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -122,7 +123,7 @@ def test_a_pool_of_many_alike_reads_no_other_name(tmp_path, spelling):
     pool = devices.read(str(path), "boot")
     assert isinstance(pool, Inventory) and isinstance(pool.devices, devices.Many)
     ledger = ledger_in(str(tmp_path))
-    some = [handover.Want(unit.id, unit.device) for unit in units(host, None)][:69]
-    handover.take(ledger, RESOURCE, some)
+    some = [pod_holds.Want(unit.id, unit.device) for unit in units(host, None)][:69]
+    pod_holds.take(ledger, RESOURCE, some)
     (left,) = {f"dev{number}" for number in range(70)} - {want.unit for want in some}
     assert add(ledger, pool, "job") == [f"pci:{left[3:]}"]

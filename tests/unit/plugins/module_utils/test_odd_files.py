@@ -12,8 +12,9 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, inforce, status
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration, in_force
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import configurations
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
@@ -55,7 +56,7 @@ def odd(request, tmp_path):
 
 # Reader -> what its error says.
 REFUSE = {
-    "configuration of the device plugin": (config.read, "is no regular file"),
+    "configuration of the device plugin": (configuration.read, "is no regular file"),
     "inventory": (lambda path: inventory.read(path, "boot"), "can't be read"),
     "configuration of an executable": (configurations.read, "is no regular file"),
 }
@@ -70,10 +71,10 @@ def test_it_is_refused_in_one_line(odd, reader):
 
 
 def test_the_daemon_goes_on_with_what_is_in_force(odd):
-    before = inforce.InForce(odd, Settings(), "0" * 64)
-    found = inforce.load(odd, before)
+    before = in_force.InForce(odd, Settings(), "0" * 64)
+    found = in_force.load(odd, before)
     assert found.settings == before.settings and "is no regular file" in (found.error or "")
-    assert inforce.run_dir(odd) == Settings().run_dir
+    assert in_force.run_dir(odd) == Settings().run_dir
 
 
 def test_the_record_of_a_release_counts_as_lost(odd, monkeypatch):
@@ -94,13 +95,13 @@ def test_a_manifest_whose_lock_it_is_was_changed_by_nobody(odd, tmp_path):
 
 
 def test_an_instance_whose_lock_it_is_can_be_asked_for(odd, tmp_path):
-    instance = status.Instance(str(tmp_path / "run"), "a")
+    instance = instance_status.Instance(str(tmp_path / "run"), "a")
     instance.enter()
     instance.write({"instance": "a", "since_boot": 1.0, "resources": {}})
     instance.leave()
     os.rename(tmp_path / "run/a.lock", tmp_path / "a.lock")
     os.rename(odd, tmp_path / "run/a.lock")
-    assert [seen.alive for seen in status.look(str(tmp_path / "run"))] == [False]
+    assert [seen.alive for seen in instance_status.look(str(tmp_path / "run"))] == [False]
 
 
 def test_an_operand_without_an_end_is_refused_and_a_pipe_is_read(tmp_path):

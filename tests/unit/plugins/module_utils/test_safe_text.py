@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import give_back
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import call, text
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import log, metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import call, terminal
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import log, metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import validate
@@ -60,23 +60,25 @@ def test_nothing_that_does_something_is_left(said):
 
 class TestWhereItIsShown:
     def test_lines_and_tables_of_the_command_line(self, capsys):
-        text.say(HOSTILE)
-        text.say(*text.table(("A", "B"), [([HOSTILE], ["x"]), (["y"], [])]))
-        text.complain(HOSTILE)
+        terminal.say(HOSTILE)
+        terminal.say(*terminal.table(("A", "B"), [([HOSTILE], ["x"]), (["y"], [])]))
+        terminal.complain(HOSTILE)
         shown = capsys.readouterr()
         assert len(shown.out.splitlines()) == 4 and len(shown.err.splitlines()) == 1
         assert not any(raw(line) for line in (*shown.out.splitlines(), *shown.err.splitlines()))
         assert shown.out.splitlines()[2].rindex("x") == shown.out.splitlines()[1].rindex("B")  # still aligned
 
     def test_a_json_document_keeps_it_and_is_ascii(self, capsys):
-        text.say_document({"serial": HOSTILE})
+        terminal.say_document({"serial": HOSTILE})
         shown = capsys.readouterr().out
         assert shown.isascii() and not any(raw(line) for line in shown.splitlines())
         assert json.loads(shown) == {"serial": HOSTILE}
 
     def test_json_by_others_becomes_ascii(self):
         document = json.dumps({"env": HOSTILE.replace("\udcff", ""), "plain": "Gerät"}, ensure_ascii=False, indent=2)
-        assert text.ascii_json(document).isascii() and json.loads(text.ascii_json(document)) == json.loads(document)
+        assert terminal.ascii_json(document).isascii() and json.loads(terminal.ascii_json(document)) == json.loads(
+            document
+        )
 
     def test_the_log_of_the_device_plugin(self):
         stream = io.StringIO()

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
@@ -123,7 +123,7 @@ NESTED = st.one_of(VALUES, st.lists(VALUES, max_size=2), st.dictionaries(OPTIONS
 def test_controller_and_host_agree(entry: dict[str, Any]) -> None:
     """What the controller lets pass, no host refuses, and the other way round."""
     try:
-        options.check({"e1": entry})
+        entry_options.check({"e1": entry})
         accepted = True
     except CdiError:
         accepted = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 
 FILES = ["ledger.db", "ledger.db-journal", "ledger.lock", "ledger.log"]
 

@@ -19,14 +19,14 @@ import pytest
 import yaml
 from hypothesis import given
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import (
     Class,
     Infeasible,
     Request,
     choose,
     stable,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import Machine, fold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine, fold
 
 CASES = yaml.safe_load(Path(__file__).with_name("choose_cases.yml").read_text())
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"

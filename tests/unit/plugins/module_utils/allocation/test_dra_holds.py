@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import collect, handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect, pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import (
     Claim,
     Clash,
     disjoint,
@@ -23,10 +23,10 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds imp
     key_of,
     settle,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, hold_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Refusal, Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a commit costs nothing
@@ -83,7 +83,7 @@ def test_again_changes_nothing(ledger):
     assert ledger.grants() == before
 
 
-@pytest.mark.parametrize("key", [JOB, handover.key_of(GPU, "d0")])
+@pytest.mark.parametrize("key", [JOB, pod_holds.key_of(GPU, "d0")])
 def test_a_clash_takes_nothing_from_either(ledger, key):
     add(ledger, "pci:0", key, "kubernetes")
     found = settle(ledger, [claim("ml/a", "pci:0", "pci:1")], {})
@@ -144,13 +144,13 @@ def test_what_the_plugin_keeps_goes_with_it(ledger):
     take(ledger, "amd.com/mi", [Want("d2", Device("pci:2", "p", "amd.com/mi", ("2",), ()))])
     assert free(ledger) == 1 and free(ledger) == 0
     settle(ledger, [claim("ml/a", "pci:0")], {})
-    assert handover.clear(ledger) == 2
+    assert pod_holds.clear(ledger) == 2
     assert [grant.key for grant in ledger.grants()] == [JOB]
 
 
 def test_a_request_of_an_executable_is_no_claim():
-    assert not handover.is_dra(Key("dra", "gpu", "uid-55e9a6b0"))
-    assert handover.is_dra(key_of("driver", "a/b")) and handover.is_dra(key_of("driver", "uid:55e9a6b0"))
+    assert not pod_holds.is_dra(Key("dra", "gpu", "uid-55e9a6b0"))
+    assert pod_holds.is_dra(key_of("driver", "a/b")) and pod_holds.is_dra(key_of("driver", "uid:55e9a6b0"))
 
 
 DEVICES = {
@@ -182,7 +182,7 @@ def test_no_two_hold_the_same_and_nobody_loses_anything(acts):
         claims: dict[str, Claim] = {}
         for act, number, devices in acts:
             name, key = f"ml/{number}", Key("gpu", "drm", f"job{number}")
-            before = {grant.key: grant for grant in ledger.grants() if not handover.is_dra(grant.key)}
+            before = {grant.key: grant for grant in ledger.grants() if not pod_holds.is_dra(grant.key)}
             if act == "add":
                 if key not in before:
                     try:
@@ -198,7 +198,7 @@ def test_no_two_hold_the_same_and_nobody_loses_anything(acts):
                 claims[name] = claim(name, *map(DEVICES.get, devices), names=(f"v.com/c={number}",))
             ended = {gone.key: over(ledger)[gone.key]} if gone and gone.key in over(ledger) else {}
             settle(ledger, [*claims.values()], ended)
-            assert {grant.key: grant for grant in ledger.grants() if not handover.is_dra(grant.key)} == before
+            assert {grant.key: grant for grant in ledger.grants() if not pod_holds.is_dra(grant.key)} == before
             holds = [hold for grant in ledger.grants() for hold in grant.holds]
             assert not any(excludes(one, other) for at, one in enumerate(holds) for other in holds[:at])
             for one in claims.values():

@@ -12,9 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import (
+    Refusal,
+    Want,
+    key_of,
+    settle,
+    take,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
     ACTIVE,
     INTERRUPTED,
     PENDING,
@@ -22,8 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
     Key,
     hold_of,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want, key_of, settle, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a commit costs nothing
@@ -113,7 +120,7 @@ def test_a_shared_unit_of_which_less_is_known_now_keeps_all_that_its_pods_have(l
     take(ledger, RESOURCE, [Want("0", GPUS[0]._replace(consists_of=(node.id,)), True)])
     handed = take(ledger, RESOURCE, [Want("0", node, True)], pending=True)
     assert (handed.changed, handed.owed) == (frozenset(), {})
-    with pytest.raises(trouble.Taken):
+    with pytest.raises(errors.Taken):
         external(ledger, GPUS[0])
 
 
@@ -201,7 +208,7 @@ def test_what_a_unit_was_before_stays_locked_until_it_is_torn_down(ledger):
     handed = take(ledger, RESOURCE, [Want("0", GPUS[1])], pending=True)
     assert handed.owed == {"0": hold_of(GPUS[0])}
     for device in GPUS[:2]:
-        with pytest.raises(trouble.Taken):
+        with pytest.raises(errors.Taken):
             external(ledger, device)
     settle(ledger, RESOURCE, handed.tokens, active=["0"], torn_down=[Want("0", GPUS[1])])
     assert part(ledger, "0").holds == (hold_of(GPUS[1]),)
@@ -221,7 +228,7 @@ def test_a_kind_that_nobody_was_given_belongs_to_whoever_holds_devices_of_it(led
         take(ledger, RESOURCE, [want(1)])
     ledger.delete(Key("gpu", "drm", "job-42"))
     take(ledger, RESOURCE, [want(1)])
-    with pytest.raises(trouble.Owned, match="kubernetes holds devices of it"):
+    with pytest.raises(errors.Owned, match="kubernetes holds devices of it"):
         external(ledger, GPUS[0])
 
 
@@ -231,9 +238,9 @@ def test_a_store_that_may_have_lost_grants_takes_no_new_ones_but_what_is_in_use(
     store.with_suffix(".log").unlink()
     content = store.read_bytes()
     store.write_bytes(b"".join(bytes(4096) if b"fleet.cdi/grant" in page else page for page in _pages(content)))
-    with pytest.raises(trouble.Incomplete):
+    with pytest.raises(errors.Incomplete):
         take(ledger, RESOURCE, [want(1)])
-    assert handover.adopt(ledger, RESOURCE, want(1))
+    assert pod_holds.adopt(ledger, RESOURCE, want(1))
     assert part(ledger, "GPU-1").state == ACTIVE
 
 
@@ -252,7 +259,7 @@ def test_a_store_that_may_have_lost_grants_gives_the_next_container_what_was_not
     assert take(ledger, RESOURCE, [Want(str(held[0]), many[held[0]])]).tokens[str(held[0])] != before
     more = many[held[1]]._replace(consists_of=("more",))
     for wants in ([gone], [held[0], gone], []):
-        with pytest.raises(trouble.Incomplete):
+        with pytest.raises(errors.Incomplete):
             take(ledger, RESOURCE, [Want(str(n), many[n]) for n in wants] or [Want(str(held[1]), more)])
 
 
@@ -264,27 +271,27 @@ class TestAdopt:
     """What podresources shows in use."""
 
     def test_what_the_ledger_does_not_know(self, ledger):
-        assert handover.adopt(ledger, RESOURCE, want(0))
+        assert pod_holds.adopt(ledger, RESOURCE, want(0))
         token = part(ledger, "GPU-0").token
-        assert not handover.adopt(ledger, RESOURCE, want(0))
+        assert not pod_holds.adopt(ledger, RESOURCE, want(0))
         assert part(ledger, "GPU-0").token == token
 
     def test_what_an_earlier_boot_knew(self, ledger, volatile):
         take(ledger, RESOURCE, [want(0)])
         after = Ledger(str(volatile / "cdi"), "boot-2")
-        assert handover.adopt(after, RESOURCE, want(0))
+        assert pod_holds.adopt(after, RESOURCE, want(0))
         assert part(after, "GPU-0").boot_id == "boot-2"
 
     def test_what_is_withheld_stays_so(self, ledger):
         tokens = take(ledger, RESOURCE, [want(0)]).tokens
         settle(ledger, RESOURCE, tokens, withheld={"GPU-0": "scrub failed"})
-        assert not handover.adopt(ledger, RESOURCE, want(0))
+        assert not pod_holds.adopt(ledger, RESOURCE, want(0))
         assert part(ledger, "GPU-0").state == WITHHELD
 
     def test_what_somebody_else_holds(self, ledger):
         external(ledger, GPUS[0])
         with pytest.raises(Refusal, match="job-42"):
-            handover.adopt(ledger, RESOURCE, want(0))
+            pod_holds.adopt(ledger, RESOURCE, want(0))
 
     def test_hardware_that_is_known_as_more_now(self, ledger):
         """Handed out when only a spec knew it; the inventory, by which others ask, came later."""
@@ -293,9 +300,9 @@ class TestAdopt:
         ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
         token = take(ledger, RESOURCE, [Want("0", node, True)]).tokens["0"]
         before = part(ledger, "0")
-        assert not handover.is_held(before, known)
-        assert handover.adopt(ledger, RESOURCE, Want("0", known))
-        with pytest.raises(trouble.Taken):
+        assert not pod_holds.is_held(before, known)
+        assert pod_holds.adopt(ledger, RESOURCE, Want("0", known))
+        with pytest.raises(errors.Taken):
             external(ledger, GPUS[0])
         after = part(ledger, "0")
         assert after._replace(holds=before.holds) == before
@@ -303,8 +310,8 @@ class TestAdopt:
             **dict.fromkeys(("node:/dev/gpu0", "node:/dev/gpu0-ctl", GPUS[0].id), "whole"),
             "card": "parts",
         }
-        assert handover.is_held(after, known) and handover.is_held(after, node)
-        assert not handover.adopt(ledger, RESOURCE, Want("0", known))
+        assert pod_holds.is_held(after, known) and pod_holds.is_held(after, node)
+        assert not pod_holds.adopt(ledger, RESOURCE, Want("0", known))
         assert take(ledger, RESOURCE, [Want("0", known, True)]).changed == frozenset()  # its replicas go on
         assert settle(ledger, RESOURCE, {"0": token}, free=["0"]) == frozenset()
 
@@ -314,19 +321,19 @@ class TestAdopt:
         before = part(ledger, "0")
         external(ledger, GPUS[0])
         with pytest.raises(Refusal, match="job-42"):
-            handover.adopt(ledger, RESOURCE, Want("0", GPUS[0]))
+            pod_holds.adopt(ledger, RESOURCE, Want("0", GPUS[0]))
         assert part(ledger, "0") == before
 
     def test_what_is_yet_to_be_set_up_stays_so_when_more_is_known_of_it(self, ledger, volatile):
         take(ledger, RESOURCE, [want(0)])
         after = Ledger(str(volatile / "cdi"), "boot-2")
-        assert not handover.adopt(after, RESOURCE, want(0), set_up=False)
-        assert handover.adopt(after, RESOURCE, Want("GPU-0", GPUS[0]._replace(consists_of=("more",))), set_up=False)
+        assert not pod_holds.adopt(after, RESOURCE, want(0), set_up=False)
+        assert pod_holds.adopt(after, RESOURCE, Want("GPU-0", GPUS[0]._replace(consists_of=("more",))), set_up=False)
         assert (part(after, "GPU-0").boot_id, part(after, "GPU-0").holds[0].consists_of) == ("boot-1", ("more",))
 
     def test_a_kind_of_others_is_no_obstacle(self, ledger):
         ledger.set_owners("nvidia.com/gpu", ["claims"])
-        assert handover.adopt(ledger, RESOURCE, want(0))
+        assert pod_holds.adopt(ledger, RESOURCE, want(0))
 
 
 class TestOthers:
@@ -355,15 +362,15 @@ class TestOthers:
         external(ledger, GPUS[1])
         of_an_executable = Key("kubernetes", "drm", "job-43")  # whose resource-type is called so
         ledger.add(of_an_executable, {"gpu": 1}, lambda _held: [hold_of(GPUS[3])], "claims")
-        assert {key.plugin for key, _part in handover.holds(ledger.grants())} == {RESOURCE}
-        assert handover.clear(ledger) == 2
+        assert {key.plugin for key, _part in pod_holds.holds(ledger.grants())} == {RESOURCE}
+        assert pod_holds.clear(ledger) == 2
         assert [grant.key.request_id for grant in ledger.grants()] == ["job-42", "job-43"]
 
     def test_clear_keeps_what_could_not_be_torn_down(self, ledger):
         """No pod has it, and nobody may have it: that is an operator's to say."""
         tokens = take(ledger, RESOURCE, [want(0), want(1)]).tokens
         settle(ledger, RESOURCE, tokens, withheld={"GPU-0": "scrub failed", "GPU-1": INTERRUPTED})
-        assert handover.clear(ledger) == 1
+        assert pod_holds.clear(ledger) == 1
         assert [grant.key.request_id for grant in ledger.grants()] == ["GPU-0"]
         assert ledger.release(GPUS[0].id)
 
@@ -402,7 +409,7 @@ def check(ledger, steps):
                 assert not fits
         elif what == "adopt":
             try:
-                assert handover.adopt(ledger, RESOURCE, want(first)) == (first not in model)
+                assert pod_holds.adopt(ledger, RESOURCE, want(first)) == (first not in model)
                 model[first] = "k"
                 tokens[f"GPU-{first}"] = part(ledger, f"GPU-{first}").token
             except Refusal:
@@ -412,7 +419,7 @@ def check(ledger, steps):
                 external(ledger, GPUS[first], request_id=f"job-{first}")
                 assert first not in model
                 model[first] = "job"
-            except trouble.Taken:
+            except errors.Taken:
                 assert model[first] == "k"
         elif what == "delete" and model.get(first) == "job":
             ledger.delete(Key("gpu", "drm", f"job-{first}"))

@@ -18,10 +18,10 @@ from contextlib import suppress
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import rebuild, schema, store, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dispose import dispose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, rebuild, schema, store
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
     FILES,
     add,
@@ -252,7 +252,7 @@ def test_a_release_that_this_one_does_not_know_migrates_it(kept):
     newer = (schema.VERSION + 1) * 101
     migrate(other(kept), {schema.VERSION: ["CREATE TABLE more (id INTEGER)"]}, newer)
     for _time in range(2):
-        with pytest.raises(trouble.Unusable, match=f"needs a release that knows {schema.VERSION + 1}"):
+        with pytest.raises(errors.Unusable, match=f"needs a release that knows {schema.VERSION + 1}"):
             add(kept, 30)
     assert handles(kept) == []
 
@@ -260,7 +260,7 @@ def test_a_release_that_this_one_does_not_know_migrates_it(kept):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_it_belongs_to_others_for_a_while(kept):
     os.chown(kept.path, 65534, -1)
-    with pytest.raises(trouble.Unusable, match="belongs to user 65534"):
+    with pytest.raises(errors.Unusable, match="belongs to user 65534"):
         add(kept, 30)
     os.chown(kept.path, 0, -1)
     add(kept, 30)
@@ -269,7 +269,7 @@ def test_it_belongs_to_others_for_a_while(kept):
 
 def test_others_may_write_to_its_directory_for_a_while(kept):
     os.chmod(directory(kept), 0o777)
-    with pytest.raises(trouble.Unusable, match="mode 0777"):
+    with pytest.raises(errors.Unusable, match="mode 0777"):
         add(kept, 30)
     os.chmod(directory(kept), 0o755)
     add(kept, 30)
@@ -283,7 +283,7 @@ def test_it_may_not_be_written_for_a_while(kept, mode):
     try:
         add(kept, 30)
         assert os.geteuid() == 0
-    except trouble.Unusable as error:
+    except errors.Unusable as error:
         assert error.cause in ("open", "permission", "read-only")
     os.chmod(kept.path, 0o600)
     kept.delete(key(30))
@@ -324,7 +324,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, what):
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, was[1]))
     granted = 1
     try:
-        with pytest.raises(trouble.Unusable) as caught:
+        with pytest.raises(errors.Unusable) as caught:
             while granted < 1000:
                 add(kept, granted)
                 granted += 1

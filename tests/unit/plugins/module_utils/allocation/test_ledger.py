@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, Lock, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import check, info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import check, info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
+    Hold,
+    Key,
+    Lock,
+    hold_of,
+    why_not,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 
 GPU = Hold("pci:0000:3b:00.0", "v/gpu", "GPU-1")
@@ -118,7 +124,7 @@ class TestTogether:
             ledger.add(key("2", plugin), {"gpu": 1}, pick, "external")
             assert why_not(other, locks) == ""
         else:
-            with pytest.raises(trouble.Taken, match=f"{other.device}: can't be held beside what is held"):
+            with pytest.raises(errors.Taken, match=f"{other.device}: can't be held beside what is held"):
                 ledger.add(key("2", plugin), {"gpu": 1}, pick, "external")
             assert ledger.find(key("2", plugin)) is None
             assert why_not(other, locks)  # the picker is told enough not to try
@@ -128,14 +134,14 @@ class TestTogether:
         if fits:
             assert add(ledger, "1", one, other).holds == (one, other)
         else:
-            with pytest.raises(trouble.Taken):
+            with pytest.raises(errors.Taken):
                 add(ledger, "1", one, other)
             assert ledger.grants() == []
 
     @pytest.mark.parametrize("amount", [11, 2**63 - 1, 2**63, 0, -1])
     def test_a_share_that_no_device_has(self, ledger, amount):
         add(ledger, "1", SHARE[0])
-        with pytest.raises(trouble.Taken):
+        with pytest.raises(errors.Taken):
             add(ledger, "2", GPU._replace(amounts={"memory": amount}, capacity={"memory": 10}))
 
     def test_what_is_freed_can_be_held_again(self, ledger):
@@ -186,7 +192,7 @@ class TestAdd:
 
     def test_another_amount_is_refused(self, ledger):
         before = add(ledger, "1", GPU, wanted={"gpu": 1}).grant
-        with pytest.raises(trouble.Different, match="has gpu:1; found gpu:2, expected the same amount"):
+        with pytest.raises(errors.Different, match="has gpu:1; found gpu:2, expected the same amount"):
             ledger.add(key(), {"gpu": 2, "gpu-slice": 1}, never, "external")
         assert ledger.find(key()) == before
 
@@ -205,7 +211,7 @@ class TestAdd:
         assert ledger.grants() == []
 
     def test_a_picker_that_picks_nothing(self, ledger):
-        with pytest.raises(trouble.Taken, match="no device was picked"):
+        with pytest.raises(errors.Taken, match="no device was picked"):
             add(ledger, "1", wanted={"gpu": 1})
 
     @pytest.mark.parametrize(
@@ -219,7 +225,7 @@ class TestAdd:
         ids=["nothing asked", "a strange owner", "no UTF-8", "a control character"],
     )
     def test_refused(self, ledger, request_id, wanted, owner):
-        with pytest.raises(trouble.Refused, match="found"):
+        with pytest.raises(errors.Refused, match="found"):
             ledger.add(key(request_id), wanted, never, owner)
 
     def test_a_repeated_request_of_an_earlier_boot_is_set_up_again(self, volatile, ledger):
@@ -234,7 +240,7 @@ class TestStates:
     def test_pending_until_activated(self, ledger):
         added = add(ledger, "1", GPU, pending=True)
         assert added.setup
-        with pytest.raises(trouble.Unfinished, match="being set up, or that was interrupted"):
+        with pytest.raises(errors.Unfinished, match="being set up, or that was interrupted"):
             ledger.add(key(), {"gpu": 1}, never, "external")
         assert ledger.activate(key(), [part.token for part in added.parts]).parts[0].state == "active"
         assert not ledger.add(key(), {"gpu": 1}, never, "external").setup
@@ -243,7 +249,7 @@ class TestStates:
         added = add(ledger, "1", GPU, pending=True)
         ledger.delete(key())
         newer = add(ledger, "1", GPU, pending=True)
-        with pytest.raises(trouble.Gone, match="was deleted meanwhile"):
+        with pytest.raises(errors.Gone, match="was deleted meanwhile"):
             ledger.activate(key(), added.grant.tokens)
         assert ledger.delete(key(), added.grant.tokens) is None  # its undo leaves the newer one alone
         assert ledger.find(key()) == newer.grant
@@ -252,9 +258,9 @@ class TestStates:
         add(ledger, "1", GPU, TTY)
         assert ledger.delete(key(), keep={GPU.device: "exit status 1"}).holds == (TTY,)
         assert info(ledger).withheld == {GPU.device: "exit status 1"}
-        with pytest.raises(trouble.Unfinished, match="exit status 1"):
+        with pytest.raises(errors.Unfinished, match="exit status 1"):
             ledger.add(key(), {"gpu": 2}, never, "external")
-        with pytest.raises(trouble.Taken):
+        with pytest.raises(errors.Taken):
             add(ledger, "2", GPU)
         add(ledger, "3", TTY)
         assert ledger.delete(key()).holds == (GPU,)
@@ -268,7 +274,7 @@ class TestStates:
 
     def test_released_by_hand(self, ledger):
         add(ledger, "1", GPU, TTY)
-        with pytest.raises(trouble.Refused, match="is held by request 1 of gpu/drm"):
+        with pytest.raises(errors.Refused, match="is held by request 1 of gpu/drm"):
             ledger.release(GPU.device)
         ledger.delete(key(), keep={GPU.device: "a", TTY.device: "b"})
         assert ledger.release(GPU.device) == GPU
@@ -285,14 +291,14 @@ class TestStates:
 class TestOwners:
     def test_a_kind_that_nobody_was_given_belongs_to_who_holds_some(self, ledger):
         add(ledger, "1", MIG[0], owner="claims")
-        with pytest.raises(trouble.Owned, match="v/mig: claims holds devices of it, so it is not for kubernetes"):
+        with pytest.raises(errors.Owned, match="v/mig: claims holds devices of it, so it is not for kubernetes"):
             add(ledger, "2", MIG[1], owner="kubernetes")
         ledger.delete(key())
         add(ledger, "2", MIG[1], owner="kubernetes")
 
     def test_a_kind_that_was_given(self, ledger):
         ledger.set_owners("v/gpu", ["kubernetes"])
-        with pytest.raises(trouble.Owned, match="v/gpu: belongs to kubernetes; found a request of external"):
+        with pytest.raises(errors.Owned, match="v/gpu: belongs to kubernetes; found a request of external"):
             add(ledger, "1", GPU)
         add(ledger, "1", GPU, owner="kubernetes")
         assert ledger.owners() == {"v/gpu": ("kubernetes",)}
@@ -301,14 +307,14 @@ class TestOwners:
         ledger.set_owners("v/mig", ["kubernetes", "claims"])
         add(ledger, "1", MIG[0], owner="claims")
         add(ledger, "2", MIG[1], owner="kubernetes")
-        with pytest.raises(trouble.Taken):
+        with pytest.raises(errors.Taken):
             add(ledger, "3", MIG[0], owner="kubernetes")
 
     def test_a_kind_is_not_taken_from_who_uses_it(self, ledger):
         add(ledger, "1", GPU)
-        with pytest.raises(trouble.Refused, match="external holds 1 of its devices; expected none outside claims"):
+        with pytest.raises(errors.Refused, match="external holds 1 of its devices; expected none outside claims"):
             ledger.set_owners("v/gpu", ["claims"])
-        with pytest.raises(trouble.Refused, match="found 'me'"):
+        with pytest.raises(errors.Refused, match="found 'me'"):
             ledger.set_owners("v/gpu", ["me"])
         ledger.set_owners("v/gpu", ["claims", "external"])
         ledger.set_owners("v/gpu", [])

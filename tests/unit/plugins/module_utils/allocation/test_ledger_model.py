@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import random
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import check, info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import check, info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 
 STEPS = 1_000_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 10_000
 
@@ -84,22 +84,22 @@ class Model:
         """The error that the ledger has to raise, or None after doing the same."""
         parts = self.grants.get(key, [])
         if any(part["state"] == "withheld" for part in parts):
-            return trouble.Unfinished
+            return errors.Unfinished
         asked = [part for part in parts if part["wanted"].keys() & wanted.keys()]
         for part in asked:
             if any(part["wanted"][spec] != wanted[spec] for spec in part["wanted"].keys() & wanted.keys()):
-                return trouble.Different
+                return errors.Different
         if any(part["state"] == "pending" and part["boot"] == self.boot for part in asked):
-            return trouble.Unfinished
+            return errors.Unfinished
         state = "pending" if pending else "active"
         fresh = {spec: wanted[spec] for spec in wanted if not any(spec in part["wanted"] for part in asked)}
         if fresh:
             for kind in {item.kind for item in picked}:
                 given = self.owners.get(kind)
                 if (given and owner not in given) or (not given and self.users(kind) - {owner}):
-                    return trouble.Owned
+                    return errors.Owned
             if not picked or not self.legal(self.held() + picked):
-                return trouble.Taken
+                return errors.Taken
         for part in asked:
             if part["boot"] != self.boot:
                 part.update(boot=self.boot, state=state, since=self.clock)
@@ -173,7 +173,7 @@ class Run:
         wrong = self.model.add(key, owner, wanted, picked, pending)
         try:
             added = self.ledger.add(key, wanted, lambda _held: picked, owner, pending)
-        except trouble.Refused as error:
+        except errors.Refused as error:
             assert wrong and error.name == wrong.name
             return error.name
         assert wrong is None
@@ -187,7 +187,7 @@ class Run:
         tokens = [part.token for part in grant.parts if part.state == "pending"] if grant else ["gone"]
         try:
             self.ledger.activate(key, tokens)
-        except trouble.Gone:
+        except errors.Gone:
             assert not grant
             return "gone"
         for part in self.model.grants.get(key, []):
@@ -233,7 +233,7 @@ class Run:
                 return "released"
         try:
             assert self.ledger.release(device) is None
-        except trouble.Refused:
+        except errors.Refused:
             return "in use"
         return "free"
 
@@ -256,7 +256,7 @@ class Run:
         kind, owners = self.random.choice(("v/gpu", "v/mig", "v/vfio", "v/nic")), self.some(OWNERS)
         try:
             self.ledger.set_owners(kind, owners)
-        except trouble.Refused:
+        except errors.Refused:
             assert owners and self.model.users(kind) - set(owners)
             return "refused"
         assert not (owners and self.model.users(kind) - set(owners))

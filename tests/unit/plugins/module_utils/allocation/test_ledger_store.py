@@ -23,12 +23,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem, schema, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Left, gate, peek
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, filesystem, schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Left, gate, peek
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
     FILES,
     add,
@@ -87,7 +87,7 @@ class TestPlace:
     def test_a_symlink_is_refused(self, volatile, ledger, name):
         os.mkdir(directory(ledger), 0o755)
         os.symlink(volatile / "elsewhere", os.path.join(directory(ledger), name))
-        with pytest.raises(trouble.Unusable):
+        with pytest.raises(errors.Unusable):
             add(ledger, 1)
         assert not os.path.exists(volatile / "elsewhere")
 
@@ -95,7 +95,7 @@ class TestPlace:
     def test_what_is_no_regular_file_is_refused(self, ledger, make):
         os.mkdir(directory(ledger), 0o755)
         make(ledger.path)
-        with pytest.raises(trouble.Unusable, match="is no regular file") as caught:
+        with pytest.raises(errors.Unusable, match="is no regular file") as caught:
             add(ledger, 1)
         assert caught.value.cause == "foreign"
 
@@ -104,14 +104,14 @@ class TestPlace:
         log = os.path.join(directory(ledger), "ledger.log")
         os.unlink(log)
         os.mkfifo(log)
-        with pytest.raises(trouble.Unusable, match=r"ledger\.log: is no regular file") as caught:
+        with pytest.raises(errors.Unusable, match=r"ledger\.log: is no regular file") as caught:
             add(ledger, 2)
         assert caught.value.cause == "foreign"
 
     def test_a_directory_in_which_others_can_write_is_refused(self, ledger):
         os.mkdir(directory(ledger))
         os.chmod(directory(ledger), 0o777)
-        with pytest.raises(trouble.Unusable, match="mode 0777, .* that nobody else can write to"):
+        with pytest.raises(errors.Unusable, match="mode 0777, .* that nobody else can write to"):
             add(ledger, 1)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -119,23 +119,23 @@ class TestPlace:
     def test_what_belongs_to_others_is_refused(self, ledger, what):
         add(ledger, 1)
         os.chown(directory(ledger) if what == "directory" else ledger.path, 65534, -1)
-        with pytest.raises(trouble.Unusable, match="belongs to user 65534"):
+        with pytest.raises(errors.Unusable, match="belongs to user 65534"):
             add(ledger, 2)
 
     def test_a_state_directory_that_is_a_file(self, volatile):
         (volatile / "cdi").touch()
-        with pytest.raises(trouble.Unusable, match="is no directory"):
+        with pytest.raises(errors.Unusable, match="is no directory"):
             add(Ledger(str(volatile / "cdi"), "boot-1"), 1)
 
     def test_a_network_file_system_is_refused(self, ledger, monkeypatch):
         monkeypatch.setattr(filesystem, "type_of", lambda _path: "nfs4")
-        with pytest.raises(trouble.Unusable, match=r"lies on a network file system \(nfs4\); expected a local one"):
+        with pytest.raises(errors.Unusable, match=r"lies on a network file system \(nfs4\); expected a local one"):
             add(ledger, 1)
 
     def test_one_that_was_mounted_over_it_later_as_well(self, ledger, monkeypatch):
         add(ledger, 1)
         monkeypatch.setattr(filesystem, "type_of", lambda _path: "nfs4")
-        with pytest.raises(trouble.Unusable, match="network file system"):
+        with pytest.raises(errors.Unusable, match="network file system"):
             add(Ledger(directory(ledger), "boot-2"), 2)
 
     @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ class TestVersions:
         add(ledger, 1)
         newer = (schema.VERSION + 1) * 100 + schema.VERSION + 1
         migrate(ledger, {schema.VERSION: ["CREATE TABLE more (id INTEGER)"]}, newer)
-        with pytest.raises(trouble.Unusable, match="has schema version 2 and needs a release that knows 2; .* knows 1"):
+        with pytest.raises(errors.Unusable, match="has schema version 2 and needs a release that knows 2; .* knows 1"):
             add(ledger, 2)
         assert sorted(os.listdir(directory(ledger))) == FILES
 
@@ -192,9 +192,7 @@ class TestVersions:
             monkeypatch.setattr(schema, name, value)
         monkeypatch.setattr(schema, "TABLES", (*schema.TABLES, table))
         later = Ledger(directory(ledger), "boot-1")
-        with pytest.raises(
-            trouble.Unusable, match="has schema version 1; this release reads 2 to 2. Activate it again"
-        ):
+        with pytest.raises(errors.Unusable, match="has schema version 1; this release reads 2 to 2. Activate it again"):
             add(later, 2)
         assert migrate(later, target=schema.USER_VERSION) == (101, 202)
         add(later, 2)
@@ -222,7 +220,7 @@ class TestVersions:
 
     def test_a_migration_that_fails_leaves_the_store_as_it_was(self, ledger):
         add(ledger, 1)
-        with pytest.raises(trouble.Unusable):
+        with pytest.raises(errors.Unusable):
             migrate(ledger, {1: ["CREATE TABLE more (id INTEGER)", "INSERT INTO nothing VALUES"]}, 202)
         add(ledger, 2)
         assert held(ledger) == [1, 2] and info(ledger).schema == 1
@@ -249,7 +247,7 @@ class TestFailures:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, was[1]))
         try:
             granted = 1
-            with pytest.raises(trouble.Unusable) as caught:
+            with pytest.raises(errors.Unusable) as caught:
                 while granted < 1000:
                     add(ledger, granted + 1)
                     granted += 1
@@ -270,7 +268,7 @@ class TestFailures:
             ledger = Ledger(str(tmp_path), "boot-1")
             chance = random.Random(1)
             granted = []
-            with pytest.raises(trouble.Unusable) as caught:
+            with pytest.raises(errors.Unusable) as caught:
                 for number in range(1000):
                     holds = [Hold(f"pci:{chance.getrandbits(32):08x}", "v/gpu") for _hold in range(32)]
                     ledger.add(key(number), {"gpu": 32}, lambda _held, holds=holds: holds, "external")
@@ -291,7 +289,7 @@ class TestFailures:
         other = sqlite3.connect(ledger.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
-            trouble.Unusable, match="database is locked.* Another program keeps the store locked"
+            errors.Unusable, match="database is locked.* Another program keeps the store locked"
         ) as busy:
             add(Ledger(directory(ledger), "boot-1", wait=0.05), 2)
         other.close()
@@ -300,7 +298,7 @@ class TestFailures:
 
     def test_another_process_of_ours_is_stopped(self, ledger):
         add(ledger, 1)
-        with pytest.raises(trouble.Unusable, match="ledger.lock: another process holds it for too long") as caught:
+        with pytest.raises(errors.Unusable, match="ledger.lock: another process holds it for too long") as caught:
             ledger.transact(lambda _tables: add(Ledger(directory(ledger), "boot-1", wait=0.05), 2))
         assert caught.value.cause == "busy"
 
@@ -354,7 +352,7 @@ class TestFailures:
         before, handles = _thread._count(), len(os.listdir("/proc/self/fd"))
         with gate(path, time.monotonic() + 60):
             for _call in range(20):
-                with pytest.raises(trouble.Unusable, match="for too long"), gate(path, time.monotonic() + 0.002):
+                with pytest.raises(errors.Unusable, match="for too long"), gate(path, time.monotonic() + 0.002):
                     pass
             assert _thread._count() == before + 1
         until(lambda: _thread._count() == before)
@@ -371,7 +369,7 @@ class TestFailures:
                 entered.set()
 
         with gate(path, deadline):
-            with pytest.raises(trouble.Unusable), gate(path, time.monotonic()):
+            with pytest.raises(errors.Unusable), gate(path, time.monotonic()):
                 pass
             waiting = threading.Thread(target=wait)
             waiting.start()
@@ -386,7 +384,7 @@ class TestFailures:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, was[1]))
             try:
                 ledger.find(key(1))
-            except trouble.Unusable:
+            except errors.Unusable:
                 continue
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, was)

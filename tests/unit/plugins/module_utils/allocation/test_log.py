@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import log, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.examine import examine
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.migrate import migrate
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, log
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import examine
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
     FILES,
     add,
@@ -63,7 +63,7 @@ def syncs(monkeypatch):
 @pytest.fixture
 def pragmas(monkeypatch):
     """What SQLite was told to sync in each transaction of `_commit`: 0 nothing, 2 everything."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.store import Store
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.store import Store
 
     found = []
     real = Store._commit
@@ -166,7 +166,7 @@ def test_a_log_that_was_damaged_beside_a_store_that_is_older_is_no_silent_loss(l
     now = content(ledger)["ledger.log"]
     flipped = now[: start + 30] + b"?" + now[start + 31 :]
     later = put(ledger, {**before, "ledger.log": flipped})
-    with pytest.raises(trouble.Incomplete, match="others may be lost"):
+    with pytest.raises(errors.Incomplete, match="others may be lost"):
         add(later, 4)
     assert held(later) == [1, 3]
 

@@ -10,8 +10,8 @@ import random
 import machines
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import LINK, PCIE, SAME, fold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import LINK, PCIE, SAME, fold
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 
 A = machines.plain("pci:0000:11:00.0", 0, ("pci0000:10", "0000:10:01.0", "up1", "down1"))

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import store, trouble
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.collect import gc
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, store
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
     MARK,
     Part,
     Stored,
@@ -26,9 +27,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import 
     encode,
     sealed,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.tables import MANY, stored_in
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.tables import MANY, stored_in
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
     FILES,
     add,
@@ -72,7 +72,7 @@ def judge(ledger, content):
         assert told.owners == {"v/gpu": ("claims", "external")}
         add(ledger, 10)
     else:
-        with pytest.raises(trouble.Incomplete, match="was damaged .* others may be lost, so none are made"):
+        with pytest.raises(errors.Incomplete, match="was damaged .* others may be lost, so none are made"):
             add(ledger, 10)
     return len(found)
 
@@ -273,7 +273,7 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "reserve", full)
-        with pytest.raises(trouble.Unusable, match="can't make it: No space left on device") as caught:
+        with pytest.raises(errors.Unusable, match="can't make it: No space left on device") as caught:
             held(ledger)
     assert caught.value.cause == "full"
     with open(ledger.path, "rb") as file:
@@ -299,7 +299,7 @@ class TestRecords:
     def test_one_that_is_wrong_is_named(self):
         rows = [(number, encode(stored(number))) for number in range(5)]
         rows[3] = (3, rows[3][1].replace("GPU-3", "GPU-4"))
-        with pytest.raises(trouble.Damaged, match="grant 3: checksum"):
+        with pytest.raises(errors.Damaged, match="grant 3: checksum"):
             list(stored_in(rows))
 
     def test_one_that_looks_like_two(self):

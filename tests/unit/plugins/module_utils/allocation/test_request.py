@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import request
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing import request
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.request import (
     LARGEST,
     Request,
     check,

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.turns import turn
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands import turns
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands.turns import turn
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
 A, B = Key("gpu", "drm", "a"), Key("gpu", "drm", "b")

@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.pools import discover_pools
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.pools import discover_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus

@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpu_functions
 

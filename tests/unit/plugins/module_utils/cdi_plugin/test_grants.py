@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import choose
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import pick
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus, ttys

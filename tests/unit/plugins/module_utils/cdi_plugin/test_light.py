@@ -12,7 +12,7 @@ import typing
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import light
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import light_typing
 
 SOURCE = '''
 class Record(NamedTuple):
@@ -68,7 +68,7 @@ def test_a_record_is_as_typing_makes_it(act):
             return type(error)
 
     wanted = outcome(typing.NamedTuple)
-    assert outcome(light.NamedTuple()) == wanted, wanted
+    assert outcome(light_typing.NamedTuple()) == wanted, wanted
 
 
 def test_the_shared_words_are_the_same_under_it():
@@ -92,5 +92,5 @@ print(get_type_hints.__module__, "NamedTuple" in repr(records.Device.__mro__))
 
 
 def test_it_leaves_typing_alone_where_that_is_there_already():
-    light.install()
+    light_typing.install()
     assert sys.modules["typing"] is typing

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import devices
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Held
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.request import parse
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.request import parse
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Lock, hold_of, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Held
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many, finest, offered, read
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory

@@ -10,8 +10,9 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.claims import info, plugins
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.plugins import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import calls as plugin_calls
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import cdi_plugin_info
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import find
@@ -75,32 +76,32 @@ def host(tmp_path):
 class TestRealExecutables:
     def test_version_and_info(self, host):
         _made, caller, (one,) = host(gpus((16384, 16384)), config())
-        assert plugins.versions(caller, one) == ("0.0.1", "0.0.2")
-        assert plugins.info(caller, one) == {"gpu": 2, "gpu-memory": 32768}
+        assert plugin_calls.versions(caller, one) == ("0.0.1", "0.0.2")
+        assert plugin_calls.info(caller, one) == {"gpu": 2, "gpu-memory": 32768}
 
     def test_the_first_that_grants_all_wins_and_no_request_is_split(self, host):
         small, large = config(vendorid_whitelist="0x2345"), config("rule", profile="drm", vendorid_whitelist="0x1234")
         _made, caller, found = host(gpus(count=5), small, large)
-        granted = plugins.add(caller, found, {"gpu": "1"}, "a")
+        granted = plugin_calls.add(caller, found, {"gpu": "1"}, "a")
         assert (granted.path, granted.devices) == (found[0].path, ("/dev/dri/card1", "/dev/dri/renderD129"))
         assert granted.numa_locality == (1,)
-        granted = plugins.add(caller, found, {"gpu": "3"}, "b", near=[1])
+        granted = plugin_calls.add(caller, found, {"gpu": "3"}, "b", near=[1])
         assert granted.path == found[1].path
         with pytest.raises(ProtocolError) as caught:
-            plugins.add(caller, found, {"gpu": "2"}, "c")
+            plugin_calls.add(caller, found, {"gpu": "2"}, "c")
         assert caught.value.code == errors.UNFULFILLED
         assert all(one.path in caught.value.details for one in found)
-        assert plugins.delete(caller, found, "b") == ()
-        assert plugins.add(caller, found, {"gpu": "2"}, "c").path == found[1].path
+        assert plugin_calls.delete(caller, found, "b") == ()
+        assert plugin_calls.add(caller, found, {"gpu": "2"}, "c").path == found[1].path
 
     def test_what_a_single_plugin_says_is_what_the_caller_hears(self, host):
         _made, caller, found = host(ttys(14), config("generic-tty", "tty"))
         for request, code in (({"tty": "3"}, errors.UNFULFILLED), ({"tty-size": "3"}, errors.RESOURCE_SPEC)):
             with pytest.raises(ProtocolError) as caught:
-                plugins.add(caller, found, request, "a")
+                plugin_calls.add(caller, found, request, "a")
             assert caught.value.code == code
         with pytest.raises(ProtocolError) as caught:
-            plugins.add(caller, (), {"tty": "1"}, "a")
+            plugin_calls.add(caller, (), {"tty": "1"}, "a")
         assert caught.value.details == "there is no configuration for it"
 
     def test_del_goes_to_all(self, host):
@@ -108,10 +109,10 @@ class TestRealExecutables:
         made, caller, found = host(gpus(count=2), one, other)
         for conf in (one, other):
             made.add(conf, "gpu:1", "a")
-        assert plugins.delete(caller, found, "a") == ()
+        assert plugin_calls.delete(caller, found, "a") == ()
         for conf in (one, other):
             made.add(conf, "gpu:1", "b")
-        assert plugins.delete(caller, found, "unknown") == ()
+        assert plugin_calls.delete(caller, found, "unknown") == ()
 
     def test_what_module_cdi_plugin_info_returns(self, host, tmp_path):
         made, _caller, (one,) = host(ttys(20), config("generic-tty", "tty"))
@@ -127,7 +128,7 @@ class TestRealExecutables:
             "resource_type": None,
             "time_limit": 10.0,
         }
-        result, warnings = info.answer(options, False)
+        result, warnings = cdi_plugin_info.answer(options, False)
         assert warnings == []
         assert [one["path"][-16:] for one in result["broken"]] == ["etc/tty.d/z.conf"]
         missing, tty = result["plugins"]
@@ -181,21 +182,21 @@ class TestPluginsThatMisbehave:
     def test_a_del_follows_an_add_of_which_nobody_knows_what_became(self, plugin, lines, code):
         caller, found, calls = plugin(lines)
         with pytest.raises(ProtocolError) as caught:
-            plugins.add(caller, found, {"gpu": "1"}, "a")
+            plugin_calls.add(caller, found, {"gpu": "1"}, "a")
         assert caught.value.code == code
         assert calls.read_text().splitlines()[-1] == "DEL 0.0.1  a"
 
     def test_no_del_follows_a_plain_refusal(self, plugin):
         caller, found, calls = plugin("""ADD) echo '{"cdiVersion": "0.0.1", "code": 4, "msg": "no"}'; exit 1 ;;""")
         with pytest.raises(ProtocolError) as caught:
-            plugins.add(caller, found, {"gpu": "1"}, "a", near=(0, 2))
+            plugin_calls.add(caller, found, {"gpu": "1"}, "a", near=(0, 2))
         assert (caught.value.code, caught.value.message) == (4, "no")
         assert "DEL" not in calls.read_text()
 
     def test_a_version_that_the_plugin_does_not_speak_asks_it_for_nothing(self, plugin):
         caller, found, calls = plugin("", SCRIPT.replace('["0.0.1"]', '["0.9.0"]'))
         with pytest.raises(ProtocolError, match=r"cdiVersion is '0.0.1'; the plugin speaks 0.9.0") as caught:
-            plugins.add(caller, found, {"gpu": "1"}, "a")
+            plugin_calls.add(caller, found, {"gpu": "1"}, "a")
         assert caught.value.code == errors.VERSION
         assert calls.read_text().split() == ["VERSION"]
 
@@ -212,7 +213,7 @@ class TestPluginsThatMisbehave:
     def test_info_is_checked(self, plugin, reply, words):
         caller, found, _calls = plugin(f"INFO) echo '{reply}' ;;")
         with pytest.raises(ProtocolError) as caught:
-            plugins.info(caller, found[0])
+            plugin_calls.info(caller, found[0])
         assert words in caught.value.details
 
     @pytest.mark.parametrize(
@@ -225,5 +226,5 @@ class TestPluginsThatMisbehave:
     )
     def test_del_tells_what_is_kept(self, plugin, lines, code):
         caller, found, _calls = plugin(lines)
-        ((path, error),) = plugins.delete(caller, found, "a")
+        ((path, error),) = plugin_calls.delete(caller, found, "a")
         assert (path, error.code) == (found[0].path, code)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key, hold_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import devices as verb
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory

@@ -11,8 +11,8 @@ import re
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import host as provision
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as provision
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
 pytestmark = only_where_it_is

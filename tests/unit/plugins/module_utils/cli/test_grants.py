@@ -14,12 +14,13 @@ import sys
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.schema import VERSION
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import operate, pick
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.schema import VERSION
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import grants as operate
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import pick
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import grants
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
@@ -117,7 +118,7 @@ def test_what_the_device_plugin_holds(host):
     """Its devices may be those of a foreign spec, which no inventory has; no GC and no release frees them."""
     ledger = Ledger(str(host.state), inventory.boot_id())
     foreign = Device("node:/dev/nvidia0", "spec", "nvidia.com/gpu", ("0",), ())
-    handover.take(ledger, "nvidia.com/gpu", [handover.Want("GPU-8a3f", foreign)])
+    pod_holds.take(ledger, "nvidia.com/gpu", [pod_holds.Want("GPU-8a3f", foreign)])
     status, out, _err = host.fleet_cdi("list")
     assert [line.split() for line in out.splitlines()[2:]] == [
         ["GPU-8a3f", "kubernetes/nvidia.com/gpu", "kubernetes", "active", "-", "node:/dev/nvidia0"],
@@ -399,7 +400,7 @@ def test_open_shows_a_device_that_only_a_spec_names(host, opened):
     path = f"{host.root}/dev/tty40"  # of which no profile found anything
     os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(4, 40))
     device = Device(f"node:{path}", "", "example.com/card", ("card0",), ())
-    handover.take(Ledger(str(host.state), inventory.boot_id()), "example.com/card", [handover.Want("card0", device)])
+    pod_holds.take(Ledger(str(host.state), inventory.boot_id()), "example.com/card", [pod_holds.Want("card0", device)])
     pid = opened("tty40")
     out = host.fleet_cdi("list", "--open")[1]
     assert f"node:{path}  {path}  request card0 of kubernetes/example.com/card (kubernetes)  pid {pid} " in out
@@ -407,7 +408,7 @@ def test_open_shows_a_device_that_only_a_spec_names(host, opened):
 
 def test_open_knows_who_holds_a_device_by_its_node_which_an_inventory_has_too(host, opened):
     device = Device("node:/dev/tty15", "", "example.com/card", ("card0",), ())
-    handover.take(Ledger(str(host.state), inventory.boot_id()), "example.com/card", [handover.Want("card0", device)])
+    pod_holds.take(Ledger(str(host.state), inventory.boot_id()), "example.com/card", [pod_holds.Want("card0", device)])
     opened("tty15")
     (found,) = json.loads(host.fleet_cdi("list", "--open", "--json")[1])["open"]
     assert (found["device"], len(found["held_by"])) == ("tty:tty15", 1)

@@ -12,10 +12,11 @@ import stat
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, systemd
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.memory import Memory
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
 pytestmark = only_where_it_is

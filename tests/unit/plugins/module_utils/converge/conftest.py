@@ -11,9 +11,10 @@ import shutil
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, kind, memory, refresh
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
@@ -55,7 +56,7 @@ class Host:
     def __init__(self, root):
         self.root = root
         self.tree = root / "tree"
-        self.places = refresh.Places(
+        self.places = refresh_all.Places(
             str(root / "state"), str(root / "run/inventory.json"), str(root / "etc"), str(self.tree)
         )
         self.clock = Clock()
@@ -87,7 +88,7 @@ class Host:
 
     def want(self, name, entries, listing=None, **more):
         # Named runtimes: those of this machine are not asked.
-        wanted = kind.Wanted(name, entries, by="test", runtimes={"podman": "5.4.0"}, **more)._asdict()
+        wanted = plan_kind.Wanted(name, entries, by="test", runtimes={"podman": "5.4.0"}, **more)._asdict()
         options = {key: value for key, value in wanted.items() if key not in ("kind", "content")}
         record = memory.Memory(options, str(self.root / "etc"), listing or self.places.inventory)
         with locked_manifest(self.places.state_dir) as manifest:
@@ -95,7 +96,7 @@ class Host:
 
     def refresh(self, timeout=0, grace=600, ledger=False, **more):
         granted = None if ledger else self.held.__contains__
-        return refresh.refresh(
+        return refresh_all.refresh(
             self.places, timeout, grace, granted=granted, clock=self.clock, sleep=self.clock.sleep, **more
         )
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime, runtime_restart
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime, daemon_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers, running, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
@@ -27,7 +27,7 @@ class Machine:
         )
         self.runs, self.containers, self.told, self.refuses, self.unit = None, 0, [], (), "active"
         self.users, self.trouble = [], []  # containers with CDI devices
-        self.by = runtime_restart.Restarter(
+        self.by = daemon_restart.Restarter(
             self.run,
             self.show,
             self.ask,
@@ -65,4 +65,4 @@ class Machine:
         return running.Asked(self.runs and self.runs._replace(would_die=self.containers), "", self.runs is not None)
 
     def converge(self, wanted=ON, **options):
-        return runtime.converge(self.place, wanted, self.state, by=self.by, **options)
+        return container_runtime.converge(self.place, wanted, self.state, by=self.by, **options)

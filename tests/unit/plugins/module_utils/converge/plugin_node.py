@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.openers_unit import PROCESSES, SOCKET
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.openers_unit import PROCESSES, SOCKET
 
 UNIT = unit_file.Unit()
 OLD, NEW = "0.1.0-000000000000", "0.1.0-111111111111"

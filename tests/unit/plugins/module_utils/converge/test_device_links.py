@@ -11,7 +11,7 @@ import stat
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest

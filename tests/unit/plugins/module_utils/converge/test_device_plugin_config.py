@@ -10,9 +10,9 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config as module
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_config as module
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
@@ -49,7 +49,7 @@ def test_what_is_written_is_what_the_daemon_reads(host):
     resources = {"vendor.com/gpu": {"replicas": 2, "kinds": ["vendor.com/card"]}}
     assert host.write(check=True, resources=resources) and host.files() == []
     host.write(resources=resources, grace=7, kubelet_dir="/var/lib/k0s/kubelet/")
-    read = config.read(host.path)
+    read = configuration.read(host.path)
     assert read.resources["vendor.com/gpu"].replicas == 2 and read.grace == 7
     assert read.plugin_dir == "/var/lib/k0s/kubelet/device-plugins"
     assert read.registry_dir == "/var/lib/k0s/kubelet/plugins_registry"
@@ -58,9 +58,9 @@ def test_what_is_written_is_what_the_daemon_reads(host):
 
 
 def test_the_defaults_are_those_of_the_daemon(host):
-    assert module.rendered(host.options(path=config.PATH))
+    assert module.rendered(host.options(path=configuration.PATH))
     host.write(spec_dirs=["/etc/cdi", "/var/run/cdi"], inventory="/run/cdi-inventory.json")
-    assert config.read(host.path)._replace(state_dir="/var/lib/cdi") == config.Settings()
+    assert configuration.read(host.path)._replace(state_dir="/var/lib/cdi") == configuration.Settings()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_info as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_info as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 
 GPU = "vendor.com/gpu"
 
@@ -141,12 +141,12 @@ def test_a_host_without_anything(tmp_path, monkeypatch):
 def test_an_instance_that_hangs_is_named_and_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RUN_DIR", str(tmp_path / "run"))
     options = {"path": str(tmp_path / "x.json"), "kubelet_dir": str(tmp_path / "k"), "state_dir": str(tmp_path / "s")}
-    one = status.Instance(str(tmp_path / "run"), "b")
+    one = instance_status.Instance(str(tmp_path / "run"), "b")
     one.enter()
     one.write({"since_boot": 1.0, "pid": 7, "release": "", "started": "", **instance(resource()), "instance": "b"})
     result, (warning,) = module.answer(options, False)
     assert result["ready"] and warning.startswith("No kubelet runs on this host")
-    monkeypatch.setattr(status, "STALE", 0.0)
+    monkeypatch.setattr(instance_status, "STALE", 0.0)
     result, warnings = module.answer(options, False)
     assert not result["ready"] and not result["resources"] and [one["pid"] for one in result["instances"]] == [7]
     assert len(warnings) == 1 and "instance b: process 7 has given no sign of life" in warnings[0]

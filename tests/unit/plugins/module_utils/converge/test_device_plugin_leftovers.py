@@ -9,11 +9,11 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import dra_holds, handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_leftovers import tidy
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import dra_holds, pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_config
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_removal import tidy
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
@@ -40,12 +40,12 @@ def test_those_that_could_not_be_torn_down_stay_withheld_and_are_told(tmp_path, 
     """The others are free: no kubelet has a pod."""
     state, kubelet, run = (str(tmp_path / name) for name in ("state", "kubelet", "run"))
     ledger = Ledger(state, inventory.boot_id())
-    wants = [handover.Want(name, Device(f"pci:{name}", "gpu", NAME, (name,), ())) for name in ("a", "b")]
-    tokens = handover.take(ledger, NAME, wants).tokens
-    handover.settle(ledger, NAME, tokens, withheld={"a": "teardown: /x: failed"})
+    wants = [pod_holds.Want(name, Device(f"pci:{name}", "gpu", NAME, (name,), ())) for name in ("a", "b")]
+    tokens = pod_holds.take(ledger, NAME, wants).tokens
+    pod_holds.settle(ledger, NAME, tokens, withheld={"a": "teardown: /x: failed"})
     (text,) = tidy(read_manifest(state), state, kubelet, run, check)
     assert text.startswith("teardown: /x: failed") and "`fleet-cdi grants release pci:a`" in text
-    left = {key.request_id for key, _part in handover.holds(ledger.grants())}
+    left = {key.request_id for key, _part in pod_holds.holds(ledger.grants())}
     assert left == ({"a", "b"} if check else {"a"})
 
 
@@ -53,7 +53,7 @@ def test_what_is_given_back_is_torn_down(tmp_path):
     """By the configurations that we wrote."""
     state, kubelet, run, log = (str(tmp_path / name) for name in ("state", "kubelet", "run", "log"))
     ledger = Ledger(state, inventory.boot_id())
-    handover.take(ledger, NAME, [handover.Want("a", Device("pci:a", "gpu", NAME, ("a",), ()))])
+    pod_holds.take(ledger, NAME, [pod_holds.Want("a", Device("pci:a", "gpu", NAME, ("a",), ()))])
     with trusted_directory() as directory:
         say = program(directory, "say", f'echo "$CDI_COMMAND $CDI_DEVICES" >> {log}')
         document = {"version": 1, "resources": {NAME: {"teardown": say}}, "state_dir": state, "spec_dirs": [run]}

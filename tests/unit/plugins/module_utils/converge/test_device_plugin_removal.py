@@ -11,14 +11,15 @@ import socket
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover, schema
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_config
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undo_room
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_config
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import pods
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import podresources
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plugin_node import OLD
@@ -126,11 +127,11 @@ class TestAbsent:
         async def in_use(path):
             assert path == str(tmp_path / f"{socket_at}/pod-resources/kubelet.sock")
             if used is None:
-                raise pods.Unavailable("nobody answers", "absent")
-            return pods.InUse(1, frozenset(used))
+                raise podresources.Unavailable("nobody answers", "absent")
+            return podresources.InUse(1, frozenset(used))
 
         usual = str(tmp_path / "kubelet")
-        monkeypatch.setattr(pods, "in_use", in_use)
+        monkeypatch.setattr(podresources, "in_use", in_use)
         monkeypatch.setattr(undo_room, "KUBELET", usual)
         if socket_at:
             (tmp_path / socket_at / "pod-resources/kubelet.sock").mkdir(parents=True)  # anything of that name
@@ -139,11 +140,11 @@ class TestAbsent:
         config = str(tmp_path / "etc/device-plugin.json")
         device_plugin_config.write(config, json.dumps(document).encode(), node.state_dir, False, False)
         ledger = Ledger(node.state_dir, inventory.boot_id())
-        handover.take(ledger, "vendor.com/gpu", [handover.Want("gpu0", self.GPU)])
+        pod_holds.take(ledger, "vendor.com/gpu", [pod_holds.Want("gpu0", self.GPU)])
 
         if by == "undo":
             previewed = undone(check=True)
-            assert list(handover.holds(ledger.grants())) and node.runs, "check mode frees nothing and stops nothing"
+            assert list(pod_holds.holds(ledger.grants())) and node.runs, "check mode frees nothing and stops nothing"
             done = undone()
             assert previewed == done
             kept = done.kept
@@ -151,17 +152,17 @@ class TestAbsent:
             assert all(why in reason and "fleet-cdi plugin forget" in reason for _path, reason in kept)
         else:
             _done, previewed = node.uninstall(usual, check=True)
-            assert list(handover.holds(ledger.grants())), "check mode frees nothing"
+            assert list(pod_holds.holds(ledger.grants())), "check mode frees nothing"
             _done, warnings = node.uninstall(usual)
             assert warnings == previewed and len(warnings) == (1 if why else 0)
             assert all(why in one and self.GPU.id in one and "fleet-cdi plugin forget" in one for one in warnings)
         assert os.path.exists(ledger.path) or not why
-        assert not why or len(list(handover.holds(ledger.grants()))) == 1
+        assert not why or len(list(pod_holds.holds(ledger.grants()))) == 1
 
     def test_a_store_of_a_later_release_is_in_nobodys_way(self, node, kubelet, monkeypatch):
         node.install()
         ledger = Ledger(node.state_dir, inventory.boot_id())
-        handover.take(ledger, "vendor.com/gpu", [handover.Want("gpu0", self.GPU)])
+        pod_holds.take(ledger, "vendor.com/gpu", [pod_holds.Want("gpu0", self.GPU)])
         for name in ("VERSION", "USER_VERSION"):
             monkeypatch.setattr(schema, name, 0)
         _done, warnings = node.uninstall(str(kubelet))

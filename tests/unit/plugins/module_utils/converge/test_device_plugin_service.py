@@ -9,10 +9,10 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_service as service
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plugin_node import NEW, OLD, UNIT
@@ -215,11 +215,11 @@ def test_a_right_one_that_a_younger_one_has_replaced_takes_over_from_that(node):
 
 def test_nothing_is_stopped_on_the_word_of_one_that_hangs(tmp_path, monkeypatch):
     monkeypatch.setattr(unit_file, "RUN_DIR", str(tmp_path))
-    one = status.Instance(str(tmp_path), "b")
+    one = instance_status.Instance(str(tmp_path), "b")
     one.enter()
     one.write({"instance": "b", "since_boot": 1.0, "resources": {}})
     assert [*service.THIS.statuses()] == ["b"]
-    monkeypatch.setattr(status, "STALE", 0.0)
+    monkeypatch.setattr(instance_status, "STALE", 0.0)
     assert [*service.THIS.statuses()] == []
     one.leave()
 

@@ -14,8 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_unit as unit_file
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_plugin_unit import Unit, mark, text, texts
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import (
+    Unit,
+    mark,
+    text,
+    texts,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 CHECKOUT = Path(__file__).resolve().parents[5]

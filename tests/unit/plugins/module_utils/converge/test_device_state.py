@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_state, host
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.device_state import Wanted, instant
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Wanted as WantedKind
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import device_state, spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import Wanted, instant
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted as WantedKind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import Places
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.skipif(
 def places(tmp_path):
     """A host that offers two devices."""
     entries = {"misc": {"profile": "misc", "nodes": ["fuse", "net/tun"]}}
-    paths = host.Paths(str(tmp_path / "cdi"), str(tmp_path / "inventory.json"), str(tmp_path / "state"))
-    host.converge(WantedKind(KIND, entries), paths)
+    paths = spec.Paths(str(tmp_path / "cdi"), str(tmp_path / "inventory.json"), str(tmp_path / "state"))
+    spec.converge(WantedKind(KIND, entries), paths)
     return Places(paths.state_dir, paths.inventory, str(tmp_path / "none"))
 
 

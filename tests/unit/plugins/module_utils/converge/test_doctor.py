@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, keys, survey
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice, rule, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec_info
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import managed_keys
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity, tree
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
@@ -65,12 +67,12 @@ class Host:
         """As module runtime leaves it: our key is in the configuration of the runtime, as far as that says so."""
         path = str(self.root / f"{name}.json")
         settings = [Setting(path, ((("features", "cdi"), on),))]
-        made = keys.amended(path, None, settings, f"{name}/system", "json", "")
+        made = managed_keys.amended(path, None, settings, f"{name}/system", "json", "")
         with locked_manifest(str(self.root / "state")) as manifest:
             manifest.amend(path, made.after, made.record)
 
     def survey(self):
-        return survey.survey(self.directories, str(self.root / "state"), str(self.root / "inventory.json"))
+        return spec_info.survey(self.directories, str(self.root / "state"), str(self.root / "inventory.json"))
 
     def view(self, *runtimes, warnings=(), **running):
         """What the doctor sees here; there are no runtimes and no systemd but those that a test names."""
@@ -101,7 +103,7 @@ class TestSurvey:
     def test_what_module_spec_info_returns(self, host):
         ours = host.put("etc/a.json", "x", ours=True, deviceNodes=[{"path": "/dev/fleet-cdi-none"}])
         theirs = host.put("run/b.json", "x", "y")
-        document, warnings = survey.answer(
+        document, warnings = spec_info.answer(
             {"directories": host.directories, "state_dir": str(host.root / "state"), "inventory": ""}, False
         )
         by = [spec.pop("managed_by") for spec in document["specs"]]
@@ -540,8 +542,8 @@ class TestOccupied:
 
     def test_not_one_that_is_held(self, host, open_console):
         console = open_console()
-        want = handover.Want("tty61", console)
-        handover.take(Ledger(str(host.root / "state"), inventory.boot_id()), "acme.com/tty", [want])
+        want = pod_holds.Want("tty61", console)
+        pod_holds.take(Ledger(str(host.root / "state"), inventory.boot_id()), "acme.com/tty", [want])
         assert self.found(host) == []
 
     @pytest.mark.parametrize("args", [{"occupied": "ignore"}, {"occupied_ignore": ["py*"]}])

@@ -16,24 +16,26 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import (
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import rule, view
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
+    cdi_plugin,
+    device_state,
+    plan_kind,
+    refresh_all,
+    spec,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
     device_plugin_config,
     device_plugin_service,
     device_plugin_unit,
-    device_state,
-    host,
-    kind,
-    plugin_config,
-    refresh,
-    refresher,
-    runtime,
-    units,
+    refresh_service,
+    refresh_unit,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import rule, view
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
@@ -45,7 +47,7 @@ MATCH = {"subsystem": "mem", "node": ["/dev/null", "/dev/zero", "/dev/full"]}
 ENTRY = {"profile": "rule", "kind": KIND, "match": MATCH, "name_by": ["sysname"]}
 WELL = "LoadState=loaded\nActiveState=active\nNeedDaemonReload=no\nResult=success\n"
 REGISTERED = {
-    "state": status.REGISTERED,
+    "state": instance_status.REGISTERED,
     "stream": True,
     "devices": {},
     "healthy": 1,
@@ -76,30 +78,30 @@ class Everything:
         self.inventory = str(root / "run/inventory.json")
         self.etc = str(root / "etc/cdi")
         self.run_dir = str(root / "run/device-plugin")
-        places = refresh.Places(self.state, self.inventory, self.etc, "/", self.prefix)
+        places = refresh_all.Places(self.state, self.inventory, self.etc, "/", self.prefix)
         docker = Machine(root)
         docker.state = self.state
         docker.converge()
         self.daemon_json = docker.config
         self.podman = Place("podman", "system", "5.6.0", (5, 6, 0), "0.8.0", "podman", f"{root}/etc/containers.conf")
-        runtime.converge(self.podman, Wanted(True, (self.etc, "/srv/cdi")), self.state, by=docker.by)
-        wanted = kind.Wanted(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
-        host.converge(wanted, host.Paths(self.etc, self.inventory, self.state, self.prefix))
+        container_runtime.converge(self.podman, Wanted(True, (self.etc, "/srv/cdi")), self.state, by=docker.by)
+        wanted = plan_kind.Wanted(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
+        spec.converge(wanted, spec.Paths(self.etc, self.inventory, self.state, self.prefix))
         content = {"devices": [{"name": "x", "containerEdits": {"env": ["A=1"]}}]}
-        by_hand = kind.Wanted("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
-        host.converge(by_hand, host.Paths(self.etc, self.inventory, self.state, self.prefix))
+        by_hand = plan_kind.Wanted("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
+        spec.converge(by_hand, spec.Paths(self.etc, self.inventory, self.state, self.prefix))
         document = {"cdiVersion": "0.0.2", "name": "zeros", "type": "zero", "plugin": "rule", "args": ENTRY}
-        plugin_config.converge(plugin_config.Wanted("zero", "zeros", document), places, f"{self.prefix}/bin")
+        cdi_plugin.converge(cdi_plugin.Wanted("zero", "zeros", document), places, f"{self.prefix}/bin")
         device_state.converge(device_state.Wanted(f"{KIND}=full", "it is full"), places)
         patch.setattr(openers, "look", lambda _numbers: openers.Seen())  # processes of this machine may have /dev/zero
-        patch.setattr(units, "UNIT_DIR", str(root / "units"))
-        patch.setattr(units, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
-        patch.setattr(refresher, "UNIT_DIR", units.UNIT_DIR)
-        patch.setattr(device_plugin_unit, "UNIT_DIR", units.UNIT_DIR)
-        for module in (refresher, device_plugin_service):
+        patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
+        patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
+        patch.setattr(refresh_service, "UNIT_DIR", refresh_unit.UNIT_DIR)
+        patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
+        for module in (refresh_service, device_plugin_service):
             patch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
-        settings = units.Settings(self.prefix, self.etc, self.state, self.inventory)
-        refresher.install(settings, self.state, False, systemctl, booted=False)
+        settings = refresh_unit.Settings(self.prefix, self.etc, self.state, self.inventory)
+        refresh_service.install(settings, self.state, False, systemctl, booted=False)
         machine = device_plugin_service.Host(systemctl, lambda: False)
         device_plugin_service.install(device_plugin_unit.Unit(), None, self.state, 0, False, machine)
         self.plugin_config = str(root / "etc/fleet-cdi/device-plugin.json")
@@ -122,7 +124,7 @@ class Everything:
         device_plugin_config.write(self.plugin_config, document, self.state, False, False)
         patch.setattr(device_plugin_unit, "RUN_DIR", self.run_dir)
         patch.setattr(view.operate, "run_dir_of", lambda _path: self.run_dir)
-        self.instance = status.Instance(self.run_dir, "a")
+        self.instance = instance_status.Instance(self.run_dir, "a")
         self.instance.enter()
         self.instance.write(
             {

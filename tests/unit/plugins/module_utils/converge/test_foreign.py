@@ -11,13 +11,14 @@ import re
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import foreign, libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign, libraries
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, releases
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases
 
 KIND = "nvidia.com/gpu"
 

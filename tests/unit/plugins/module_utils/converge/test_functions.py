@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.functions import Wanted, make, parse
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver.virtual_functions import Wanted, make, parse
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 CARD = "sys/bus/pci/devices/0000:3b:00.0"

@@ -11,8 +11,8 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import plan
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import specs, view
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Device, Hook, Kind, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import (
@@ -37,7 +37,7 @@ OLD, NEW, CRUN = (
 def written():
     """A spec with a hook of ours, and one of another program at a device."""
     device = Device("a", "rule", KIND, ("a",), (Node("/dev/null", "c", 1, 3),), hooks=(THEIRS,))
-    return plan.spec_of(Kind(KIND, ContainerEdits(hooks=(OURS,))), [device])
+    return plan_spec.spec_of(Kind(KIND, ContainerEdits(hooks=(OURS,))), [device])
 
 
 def of_older_release(spec):
@@ -65,7 +65,7 @@ def test_a_spec_of_an_older_release_is_written_again(tmp_path):
     directory = os.path.dirname(path)
     with locked_manifest(str(tmp_path / "state")) as manifest:
         manifest.write(path, codec.encode(of_older_release(written())), KIND)
-        new = plan.plan_spec(KIND, written(), directory, registry.load([directory]), manifest)
+        new = plan_spec.plan_spec(KIND, written(), directory, registry.load([directory]), manifest)
     (change,) = new.changes
     assert (change.path, new.warnings) == (path, ())
     assert list(hooks_without_environment(json.loads(change.after))) == []
@@ -73,21 +73,21 @@ def test_a_spec_of_an_older_release_is_written_again(tmp_path):
 
 def test_entries_that_a_refresh_keeps_get_one_too():
     old = of_older_release(written())
-    assert plan.with_hook_env(old) == {
+    assert plan_spec.with_hook_env(old) == {
         **old,
         "containerEdits": written()["containerEdits"],
         "devices": written()["devices"],
     }
     without = {"kind": KIND, "devices": [{"name": "a", "containerEdits": {"env": ["A=1"]}}]}
-    assert plan.with_hook_env(without) == without
+    assert plan_spec.with_hook_env(without) == without
 
 
 def test_content_of_the_users_own_is_written_as_it_is_with_a_warning(tmp_path):
     devices = [{"name": "a", "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/bin/x"}]}}]
-    spec = plan.complete(KIND, {"devices": devices})
+    spec = plan_spec.complete(KIND, {"devices": devices})
     assert spec["devices"] == devices
     with locked_manifest(str(tmp_path / "state")) as manifest:
-        found = plan.plan_spec(KIND, spec, str(tmp_path), registry.load([str(tmp_path)]), manifest)
+        found = plan_spec.plan_spec(KIND, spec, str(tmp_path), registry.load([str(tmp_path)]), manifest)
     (warning,) = found.warnings
     assert "a createContainer hook without env ('/bin/x'), expected env with at least one variable" in warning
 

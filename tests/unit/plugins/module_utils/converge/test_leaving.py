@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import leaving, memory, survey
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kind import Seen, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import leaving, memory, spec_info
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Seen, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
@@ -160,4 +160,4 @@ def test_the_role_knows_kinds_without_a_file(host):
     host.remove(1)
     host.refresh(grace=0)
     assert not host.spec_path.exists()
-    assert survey.kinds(read_manifest(host.places.state_dir)) == {KIND: "test"}
+    assert spec_info.kinds(read_manifest(host.places.state_dir)) == {KIND: "test"}

@@ -9,10 +9,10 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import nodes
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import nvidia_nodes
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
-DRIVER = nodes.DRIVER
+DRIVER = nvidia_nodes.DRIVER
 DEVICES = "Character devices:\n  1 mem\n195 nvidia\n506 nvidia-caps\n510 nvidia-uvm\n\nBlock devices:\n  7 loop\n"
 PARAMS = (
     "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 44\nDeviceFileMode: 432\n"
@@ -28,7 +28,7 @@ FILES = {
 
 
 def missing(base, **changes):
-    return nodes.missing(render({"files": {**FILES, **changes}}, base))
+    return nvidia_nodes.missing(render({"files": {**FILES, **changes}}, base))
 
 
 def test_all_that_are_missing_with_the_numbers_and_modes_of_the_driver(tmp_path):
@@ -54,13 +54,13 @@ def test_what_is_there_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("files", [{"/proc/devices": DEVICES}, {**FILES, f"{DRIVER}/params": "ModifyDeviceFiles: 0\n"}])
 def test_nothing_without_the_driver_or_where_it_forbids_that(tmp_path, files):
-    assert nodes.missing(render({"files": files}, tmp_path)) == ()
+    assert nvidia_nodes.missing(render({"files": files}, tmp_path)) == ()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
 def test_making_one(tmp_path):
-    node = nodes.Absent(str(tmp_path / "nvidia-caps/nvidia-cap1"), 506, 1, 0o444, 0, 44)
-    nodes.make(node)
+    node = nvidia_nodes.Absent(str(tmp_path / "nvidia-caps/nvidia-cap1"), 506, 1, 0o444, 0, 44)
+    nvidia_nodes.make(node)
     found = os.lstat(node.path)
     assert (found.st_mode, found.st_rdev, found.st_gid) == (0o020444, os.makedev(506, 1), 44)
-    nodes.make(node)  # somebody else was quicker
+    nvidia_nodes.make(node)  # somebody else was quicker

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import host, own_hook, plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import own_hook, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
@@ -40,7 +41,7 @@ def test_whatever_devices_have_a_spec_has_one_hook_of_ours_with_all_of_it(shared
         Device(f"gpu:{number}", "rule", KIND, (str(number),), (Node(f"/dev/gpu{number}", "c", 1, number),), hooks=hooks)
         for number, hooks in enumerate(own)
     ]
-    spec = plan.spec_of(Kind(KIND, ContainerEdits(hooks=shared), all=True), devices, "/srv/bin/cdi-hook")
+    spec = plan_spec.spec_of(Kind(KIND, ContainerEdits(hooks=shared), all=True), devices, "/srv/bin/cdi-hook")
     every = [shared, *own]
     inner = [hook for device in spec["devices"] for hook in device["containerEdits"].get("hooks", ())]
     outer = spec.get("containerEdits", {}).get("hooks", [])
@@ -63,7 +64,7 @@ def specs(tmp_path):
     def build(name, **case):
         root, _gpus = nvidia.of_case({"gpus": "A100", **case}, tmp_path / name)
         found = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(root))
-        return plan.spec_of(found.kinds[0], found.devices)
+        return plan_spec.spec_of(found.kinds[0], found.devices)
 
     return build("theirs"), build("ours", remove=[nvidia.HOOK])
 
@@ -104,46 +105,52 @@ def spec(path, where="containerEdits"):
 
 @pytest.fixture
 def paths(tmp_path):
-    return host.Paths(str(tmp_path / "cdi"), "", str(tmp_path / "state"), str(tmp_path / "opt"), "1.0.0-aaaaaaaaaaaa")
+    return spec_module.Paths(
+        str(tmp_path / "cdi"), "", str(tmp_path / "state"), str(tmp_path / "opt"), "1.0.0-aaaaaaaaaaaa"
+    )
 
 
 class TestRefused:
     @pytest.mark.parametrize("where", ["containerEdits", "device"])
     def test_one_that_is_not_there(self, paths, where):
-        wanted = host.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook", where))
+        wanted = spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook", where))
         pointer = (
             "/containerEdits/hooks/0/path" if where == "containerEdits" else "/devices/0/containerEdits/hooks/0/path"
         )
         with pytest.raises(
             CdiError, match=f"^the spec of {KIND}: {pointer} is .*/bin/cdi-hook, and the host has nothing"
         ):
-            host.converge(wanted, paths)
+            spec_module.converge(wanted, paths)
         assert not Path(paths.directory).exists() and not Path(paths.state_dir).exists()
 
     def test_one_that_can_not_be_executed_then_taken_once_it_can(self, paths):
         program = Path(paths.prefix, "bin/cdi-hook")
         program.parent.mkdir(parents=True)
         program.write_text("#!/bin/sh\n")
-        wanted = host.Wanted(KIND, content=spec(program))
+        wanted = spec_module.Wanted(KIND, content=spec(program))
         with pytest.raises(CdiError, match="can't be executed .*fleet.cdi.release"):
-            host.converge(wanted, paths)
+            spec_module.converge(wanted, paths)
         program.chmod(0o755)
-        done = host.converge(wanted, paths)
+        done = spec_module.converge(wanted, paths)
         assert json.loads(Path(done.plan.path).read_text()) == done.spec
 
     def test_one_of_another_prefix(self, paths, tmp_path):
         with pytest.raises(CdiError, match="elsewhere/bin/cdi-hook, and the host has nothing"):
-            host.converge(host.Wanted(KIND, content=spec(tmp_path / "elsewhere/bin/cdi-hook")), paths)
+            spec_module.converge(spec_module.Wanted(KIND, content=spec(tmp_path / "elsewhere/bin/cdi-hook")), paths)
 
     def test_a_program_of_somebody_else_may_come_later(self, paths, tmp_path):
-        assert host.converge(host.Wanted(KIND, content=spec(tmp_path / "nvidia-cdi-hook")), paths).plan.changes
+        assert spec_module.converge(
+            spec_module.Wanted(KIND, content=spec(tmp_path / "nvidia-cdi-hook")), paths
+        ).plan.changes
 
 
 class TestCheckMode:
     """A role's first task brings the release, which a preview of the second has not got."""
 
     def test_is_told_where_the_release_is_still_to_come(self, paths):
-        done = host.converge(host.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True)
+        done = spec_module.converge(
+            spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True
+        )
         assert done.plan.changes
         assert any("cdi-hook, and the host has nothing" in text for text in done.warnings)
 
@@ -152,7 +159,9 @@ class TestCheckMode:
         lib.mkdir(parents=True)
         (lib / "current").symlink_to(paths.release)
         with pytest.raises(CdiError, match="the host has nothing"):
-            host.converge(host.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True)
+            spec_module.converge(
+                spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True
+            )
 
 
 def test_no_spec_lacks_nothing():

@@ -10,10 +10,10 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plugin_config import Wanted, converge
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresh import Places, refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import Wanted, converge
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import Places, refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest

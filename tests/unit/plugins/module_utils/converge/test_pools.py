@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages, pool
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages, pools
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import KIND, id_of
 
 CONFIG = {"cdiVersion": "0.0.2", "name": "cards", "type": "card", "plugin": "rule"}
@@ -32,7 +32,7 @@ def configure(host):
 
 
 def path_of(host, args, plugin="rule"):
-    return files.canonical(pool.pool_path(host.places.inventory, "card", plugin, args))
+    return files.canonical(pools.pool_path(host.places.inventory, "card", plugin, args))
 
 
 def test_each_configuration_has_what_its_entry_finds(host, configure):

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_kind, refresh_all
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -28,7 +28,7 @@ def test_the_second_time_nothing_is_written(host):
     assert set(host.refresh().changed) == {str(host.spec_path), host.places.inventory}
     assert host.spec() == {**CARD1, **CARD2}
     before = host.everything()
-    assert host.refresh() == refresh.Report((), (), (), host.refresh().warnings)
+    assert host.refresh() == refresh_all.Report((), (), (), host.refresh().warnings)
     assert host.everything() == before
 
 
@@ -112,8 +112,8 @@ class TestWaiting:
 class TestRuntimes:
     def test_they_are_asked_only_where_the_spec_changes(self, host, monkeypatch):
         asked = []
-        named = kind.detect.named
-        monkeypatch.setattr(kind.detect, "named", lambda runtimes: asked.append(1) or named(runtimes))
+        named = plan_kind.detect.named
+        monkeypatch.setattr(plan_kind.detect, "named", lambda runtimes: asked.append(1) or named(runtimes))
         host.insert(1)
         host.refresh()
         assert asked  # in the preview and under the lock
@@ -134,7 +134,7 @@ class TestTrouble:
         assert host.spec() == CARD1 and [one.kept for one in done.missing] == [True]
 
     def test_a_spec_whose_own_hook_is_missing_is_not_written(self, host, monkeypatch):
-        monkeypatch.setattr(refresh.own_hook, "missing", lambda spec, _prefix: "it has no hook" if spec else "")
+        monkeypatch.setattr(refresh_all.own_hook, "missing", lambda spec, _prefix: "it has no hook" if spec else "")
         host.insert(1)
         assert host.refresh().failed == (f"{KIND}: it has no hook",)
         assert not host.spec_path.exists()
@@ -166,7 +166,7 @@ class TestTrouble:
         host.refresh()
         undo(host.places.state_dir)
         assert not host.spec_path.exists() and not os.path.exists(host.places.state_dir)
-        assert host.refresh() == refresh.Report((), (), (), host.refresh().warnings)
+        assert host.refresh() == refresh_all.Report((), (), (), host.refresh().warnings)
         assert not host.spec_path.exists()
 
     def test_undo_forgets_a_kind_without_a_file_as_well(self, host):
@@ -177,7 +177,7 @@ class TestTrouble:
     def test_what_module_spec_changed_meanwhile_is_not_overwritten(self, host, monkeypatch, forgotten):
         """Between the look and the lock the module forgot the kind, or was asked for something else."""
         host.insert(1)
-        look = refresh.look
+        look = refresh_all.look
 
         def late(*arguments):
             seen = look(*arguments)
@@ -187,6 +187,6 @@ class TestTrouble:
                 manifest.remember({KIND: None if forgotten else other})
             return seen
 
-        monkeypatch.setattr(refresh, "look", late)
+        monkeypatch.setattr(refresh_all, "look", late)
         host.refresh()
         assert not host.spec_path.exists()

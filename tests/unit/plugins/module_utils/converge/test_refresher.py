@@ -10,14 +10,15 @@ import subprocess
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_links, refresher, units
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_service, refresh_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
-SETTINGS = units.Settings()
-SERVICE, PATH, TIMER, LIBRARIES_PATH = refresher.UNITS
-UNITS = " ".join(refresher.UNITS)
+SETTINGS = refresh_unit.Settings()
+SERVICE, PATH, TIMER, LIBRARIES_PATH = refresh_service.UNITS
+UNITS = " ".join(refresh_service.UNITS)
 
 
 class Systemd:
@@ -33,7 +34,7 @@ class Systemd:
         assert offline == (words[0] in ("enable", "disable")), "systemd would read all units anew"
         names = [word for word in words[1:] if not word.startswith("-")]
         if words[0] == "is-enabled":
-            there = [name for name in names if os.path.exists(f"{units.UNIT_DIR}/{name}")]
+            there = [name for name in names if os.path.exists(f"{refresh_unit.UNIT_DIR}/{name}")]
             return 0, "".join(f"{'enabled' if one in self.enabled else 'disabled'}\n" for one in there)
         if words[0] == "is-active":
             return 0, "".join(f"{'active' if one in self.active else 'inactive'}\n" for one in names)
@@ -58,25 +59,25 @@ class Systemd:
         return 0, ""
 
     def text(self, name):
-        path = f"{units.UNIT_DIR}/{name}"
+        path = f"{refresh_unit.UNIT_DIR}/{name}"
         return open(path).read() if os.path.exists(path) else None
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     """(systemd, state directory); the files go below tmp_path."""
-    monkeypatch.setattr(units, "UNIT_DIR", str(tmp_path / "units"))
-    monkeypatch.setattr(units, "RULES", str(tmp_path / "rules.d/70-fleet-cdi.rules"))
-    monkeypatch.setattr(units, "WANTED", str(tmp_path / "wanted"))
+    monkeypatch.setattr(refresh_unit, "UNIT_DIR", str(tmp_path / "units"))
+    monkeypatch.setattr(refresh_unit, "RULES", str(tmp_path / "rules.d/70-fleet-cdi.rules"))
+    monkeypatch.setattr(refresh_unit, "WANTED", str(tmp_path / "wanted"))
     for name in ("UNIT_DIR", "RULES", "WANTED"):
-        monkeypatch.setattr(refresher, name, getattr(units, name))
-    monkeypatch.setattr(refresher.shutil, "which", lambda name: f"/usr/bin/{name}")
+        monkeypatch.setattr(refresh_service, name, getattr(refresh_unit, name))
+    monkeypatch.setattr(refresh_service.shutil, "which", lambda name: f"/usr/bin/{name}")
     return Systemd(tmp_path), str(tmp_path / "state")
 
 
 def install(host, check=False, booted=True, **options):
     systemd, state_dir = host
-    return refresher.install(SETTINGS._replace(**options), state_dir, check, systemd, booted)
+    return refresh_service.install(SETTINGS._replace(**options), state_dir, check, systemd, booted)
 
 
 def everything(root):
@@ -91,7 +92,7 @@ def test_the_second_time_nothing_changes(host, tmp_path):
     assert install(host)["changed"]
     before = everything(tmp_path)
     assert set(before) == {
-        *(f"units/{unit}" for unit in (*refresher.UNITS, units.LIBRARIES_SERVICE)),
+        *(f"units/{unit}" for unit in (*refresh_service.UNITS, refresh_unit.LIBRARIES_SERVICE)),
         "rules.d/70-fleet-cdi.rules",
         "state/manifest.json",
     }
@@ -173,7 +174,7 @@ def test_what_somebody_changed_is_put_right(host, tmp_path, harm):
         host[0].active.discard(TIMER)
     host[0].told.clear()
     assert install(host)["changed"]
-    assert everything(tmp_path).keys() == before.keys() and host[0].enabled == set(refresher.UNITS)
+    assert everything(tmp_path).keys() == before.keys() and host[0].enabled == set(refresh_service.UNITS)
     restarted = [line for line in host[0].told if "restart" in line]
     assert restarted == ([] if harm == "disable" else [f"systemctl restart {TIMER}"])
 
@@ -197,20 +198,20 @@ def test_absent_stops_and_takes_every_trace(host, tmp_path):
     (tmp_path / "wanted").touch()
     systemd, state_dir = host
     systemd.told.clear()
-    preview = refresher.uninstall(state_dir, True, systemd, True)
+    preview = refresh_service.uninstall(state_dir, True, systemd, True)
     assert preview["changed"] and systemd.told == []
-    assert refresher.uninstall(state_dir, False, systemd, True) == preview
+    assert refresh_service.uninstall(state_dir, False, systemd, True) == preview
     assert everything(tmp_path) == {} and not list(tmp_path.iterdir())
-    every = f"{PATH} {TIMER} {LIBRARIES_PATH} {SERVICE} {units.LIBRARIES_SERVICE}"
+    every = f"{PATH} {TIMER} {LIBRARIES_PATH} {SERVICE} {refresh_unit.LIBRARIES_SERVICE}"
     assert systemd.told[:2] == [f"systemctl stop {every}", f"systemctl disable {UNITS}"]
-    assert refresher.uninstall(state_dir, False, systemd, True) == {"changed": False, "diff": []}
+    assert refresh_service.uninstall(state_dir, False, systemd, True) == {"changed": False, "diff": []}
 
 
 def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
     install(host)
     systemd, state_dir = host
-    monkeypatch.setattr(refresher, "run", systemd)
-    monkeypatch.setattr(refresher.systemd, "booted", lambda: True)
+    monkeypatch.setattr(refresh_service, "run", systemd)
+    monkeypatch.setattr(refresh_service.systemd, "booted", lambda: True)
     assert len(undo(state_dir, check=True).removed) == 6 and systemd.enabled
     undo(state_dir)
     assert everything(tmp_path) == {} and not systemd.enabled and not systemd.active
@@ -223,14 +224,14 @@ def test_a_failure_of_systemctl_is_told_in_full(host):
     with pytest.raises(
         CdiError, match=r"`env SYSTEMD_OFFLINE=1 systemctl enable .*` failed \(exit status 1\): Unit is masked\."
     ):
-        refresher.install(SETTINGS, host[1], False, fails, True)
+        refresh_service.install(SETTINGS, host[1], False, fails, True)
 
 
 def test_a_host_without_systemd_is_told_so(host, monkeypatch):
-    monkeypatch.setattr(refresher.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(refresh_service.shutil, "which", lambda _name: None)
     with pytest.raises(CdiError, match="systemctl: there is none"):
         install(host)
-    assert refresher.uninstall(host[1], False) == {"changed": False, "diff": []}
+    assert refresh_service.uninstall(host[1], False) == {"changed": False, "diff": []}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,7 @@ def test_settings_that_make_no_unit(host, options, message):
 
 class TestTexts:
     def text(self, unit, **options):
-        return units.texts(SETTINGS._replace(**options))[f"{units.UNIT_DIR}/{unit}"].decode()
+        return refresh_unit.texts(SETTINGS._replace(**options))[f"{refresh_unit.UNIT_DIR}/{unit}"].decode()
 
     def test_the_service_is_before_what_starts_containers_and_ends_in_time(self):
         text = self.text(SERVICE, timeout=60)
@@ -272,23 +273,23 @@ class TestTexts:
         assert '\nExecStartPre=-+/usr/bin/mkdir -p "/run" "/srv/a%%b/cdi" "/var/lib/cdi"\n' in text
 
     def test_the_rules_make_the_file_that_the_path_unit_waits_for_and_the_service_removes(self):
-        rules = units.texts(SETTINGS)[units.RULES].decode().splitlines()
-        assert f'RUN+="/usr/bin/touch {units.WANTED}"' in rules
-        assert f"PathExists={units.WANTED}" in self.text(PATH).splitlines()
+        rules = refresh_unit.texts(SETTINGS)[refresh_unit.RULES].decode().splitlines()
+        assert f'RUN+="/usr/bin/touch {refresh_unit.WANTED}"' in rules
+        assert f"PathExists={refresh_unit.WANTED}" in self.text(PATH).splitlines()
         lines = [line for line in self.text(SERVICE).splitlines() if line.startswith("ExecStart")]
-        assert lines[-2] == f"ExecStartPre=/usr/bin/rm -f {units.WANTED}"  # last: after udev has settled
+        assert lines[-2] == f"ExecStartPre=/usr/bin/rm -f {refresh_unit.WANTED}"  # last: after udev has settled
 
     def test_a_change_of_the_libraries_is_one_refresh_after_it_is_quiet(self):
         """What the shell does with it is scenario refresh's part."""
-        assert f"PathChanged={units.LIBRARIES}" in self.text(LIBRARIES_PATH).splitlines()
-        lines = self.text(units.LIBRARIES_SERVICE).splitlines()
-        assert f"ExecStart=/usr/bin/touch {units.WANTED}" in lines
-        assert f"ReadWritePaths={os.path.dirname(units.WANTED)}" in lines
+        assert f"PathChanged={refresh_unit.LIBRARIES}" in self.text(LIBRARIES_PATH).splitlines()
+        lines = self.text(refresh_unit.LIBRARIES_SERVICE).splitlines()
+        assert f"ExecStart=/usr/bin/touch {refresh_unit.WANTED}" in lines
+        assert f"ReadWritePaths={os.path.dirname(refresh_unit.WANTED)}" in lines
 
     @pytest.mark.counterpart("udev")
     def test_systemd_and_udev_take_them(self, tmp_path):
         """The real parsers; systemd-analyze and udevadm verify come with these packages."""
-        texts = units.texts(SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True))
+        texts = refresh_unit.texts(SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True))
         paths = []
         for path, content in texts.items():
             place = tmp_path / os.path.basename(path)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime, runtime_info
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import (
+    container_runtime,
+    container_runtime_info,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations, running
 
@@ -33,10 +36,10 @@ class TestAnswer:
     def answer(self, docker, monkeypatch):
         places = [docker.place]
         monkeypatch.setattr(installations, "find", lambda *_path, **_names: installations.Found(tuple(places), ()))
-        monkeypatch.setattr(runtime, "Restarter", lambda: docker.by)
+        monkeypatch.setattr(container_runtime, "Restarter", lambda: docker.by)
 
         def run(check=False, **options):
-            return runtime.answer({**OPTIONS, "state_dir": docker.state, **options}, check)
+            return container_runtime.answer({**OPTIONS, "state_dir": docker.state, **options}, check)
 
         run.places = places
         return run
@@ -50,11 +53,11 @@ class TestAnswer:
             [],
         )
         monkeypatch.setattr(running, "_ASK", {"docker": lambda _path: docker.runs})
-        (found,) = runtime_info.answer({"name": "docker", "state_dir": docker.state}, False)[0]["runtimes"]
+        (found,) = container_runtime_info.answer({"name": "docker", "state_dir": docker.state}, False)[0]["runtimes"]
         assert (found["managed"], found["managed_by"]) == ({docker.config: ["features.cdi"]}, "me")
         assert (found["enabled"], found["running"], found["pending_restart"], found["error"]) == (True, None, False, "")
         docker.write(b"{")
-        (found,) = runtime_info.answer({"name": None, "state_dir": docker.state}, False)[0]["runtimes"]
+        (found,) = container_runtime_info.answer({"name": None, "state_dir": docker.state}, False)[0]["runtimes"]
         assert (found["enabled"], "expected a JSON object" in found["error"]) == (False, True)
 
     @pytest.mark.parametrize(

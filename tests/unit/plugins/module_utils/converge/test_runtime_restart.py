@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime_restart
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import daemon_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Source
@@ -101,11 +101,11 @@ class TestRestarted:
             show=lambda _unit: f"ActiveState=active\nKillMode={kill}\nExecStart=x\n", shims=lambda: shims
         )
         asked = running.Asked(running.Running(False, ()))
-        found = runtime_restart.decide(docker.place._replace(name=name), True, asked, "when_idle", by)
+        found = daemon_restart.decide(docker.place._replace(name=name), True, asked, "when_idle", by)
         assert found.restart == restart and why in found.why
 
     def test_crio_is_reloaded(self, docker):
         docker.runs = running.Running(True, ("/a",))
         reading = survey.CONFIGURATIONS["docker"].read(docker.place, Source())._replace(enabled=True, spec_dirs=("/a",))
-        runtime_restart.restart(docker.place._replace(name="cri-o"), reading, docker.by)
+        daemon_restart.restart(docker.place._replace(name="cri-o"), reading, docker.by)
         assert docker.told == ["systemctl reload docker.service"]

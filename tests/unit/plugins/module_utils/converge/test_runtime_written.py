@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey
@@ -122,7 +122,7 @@ class TestWritten:
 
     def test_what_somebody_writes_at_the_same_time_stays(self, docker, monkeypatch):
         docker.write(THEIRS)
-        plan, made = runtime.plan, []
+        plan, made = container_runtime.plan, []
 
         def late(*arguments):
             made.append(plan(*arguments))
@@ -130,7 +130,7 @@ class TestWritten:
                 docker.write(b'{"debug": false}')
             return made[-1]
 
-        monkeypatch.setattr(runtime, "plan", late)
+        monkeypatch.setattr(container_runtime, "plan", late)
         with pytest.raises(CdiError, match="was changed by somebody else just now; nothing was changed"):
             docker.converge()
         assert docker.content == b'{"debug": false}'
@@ -138,7 +138,7 @@ class TestWritten:
     def test_the_diff_is_by_key(self, docker):
         docker.write(b'{"features": {"cdi": false}, "debug": true}')
         made = docker.converge(Wanted(True, ("/opt/cdi",)), check=True)
-        (one,) = runtime.diff(made.plan)
+        (one,) = container_runtime.diff(made.plan)
         assert one["before"] == {"features.cdi": False}
         assert one["after"] == {"features.cdi": True, "cdi-spec-dirs": ["/opt/cdi"]}
         assert one["after_header"] == docker.config

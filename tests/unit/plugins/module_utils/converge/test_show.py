@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import show
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import Change
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.refresher import State
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import Change
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_service import State
 
 HEADERS = {"before_header": "/etc/a", "after_header": "/etc/a"}
 
@@ -24,14 +24,14 @@ HEADERS = {"before_header": "/etc/a", "after_header": "/etc/a"}
 )
 def test_files(before, after, as_text, as_document):
     change = Change("/etc/a", "", before, after)
-    assert show.text(change) == {**HEADERS, "before": as_text[0], "after": as_text[1]}
-    assert show.document(change) == {**HEADERS, "before": as_document[0], "after": as_document[1]}
+    assert module_diff.text(change) == {**HEADERS, "before": as_text[0], "after": as_text[1]}
+    assert module_diff.document(change) == {**HEADERS, "before": as_document[0], "after": as_document[1]}
 
 
 def test_units():
     off, on = State((), ()), State(("a.service",), ("a.path",))
-    assert show.units(on, on) == []
-    (one,) = show.units(off, on)
+    assert module_diff.units(on, on) == []
+    (one,) = module_diff.units(off, on)
     assert (one["before"], one["after"]) == (off._asdict(), on._asdict())
 
 
@@ -70,14 +70,16 @@ MANY = [f"tty{number}" for number in range(100)]
     ],
 )
 def test_a_short_diff_says_which_devices_change(before, after, expected):
-    assert show.brief(show.diff("/etc/a", before, after)) == {**HEADERS, "prepared": expected}
+    assert module_diff.brief(module_diff.diff("/etc/a", before, after)) == {**HEADERS, "prepared": expected}
 
 
-@pytest.mark.parametrize("part", [show.diff("/etc/a", "a\n", "b\n"), show.diff("/etc/a", {"a": 1}, {"a": 2})])
+@pytest.mark.parametrize(
+    "part", [module_diff.diff("/etc/a", "a\n", "b\n"), module_diff.diff("/etc/a", {"a": 1}, {"a": 2})]
+)
 def test_what_is_not_about_devices_stays_whole(part):
-    assert show.brief(part) == part
+    assert module_diff.brief(part) == part
 
 
 def test_a_file_of_others_may_hold_anything():
     strange = {"kind": 5, "devices": ["x", {}, {"names": 5}, {"containerEdits": 1}, {"names": [], "id": None}]}
-    assert "a.com/tty: + a (/etc/a)\n" in show.brief(show.diff("/etc/a", strange, spec("a")))["prepared"]
+    assert "a.com/tty: + a (/etc/a)\n" in module_diff.brief(module_diff.diff("/etc/a", strange, spec("a")))["prepared"]

@@ -10,9 +10,9 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import grant, ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import kind, memory, shrink
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import grant, ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, memory, plan_kind
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import (
     CARD1,
     CARD2,
@@ -187,8 +187,8 @@ def test_without_a_ledger_none_is_made_and_with_a_broken_one_nothing_is_dropped(
 def test_one_that_an_operator_took_out_of_service_goes_at_once(host):
     host.insert(1, 2)
     host.refresh()
-    content = disabled.render({id_of(1): disabled.Disabled("it overheats", "2026-11-21T15:20:00Z")})
-    files.replace(disabled.path_of(host.places.state_dir), content)
+    content = out_of_service.render({id_of(1): out_of_service.Disabled("it overheats", "2026-11-21T15:20:00Z")})
+    files.replace(out_of_service.path_of(host.places.state_dir), content)
     assert [(one.id, one.kept) for one in host.refresh().missing] == [(id_of(1), False)]
     assert set(host.spec().values()) == {"/dev/card2"}
 
@@ -211,9 +211,9 @@ def test_after_a_reboot_the_grace_period_starts_again(host):
 def test_other_settings_name_what_is_there_anew():
     """Module spec with another name_by while a granted device is gone: only the names of that one are taken."""
     before = memory.Memory({"entries": {"old": {}}}, "", "", {"a": ("0",), "b": ("1",)})
-    device = kind.Device("b", "rule", KIND, ("0", "front"), ())
+    device = plan_kind.Device("b", "rule", KIND, ("0", "front"), ())
     now = memory.Gone("then", "boot", 0)
-    kept = shrink.keep([device], {"new": {}}, before, shrink.Terms(now, 0, {"a"}.__contains__))
+    kept = keep_lost.keep([device], {"new": {}}, before, keep_lost.Terms(now, 0, {"a"}.__contains__))
     assert [one.names for one in kept.devices] == [("front",)]
 
 

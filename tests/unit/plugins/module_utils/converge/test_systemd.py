@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import systemd
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 
 UNITS = ["a.service", "b.path", "c.timer"]
 

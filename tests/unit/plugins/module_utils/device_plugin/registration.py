@@ -16,14 +16,15 @@ from unittest import mock
 import grpc
 import grpc.aio
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, awaken, dial, register, status
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.register import Registrar
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Part, Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, registration, unix_sockets
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.register_call import Part, Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.registration import Registrar
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.server import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.stream import Feed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status, waiting
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import Metrics
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import run
 
 NAME = "acme.com/widget"
@@ -89,7 +90,7 @@ class Kubelet:
         task.add_done_callback(self._tasks.discard)
 
     async def _listen(self, path: str) -> None:
-        channel = grpc.aio.insecure_channel(f"unix:{path}", options=dial.OPTIONS)
+        channel = grpc.aio.insecure_channel(f"unix:{path}", options=unix_sockets.OPTIONS)
         self._channels.append(channel)
         call = api.stub(channel, "v1beta1.DevicePlugin").ListAndWatch(api.v1beta1.Empty())
         self.streams.append(call)
@@ -115,7 +116,7 @@ class Places:
         self.log = io.StringIO()
         self.metrics = Metrics()
         self.prepared = 0
-        peers = status.Peers(self.settings.run_dir, "a", 10.0)
+        peers = instance_status.Peers(self.settings.run_dir, "a", 10.0)
         self.site = Site(self.settings, peers, Log(self.log), self.metrics, lambda: None)
         self.feed = Feed(lambda _stream: self.registrar.look())
         self.feed.publish(api.v1beta1.ListAndWatchResponse(devices=[api.v1beta1.Device(ID="w0", health="Healthy")]))
@@ -133,7 +134,7 @@ class Places:
 
     @property
     def sockets(self) -> list[str]:
-        return [os.path.basename(path) for path in dial.sockets(self.settings.plugin_dir)]
+        return [os.path.basename(path) for path in unix_sockets.sockets(self.settings.plugin_dir)]
 
 
 async def until(condition: Any, what: str = "it") -> None:
@@ -154,13 +155,13 @@ def play(places: Places, scene: Any, kubelet: Kubelet | None = None) -> None:
             await scene()
             assert not task.done(), task
         finally:
-            await awaken.ended(task)
+            await waiting.ended(task)
             if kubelet is not None:
                 await kubelet.stop()
             await places.registrar.close()
             await places.registrar.closed()
 
-    with mock.patch.object(register, "LOOK", 0.1):  # nothing tells it of changes here, so it looks more often
+    with mock.patch.object(registration, "LOOK", 0.1):  # nothing tells it of changes here, so it looks more often
         run(whole())
 
 
@@ -175,14 +176,16 @@ def other_instance(
     state: str,
     stream: bool = True,
     at: Optional[Sequence[int]] = None,  # the kubelet where it was last registered
-) -> status.Instance:
-    other = status.Instance(places.settings.run_dir, name)
+) -> instance_status.Instance:
+    other = instance_status.Instance(places.settings.run_dir, name)
     other.enter()
     say(other, since_boot, state, stream, at)
     return other
 
 
-def say(one: status.Instance, since_boot: float, state: str, stream: bool, at: Optional[Sequence[int]]) -> None:
+def say(
+    one: instance_status.Instance, since_boot: float, state: str, stream: bool, at: Optional[Sequence[int]]
+) -> None:
     socket = os.path.join(os.path.dirname(one.run_dir), "socket")
     Path(socket).touch()
     resource = {"state": state, "stream": stream, "kubelet": None if at is None else list(at), "socket": socket}
@@ -214,11 +217,11 @@ class Finder:
         self.kubelet = Kubelet(places)
 
     async def look(self) -> None:
-        for path in dial.sockets(self.places.settings.registry_dir):
+        for path in unix_sockets.sockets(self.places.settings.registry_dir):
             if path in self.seen:
                 continue
             self.seen.append(path)
-            async with dial.channel(path) as channel:
+            async with unix_sockets.channel(path) as channel:
                 stub = api.stub(channel, "pluginregistration.Registration")
                 info = await stub.GetInfo(api.registration.InfoRequest(), timeout=1, wait_for_ready=True)
                 assert (info.type, info.name, list(info.supported_versions)) == ("DevicePlugin", NAME, ["v1beta1"])

@@ -17,16 +17,24 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health, ResourceSettings, Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.lookout import Lookout
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import Metrics
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Hands, Readers, Served
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Server
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.site import Site
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Peers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import (
+    Health,
+    ResourceSettings,
+    Settings,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_resource import (
+    Hands,
+    Readers,
+    Served,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.occupied_units import Lookout
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, unix_sockets
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.register_call import Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.server import Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Peers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
@@ -89,7 +97,7 @@ class Stage:
             await self.served._prepare()
             server: Server = self.served._server(self.path)
             await server.open()
-            async with dial.channel(self.path) as channel:
+            async with unix_sockets.channel(self.path) as channel:
                 self.plugin = api.stub(channel, "v1beta1.DevicePlugin")
                 try:
                     await scene()

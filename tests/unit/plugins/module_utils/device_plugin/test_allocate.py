@@ -11,11 +11,11 @@ from functools import partial
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Key, hold_of
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import read, taken
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 EXPANDED = Delivery(False, False, True)

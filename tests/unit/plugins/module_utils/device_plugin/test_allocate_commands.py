@@ -12,13 +12,13 @@ import time
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, key_of, settle, take
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import longest
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import read, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands import turns
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, key_of, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import longest
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read, taken
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 
 

@@ -19,12 +19,12 @@ import time
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import key_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import offer
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import key_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Allocator, Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import offer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin import conftest
@@ -97,7 +97,7 @@ def scene(tmp_path):
     (tmp_path / "cdi/tty.json").write_text(json.dumps(spec))
     specs = registry.load([str(tmp_path / "cdi")])
     names = {f"fleet.cdi/tty{number}": {"kinds": [KIND]} for number in range(EACH)}
-    resources = offer(config.parse({"version": 1, "resources": names}, "test"), specs, found).resources
+    resources = offer(configuration.parse({"version": 1, "resources": names}, "test"), specs, found).resources
     assert [len(resource.units) for resource in resources] == [4] * EACH
     assert {unit.device.id for unit in resources[0].units} == {device.id for device in found.devices}
     Ledger(str(host.state), "boot-1").set_owners(KIND, ["claims", "kubernetes"])

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import settle
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import settle
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 
 

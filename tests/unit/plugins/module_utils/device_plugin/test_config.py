@@ -14,15 +14,16 @@ import pytest
 import yaml
 from hypothesis import given
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, config
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import (
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import (
     Group,
     Health,
     Match,
     ResourceSettings,
     Settings,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource_name import why_no_resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.resource_names import why_no_resource
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import DIRECTORIES
 
@@ -33,7 +34,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("config.yml").read_text(encoding
 def test_refused(case):
     document = case["of"] if isinstance(case["of"], list) else {"version": 1, **case["of"]}
     with pytest.raises(CdiError) as error:
-        config.parse(document, "/etc/x.json")
+        configuration.parse(document, "/etc/x.json")
     text = str(error.value)
     assert "\n" not in text
     assert re.fullmatch("/etc/x.json: " + (case["says"] if case.get("raw") else re.escape(case["says"])), text)
@@ -44,16 +45,16 @@ def test_files_that_are_no_document(tmp_path, case):
     path = tmp_path / "device-plugin.json"
     path.write_bytes(case["text"].encode("latin-1"))
     with pytest.raises(CdiError) as error:
-        config.read(str(path))
+        configuration.read(str(path))
     assert str(error.value) == f"{path}: {case['says']}"
 
 
 def test_a_file_that_is_not_there_or_too_long(tmp_path):
     with pytest.raises(CdiError, match=r"none.json: can't be read \(No such file or directory\); expected .*least"):
-        config.read(str(tmp_path / "none.json"))
-    (tmp_path / "long.json").write_bytes(b" " * (config.LARGEST + 1))
+        configuration.read(str(tmp_path / "none.json"))
+    (tmp_path / "long.json").write_bytes(b" " * (configuration.LARGEST + 1))
     with pytest.raises(CdiError, match="long.json: is larger than 1 MiB; expected a configuration file"):
-        config.read(str(tmp_path / "long.json"))
+        configuration.read(str(tmp_path / "long.json"))
 
 
 LONG = "x" * 900_000
@@ -72,19 +73,19 @@ def test_what_is_large_is_refused_in_a_line_and_at_once(tmp_path, text):
     """The daemon reads it between calls of the kubelet: comparing all with all took more than a minute."""
     (tmp_path / "c.json").write_text(text)
     with pytest.raises(CdiError) as error:
-        config.read(str(tmp_path / "c.json"))
+        configuration.read(str(tmp_path / "c.json"))
     assert len(str(error.value)) < 500
 
 
 def test_the_least_document_says_what_the_defaults_are(tmp_path):
     (tmp_path / "c.json").write_text('{"version": 1}', encoding="utf-8")
-    settings = config.read(str(tmp_path / "c.json"))
+    settings = configuration.read(str(tmp_path / "c.json"))
     assert settings == Settings()
     assert settings.plugin_dir == api.PLUGIN_DIR
     assert settings.registry_dir == api.REGISTRY_DIR
     assert settings.pod_resources == api.POD_RESOURCES
     assert settings.spec_dirs == DIRECTORIES
-    assert config.parse({"version": 1, "resources": {}}, "c") == Settings()
+    assert configuration.parse({"version": 1, "resources": {}}, "c") == Settings()
 
 
 def test_everything_that_can_be_said():
@@ -136,7 +137,7 @@ def test_everything_that_can_be_said():
         "run_dir": "/h",
         "root": "/host",
     }
-    settings = config.parse(document, "c")
+    settings = configuration.parse(document, "c")
     assert not [name for name, value in settings._asdict().items() if value == Settings._field_defaults[name]]
     found = settings.resources["acme.com/gpu"]
     for record in (found, found.match, found.health):
@@ -160,13 +161,13 @@ def test_everything_that_can_be_said():
 
 
 def test_a_resource_serves_the_kind_of_its_own_name():
-    settings = config.parse({"version": 1, "resources": {"nvidia.com/gpu": {}}}, "c")
+    settings = configuration.parse({"version": 1, "resources": {"nvidia.com/gpu": {}}}, "c")
     assert settings.resources == {"nvidia.com/gpu": ResourceSettings("nvidia.com/gpu", ("nvidia.com/gpu",))}
 
 
 def test_which_resources_there_may_be():
     document = {"a.com/x.y": {"kinds": ["a.com/gpu"]}, "a.com/mig-{profile}": {"kinds": ["a.com/gpu"]}}
-    settings = config.parse({"version": 1, "resources": document}, "c")
+    settings = configuration.parse({"version": 1, "resources": document}, "c")
     names = ("a.com/x.y", "a.com/mig-1g.5gb", "a.com/xay", "a.com/mig-", "b.a.com/mig-1g.5gb", "a.com/x.yz")
     assert [settings.wants(name) for name in names] == [True, True, False, False, False, False]
     assert Settings().wants("anything/else")
@@ -218,7 +219,7 @@ DOCUMENTS = st.recursive(
 def test_any_document_is_taken_or_refused_in_one_line(document, resource):
     for some in (document, {"version": 1, **document}, {"version": 1, "resources": {"acme.com/gpu": resource}}):
         try:
-            assert isinstance(config.parse(some, "c"), Settings)
+            assert isinstance(configuration.parse(some, "c"), Settings)
         except CdiError as error:
             assert "\n" not in str(error)
             assert len(str(error)) < 900

@@ -16,9 +16,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import resource as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import (
     DEADLINE,
     NOTHING,

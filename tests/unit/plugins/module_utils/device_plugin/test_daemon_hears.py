@@ -18,16 +18,18 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, status, udev
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import node as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_node as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import Node
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import udev_events
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice
 
 NAME = "acme.com/widget"
@@ -35,14 +37,14 @@ DEADLINE = 30  # seconds, for what takes one at most
 
 DOUBTS = [
     # state of the resource, what we say, what the kubelet lists each time -> how often the stream is doubted
-    (status.REGISTERED, {"d0": True, "d1": True}, [["d0", "d1"], ["d0", "d1"]], 0),
-    (status.REGISTERED, {"d0": True, "d1": True}, [["d1"], ["d1"], ["d1"]], 0),
-    (status.REGISTERED, {"d0": True}, [[], ["d0"], [], ["d0"]], 0),
-    (status.REGISTERED, {"d0": True}, [[], []], 1),
-    (status.REGISTERED, {"d0": True}, [["theirs"], ["theirs"]], 1),
-    (status.REGISTERED, {"d0": False}, [[], [], []], 0),
-    (status.REGISTERED, {}, [[], [], []], 0),
-    (status.STANDBY, {"d0": True}, [[], [], []], 0),
+    (instance_status.REGISTERED, {"d0": True, "d1": True}, [["d0", "d1"], ["d0", "d1"]], 0),
+    (instance_status.REGISTERED, {"d0": True, "d1": True}, [["d1"], ["d1"], ["d1"]], 0),
+    (instance_status.REGISTERED, {"d0": True}, [[], ["d0"], [], ["d0"]], 0),
+    (instance_status.REGISTERED, {"d0": True}, [[], []], 1),
+    (instance_status.REGISTERED, {"d0": True}, [["theirs"], ["theirs"]], 1),
+    (instance_status.REGISTERED, {"d0": False}, [[], [], []], 0),
+    (instance_status.REGISTERED, {}, [[], [], []], 0),
+    (instance_status.STANDBY, {"d0": True}, [[], [], []], 0),
 ]
 
 
@@ -96,7 +98,7 @@ def test_a_kubelet_that_can_not_be_asked_is_no_reason_for_doubt(tmp_path: Path) 
     reasons: list[str] = []
 
     async def scene() -> None:
-        node, _peers = beside(tmp_path, status.REGISTERED, {"d0": True}, reasons.append)
+        node, _peers = beside(tmp_path, instance_status.REGISTERED, {"d0": True}, reasons.append)
         node.look()
         for _time in range(3):
             await node.doubt()
@@ -119,7 +121,7 @@ def test_a_kubelet_is_asked_for_what_it_lists_only_after_others_came_or_went(
     monkeypatch.setattr(module, "allocatable", allocatable)
 
     async def scene() -> None:
-        node, peers = beside(tmp_path, status.REGISTERED, {"d0": True}, None)
+        node, peers = beside(tmp_path, instance_status.REGISTERED, {"d0": True}, None)
 
         async def doubts() -> int:
             asked.clear()
@@ -147,11 +149,17 @@ def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_
     site: Any = SimpleNamespace(settings=settings, log=Log(stream))
     reclaimer: Any = SimpleNamespace(step=lambda *_given: [])
     node = Node(site, nothing, viewer, reclaimer)  # type: ignore[arg-type]
-    served: Any = SimpleNamespace(state=status.REGISTERED, resource=None)
+    served: Any = SimpleNamespace(state=instance_status.REGISTERED, resource=None)
     node.served[NAME] = served
     lines = []
     with ThreadPoolExecutor(1) as pool:
-        for state in (status.WAITING, status.WAITING, status.REGISTERED, status.REGISTERED, status.REGISTERED):
+        for state in (
+            instance_status.WAITING,
+            instance_status.WAITING,
+            instance_status.REGISTERED,
+            instance_status.REGISTERED,
+            instance_status.REGISTERED,
+        ):
             served.state = state
             asyncio.run(node.reclaim(pool))
             lines.append(stream.getvalue().count("event=no-podresources"))
@@ -215,10 +223,10 @@ def test_events_of_devices_that_may_matter(monitor: Monitor, events: Any, moves:
     told = []
 
     async def scene() -> None:
-        found = udev.Events(lambda: told.append(1))
+        found = udev_events.Events(lambda: told.append(1))
         assert found.start() == ""
         device = Device("d", "", NAME, ("d",), (), net_devices=moves)
-        found.noise = udev.noise([Resource(NAME, (Unit("d", (f"{NAME}=d",), device),))])
+        found.noise = udev_events.noise([Resource(NAME, (Unit("d", (f"{NAME}=d",), device),))])
         monitor.put(*events)
         for _turn in range(DEADLINE * 100):
             await asyncio.sleep(0.01)
@@ -235,7 +243,7 @@ def test_without_pyudev_there_are_no_events_and_a_reason(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyudev", None)
 
     async def scene() -> str:
-        found = udev.Events(lambda: None)
+        found = udev_events.Events(lambda: None)
         reason = found.start()
         found.stop()
         return reason
@@ -248,7 +256,7 @@ def test_the_real_monitor_opens() -> None:
     pytest.importorskip("pyudev")
 
     async def scene() -> str:
-        found = udev.Events(lambda: None)
+        found = udev_events.Events(lambda: None)
         reason = found.start()
         found.stop()
         return reason

@@ -20,7 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import unix_sockets
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 NAME = "acme.com/widget"
@@ -49,26 +50,34 @@ def another(run_dir: Path, name: str, since_boot: float) -> subprocess.Popen[str
 
 
 def document(name: str, since_boot: float, state: str) -> dict[str, object]:
-    found = {"state": state, "stream": state == status.REGISTERED, "kubelet": list(KUBELET), "socket": __file__}
+    found = {
+        "state": state,
+        "stream": state == instance_status.REGISTERED,
+        "kubelet": list(KUBELET),
+        "socket": __file__,
+    }
     return {"instance": name, "since_boot": since_boot, "resources": {NAME: found}}
 
 
 def instances(run_dir: Path) -> list[tuple[str, bool]]:
     """Names, and whether they live."""
-    return [(seen.document["instance"], seen.alive) for seen in status.look(str(run_dir))]
+    return [(seen.document["instance"], seen.alive) for seen in instance_status.look(str(run_dir))]
 
 
 def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_path: Path) -> None:
     other = another(tmp_path, "b", 20.0)
     try:
-        own = status.Instance(str(tmp_path), "a")
+        own = instance_status.Instance(str(tmp_path), "a")
         assert own.enter() == []
-        own.write(document("a", 10.0, status.REGISTERED))
+        own.write(document("a", 10.0, instance_status.REGISTERED))
         assert instances(tmp_path) == [
             ("a", True),
             ("b", True),
         ]
-        older, younger = status.Peers(str(tmp_path), "a", 10.0), status.Peers(str(tmp_path), "b", 20.0)
+        older, younger = (
+            instance_status.Peers(str(tmp_path), "a", 10.0),
+            instance_status.Peers(str(tmp_path), "b", 20.0),
+        )
         assert (older.heard(NAME, KUBELET), younger.heard(NAME, KUBELET)) == ("b", "")
         assert (older.heard(NAME, (1, 2, 4)), older.heard(NAME, ())) == ("", "b"), "another kubelet; one that finds us"
         assert (older.hopeful(NAME), younger.hopeful(NAME), older.serve(NAME)) == (True, False, True)
@@ -80,7 +89,7 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
         ("b", False),
     ]
     assert (older.heard(NAME, KUBELET), older.hopeful(NAME), older.serve(NAME)) == ("", False, False)
-    third = status.Instance(str(tmp_path), "c")
+    third = instance_status.Instance(str(tmp_path), "c")
     assert [seen.document["instance"] for seen in third.enter()] == ["b"]
     assert sorted(os.listdir(tmp_path)) == ["a.json", "a.lock", "c.lock"]
     for one in (own, third):
@@ -89,30 +98,35 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
 
 def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_believed(tmp_path: Path) -> None:
     """One of an earlier release has a lock of a time of the calendar, which is ahead of any since the host began."""
-    own, peers = status.Instance(str(tmp_path), "b"), status.Peers(str(tmp_path), "a", 10.0)
+    own, peers = instance_status.Instance(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
     own.enter()
-    own.write(document("b", 20.0, status.REGISTERED))
+    own.write(document("b", 20.0, instance_status.REGISTERED))
     before = os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns
-    for ago, hangs in ((0, False), (status.STALE - 1, False), (status.STALE + 1, True), (-1e9, False)):
+    for ago, hangs in (
+        (0, False),
+        (instance_status.STALE - 1, False),
+        (instance_status.STALE + 1, True),
+        (-1e9, False),
+    ):
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(ago * 1e9)
         os.utime(tmp_path / "b.lock", ns=(now, now))
-        [seen] = status.look(str(tmp_path))
+        [seen] = instance_status.look(str(tmp_path))
         assert (seen.alive, seen.hangs) == (True, hangs)
         assert peers.heard(NAME, KUBELET) == ("" if hangs else "b")
         assert peers.hopeful(NAME) != hangs
         assert peers.serve(NAME), "its stream may be open"
     own.beat()
-    assert not status.look(str(tmp_path))[0].hangs
+    assert not instance_status.look(str(tmp_path))[0].hangs
     assert (os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns) == before, "nothing is written for it"
     own.leave()
-    assert not status.look(str(tmp_path))[0].hangs, "one that is gone does not hang"
+    assert not instance_status.look(str(tmp_path))[0].hangs, "one that is gone does not hang"
 
 
 def test_who_may_not_ask_whether_it_lives_takes_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`plugin status` of somebody else than root; a lock that they could hold would keep an instance from starting."""
-    own = status.Instance(str(tmp_path), "a")
+    own = instance_status.Instance(str(tmp_path), "a")
     own.enter()
-    own.write(document("a", 10.0, status.REGISTERED))
+    own.write(document("a", 10.0, instance_status.REGISTERED))
     own.leave()
     assert (tmp_path / "a.lock").stat().st_mode & 0o077 == 0
     assert instances(tmp_path) == [("a", False)]
@@ -132,16 +146,16 @@ def test_what_another_instance_says_is_read_once_and_again_when_it_says_somethin
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each resource asks every second, and a document may name ten thousand devices."""
-    reads, read = [], status.files.read
-    monkeypatch.setattr(status.files, "read", lambda *given: reads.append(1) or read(*given))
-    other, peers = status.Instance(str(tmp_path), "b"), status.Peers(str(tmp_path), "a", 10.0)
+    reads, read = [], instance_status.files.read
+    monkeypatch.setattr(instance_status.files, "read", lambda *given: reads.append(1) or read(*given))
+    other, peers = instance_status.Instance(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
     other.enter()
-    other.write(document("b", 20.0, status.IDLE))
+    other.write(document("b", 20.0, instance_status.IDLE))
     assert [peers.heard(NAME, KUBELET) for _time in range(3)] == ["", "", ""]
     other.beat()
     assert peers.heard(NAME, KUBELET) == ""
     assert len(reads) == 1
-    other.write(document("b", 20.0, status.REGISTERED))
+    other.write(document("b", 20.0, instance_status.REGISTERED))
     assert peers.heard(NAME, KUBELET) == "b"
     other.leave()
     assert peers.heard(NAME, KUBELET) == "", "whether it lives is asked each time"
@@ -154,10 +168,10 @@ def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> 
     def kept() -> int:
         return sum(isinstance(one, dict) and one.get("instance") == "gone" for one in gc.get_objects())
 
-    peers = status.Peers(str(tmp_path), "a", 10.0)
-    other = status.Instance(str(tmp_path), "gone")
+    peers = instance_status.Peers(str(tmp_path), "a", 10.0)
+    other = instance_status.Instance(str(tmp_path), "gone")
     other.enter()
-    other.write(document("gone", 20.0, status.WAITING))
+    other.write(document("gone", 20.0, instance_status.WAITING))
     other.leave()
     assert (peers.heard(NAME, KUBELET), kept()) == ("", 1)
     (tmp_path / "gone.json").unlink()
@@ -166,7 +180,7 @@ def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> 
 
 def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_path: Path) -> None:
     """They ask by a lock, which they have for a moment: the older instance, for each resource, every second."""
-    own = status.Instance(str(tmp_path), "a")
+    own = instance_status.Instance(str(tmp_path), "a")
     with open(tmp_path / "a.lock", "w", encoding="ascii") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
         timer = threading.Timer(0.1, asking.close)
@@ -177,7 +191,7 @@ def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_p
 
 
 def test_one_name_runs_once(tmp_path: Path) -> None:
-    first, second = (status.Instance(str(tmp_path), "a") for _number in range(2))
+    first, second = (instance_status.Instance(str(tmp_path), "a") for _number in range(2))
     first.enter()
     with pytest.raises(CdiError, match="runs already"):
         second.enter()
@@ -189,8 +203,8 @@ def test_one_name_runs_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 1}', '{"version": 2, "instance": "x"}', "null"])
 def test_a_document_that_is_none_is_left_out(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
-    assert status.look(str(tmp_path)) == []
-    assert status.look(str(tmp_path / "nowhere")) == []
+    assert instance_status.look(str(tmp_path)) == []
+    assert instance_status.look(str(tmp_path / "nowhere")) == []
 
 
 @given(
@@ -199,17 +213,17 @@ def test_a_document_that_is_none_is_left_out(tmp_path: Path, content: str) -> No
 )
 def test_a_socket_is_a_path_that_the_kernel_takes_and_no_hidden_file(resource: str, length: int) -> None:
     directory = "/" + "d" * length
-    name = dial.name(resource, "0123abcd", directory)
-    assert len(os.path.join(directory, f".{name}").encode()) <= dial.LONGEST_PATH
-    assert name.startswith(dial.OWN)
+    name = unix_sockets.name(resource, "0123abcd", directory)
+    assert len(os.path.join(directory, f".{name}").encode()) <= unix_sockets.LONGEST_PATH
+    assert name.startswith(unix_sockets.OWN)
     assert "/" not in name
-    assert name != dial.name(resource, "0123abce", directory)
-    assert name != dial.name(resource + "x", "0123abcd", directory)
+    assert name != unix_sockets.name(resource, "0123abce", directory)
+    assert name != unix_sockets.name(resource + "x", "0123abcd", directory)
 
 
 def test_a_directory_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(CdiError, match="choose a shorter directory"):
-        dial.name(NAME, "0123abcd", "/" + "d" * 90)
+        unix_sockets.name(NAME, "0123abcd", "/" + "d" * 90)
 
 
 def listener(path: Path) -> socket.socket:
@@ -226,7 +240,7 @@ def test_only_our_own_dead_sockets_are_removed(tmp_path: Path) -> None:
     alive = listener(tmp_path / "fleet-cdi-b.sock")
     (tmp_path / "fleet-cdi-file").write_text("x")
     (tmp_path / "fleet-cdi-directory").mkdir()
-    assert dial.remove_stale(str(tmp_path)) == sorted(str(tmp_path / name) for name in dead)
+    assert unix_sockets.remove_stale(str(tmp_path)) == sorted(str(tmp_path / name) for name in dead)
     left = {".other.sock", "fleet-cdi-b.sock", "fleet-cdi-directory", "fleet-cdi-file", "kubelet.sock"}
     assert set(os.listdir(tmp_path)) == {*left, "nvidia-gpu.sock"}
     alive.close()

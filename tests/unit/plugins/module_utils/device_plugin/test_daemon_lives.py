@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import Daemon
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.node import Node
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Reclaimer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import View, Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import daemon as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.daemon import Daemon
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import View, Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import Node
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 
 IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
 NAME = "acme.com/widget"
@@ -108,13 +108,13 @@ def test_a_device_that_goes_between_the_first_look_and_its_being_watched(
 
 
 def test_a_configuration_that_changes_while_the_daemon_starts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    enter = status.Instance.enter
+    enter = instance_status.Instance.enter
 
-    def meanwhile(instance: status.Instance) -> Any:
+    def meanwhile(instance: instance_status.Instance) -> Any:
         stage.configure(resources={NAME: {"replicas": 2}})
         return enter(instance)
 
-    monkeypatch.setattr(status.Instance, "enter", meanwhile)
+    monkeypatch.setattr(instance_status.Instance, "enter", meanwhile)
 
     async def scene() -> None:
         await stage.until(lambda: len(stage.devices) == 2)
@@ -128,7 +128,7 @@ def test_a_signal_to_reload_before_there_is_anything_to_reload(stage: Stage) -> 
     program = (
         "import os, signal, sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
-        "from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon\n"
+        "from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import daemon\n"
         "daemon.import_module = lambda _name: os.kill(os.getpid(), signal.SIGHUP)\n"
         "daemon.run(sys.argv[2])\n"
     )
@@ -281,7 +281,7 @@ def test_nothing_is_begun_when_it_has_ended(stage: Stage, monkeypatch: pytest.Mo
     """The status was to be written when the loop had no threads any more: a traceback was the last that it said."""
     written: list[bool] = []
     stopped: list[Node] = []
-    monkeypatch.setattr(status.Instance, "write", lambda _self, _document: written.append(bool(stopped)))
+    monkeypatch.setattr(instance_status.Instance, "write", lambda _self, _document: written.append(bool(stopped)))
     stop = Node.stop
 
     async def stop_and_tell(node: Node) -> None:

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
@@ -39,7 +39,7 @@ sys.exit(main(sys.argv[1:], "test", {"state_dir": "", "inventory": "", "spec_dir
 # One that does not see its configuration change.
 BLIND = PROGRAM.replace(
     "sys.exit(",
-    """from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.watch import Watch
+    """from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.watch import Watch
 follow = Watch.follow
 Watch.follow = lambda self, key, *rest: None if key == "config" else follow(self, key, *rest)
 sys.exit(""",
@@ -409,7 +409,7 @@ def test_a_node_that_has_nothing_of_a_kind_is_well(host: Host) -> None:
 def test_what_pods_held_is_freed_where_the_plugin_is_gone(host: Host) -> None:
     ledger = Ledger(str(host.short / "s"), inventory.boot_id())
     gpu = Device("pci:0000:3b:00.0", "gpu", GPU, ("g0",), ())
-    handover.take(ledger, GPU, [handover.Want("g0", gpu)])
+    pod_holds.take(ledger, GPU, [pod_holds.Want("g0", gpu)])
     host.config.unlink()
     for freed in (1, 0):
         done = host.call("forget", "--json", "--state-dir", str(host.short / "s"))

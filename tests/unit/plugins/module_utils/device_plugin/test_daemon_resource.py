@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import decide
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import resource as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Failed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import FIXED, Delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.resource import Readers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import delivery_decision
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import FIXED, Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_resource import Readers
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import (
@@ -78,8 +78,8 @@ def test_a_registration_that_fails_again_and_again_is_begun_anew_and_said_once(
 
 def test_runtimes_that_hang_are_not_asked_again_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each registration asks, for a year perhaps: what nobody answers may not pile up."""
-    monkeypatch.setattr(decide, "FRESH", 0.0)
-    monkeypatch.setattr(decide, "DECIDE", 0.01)
+    monkeypatch.setattr(delivery_decision, "FRESH", 0.0)
+    monkeypatch.setattr(delivery_decision, "DECIDE", 0.01)
     end, asked = threading.Event(), []
 
     def hang() -> Sequence[Reader]:
@@ -102,7 +102,7 @@ def test_runtimes_that_hang_are_not_asked_again_meanwhile(monkeypatch: pytest.Mo
 
 def test_what_is_decided_later_stays_though_it_is_known_sooner(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     end = threading.Event()
-    ways = decide._ways
+    ways = delivery_decision._ways
 
     def slow(mode: str, resource: Resource, registry: Any, readers: Any) -> Any:
         if registry is NOTHING:
@@ -110,7 +110,7 @@ def test_what_is_decided_later_stays_though_it_is_known_sooner(stage: Stage, mon
             return FIXED["expanded"], ()
         return ways(mode, resource, registry, readers)
 
-    monkeypatch.setattr(decide, "_ways", slow)
+    monkeypatch.setattr(delivery_decision, "_ways", slow)
 
     async def scene() -> None:
         decision = stage.served.decision

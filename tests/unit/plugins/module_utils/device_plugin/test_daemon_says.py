@@ -19,11 +19,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics, register, report, tell
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import MOST, Log, quoted
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import METRICS, PREFIX, Metrics, Sample
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import Advertised
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import publisher, status_document
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import registration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import MOST, Log, quoted
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import (
+    METRICS,
+    PREFIX,
+    Metrics,
+    Sample,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 FIELD = re.compile(r'([a-z_]+)=("(?:[^"\\]|\\.)*"|[^\s"=]+)(?: |$)')
@@ -115,11 +122,11 @@ def whole() -> str:
         roster=SimpleNamespace(advertised=[Advertised("d0", False, (), "device: ECC error 0xdeadbeef at 17:03")]),
         feed=SimpleNamespace(streams=[1]),
     )
-    return found.render((*report.gauges([served]), *report.of_process(1.5, False, False)))
+    return found.render((*status_document.gauges([served]), *status_document.of_process(1.5, False, False)))
 
 
 def test_prometheus_own_parser_reads_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "release", lambda: "0.1.0-0123456789ab")
+    monkeypatch.setattr(status_document, "release", lambda: "0.1.0-0123456789ab")
     parser = pytest.importorskip("prometheus_client.parser", reason="missing packages: prometheus-client")
     families = {family.name: family for family in parser.text_string_to_metric_families(whole())}
     names = {metrics.full_name(name) for name in METRICS}
@@ -154,7 +161,7 @@ def test_no_label_has_a_text_of_others() -> None:
 
 
 def test_the_reasons_of_registrations_are_in_the_table() -> None:
-    said = re.findall(r'(?:Failed\(|reason=)"([a-z]+)"', Path(register.__file__).read_text(encoding="utf-8"))
+    said = re.findall(r'(?:Failed\(|reason=)"([a-z]+)"', Path(registration.__file__).read_text(encoding="utf-8"))
     assert {*said, metrics.OTHER} == set(metrics.LABELS["registration"])
 
 
@@ -167,16 +174,18 @@ def test_the_docs_list_each_metric() -> None:
 def test_devices_are_counted_and_those_that_are_ill_are_named_up_to_a_number() -> None:
     well = [Advertised(f"w{number}", True) for number in range(3)]
     taken = [Advertised("t", False, (), "taken: by request 7 of gpu/gpu")]
-    ill = [Advertised(f"i{number}", False, (), "node-missing: /dev/x is gone") for number in range(report.MOST)]
+    ill = [
+        Advertised(f"i{number}", False, (), "node-missing: /dev/x is gone") for number in range(status_document.MOST)
+    ]
     served: Any = SimpleNamespace(
         name="a.com/x", state="registered", roster=SimpleNamespace(advertised=[*well, *taken, *ill])
     )
     served.feed = SimpleNamespace(streams=[1])
-    values = Metrics().render(report.gauges([served])).splitlines()
-    for state, number in {"healthy": 3, "taken": 1, "unhealthy": report.MOST}.items():
+    values = Metrics().render(status_document.gauges([served])).splitlines()
+    for state, number in {"healthy": 3, "taken": 1, "unhealthy": status_document.MOST}.items():
         assert f'{PREFIX}devices{{resource="a.com/x",state="{state}"}} {number}' in values
     assert f'{PREFIX}device_fault{{resource="a.com/x",device="i0",reason="node-missing"}} 1' in values
-    assert sum(line.startswith(f"{PREFIX}device_fault{{") for line in values) == report.MOST
+    assert sum(line.startswith(f"{PREFIX}device_fault{{") for line in values) == status_document.MOST
     assert [line for line in values if line.startswith(f"{PREFIX}resource_state") and line.endswith(" 1")] == [
         f'{PREFIX}resource_state{{resource="a.com/x",state="registered"}} 1'
     ]
@@ -295,10 +304,10 @@ def test_of_many_clients_some_are_turned_away_and_one_that_comes_later_is_not() 
 
 
 def test_the_release_is_the_one_whose_directory_the_code_lies_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert report.release() == "", "a checkout is none"
-    code = "ansible_collections/fleet/cdi/plugins/module_utils/device_plugin/report.py"
-    monkeypatch.setattr(report, "__file__", f"/opt/cdi/lib/0.1.0-95b2cc14fefb/{code}")
-    assert report.release() == "0.1.0-95b2cc14fefb"
+    assert status_document.release() == "", "a checkout is none"
+    code = "ansible_collections/fleet/cdi/plugins/module_utils/device_plugin/daemon/status_document.py"
+    monkeypatch.setattr(status_document, "__file__", f"/opt/cdi/lib/0.1.0-95b2cc14fefb/{code}")
+    assert status_document.release() == "0.1.0-95b2cc14fefb"
 
 
 def test_an_address_in_use_is_said_with_what_to_do() -> None:
@@ -310,12 +319,12 @@ def test_an_address_in_use_is_said_with_what_to_do() -> None:
 
 def test_an_address_that_is_free_again_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As in an upgrade: the older instance has it until the newer one has taken over."""
-    monkeypatch.setattr(tell, "AGAIN", 0.05)
+    monkeypatch.setattr(publisher, "AGAIN", 0.05)
 
     async def scene() -> list[str]:
         stream = io.StringIO()
         tasks: set[asyncio.Future[None]] = set()
-        teller = tell.Teller(
+        teller = publisher.Teller(
             Instance(str(tmp_path), "b"), Log(stream), dict, lambda work: tasks.add(asyncio.ensure_future(work))
         )
         with socket.create_server(("127.0.0.1", 0)) as other:

@@ -13,9 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery, decide, expand
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import (
+    Delivery,
+    decide,
+    expand,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, place, running, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
@@ -85,19 +90,19 @@ def test_a_directory_by_another_name(tmp_path):
 
 
 def test_every_mode_of_the_configuration_is_known():
-    for mode in config.DELIVERY:
+    for mode in configuration.DELIVERY:
         assert isinstance(decide(mode, [NEW]), Delivery)
 
 
 def test_what_the_configuration_can_not_have():
-    settings = config.parse(
+    settings = configuration.parse(
         {"version": 1, "delivery": "cdi", "resources": {"a.com/bb": {}, "a.com/cc": {"delivery": "annotations"}}}, "x"
     )
     nothing, some = specs.registry(), specs.registry(specs.spec("a.com/bb", {"0": ["/dev/null"]}))
     both = ["delivery cdi", "delivery annotations"]
     for readers, found, modes in (([OLD], nothing, both), ([NEW], some, []), ([ELSEWHERE], some, both[:1])):
         assert [text.partition(":")[0] for text in delivery.warnings(settings, readers, found)] == modes
-    settings = config.parse({"version": 1}, "x")
+    settings = configuration.parse({"version": 1}, "x")
     assert delivery.warnings(settings, [OLD], some) == ()
     assert delivery.warnings(settings, [ELSEWHERE], nothing) == ()
     assert delivery.warnings(settings, [ELSEWHERE], some)[0].startswith("delivery auto: cri-o 1.30.0 does not read")
@@ -115,7 +120,7 @@ def test_what_the_configuration_can_not_have():
     ],
 )
 def test_a_field_that_the_kubelet_does_not_pass_on(mode, versions, warned):
-    settings = config.parse({"version": 1, "resources": {"a.com/bb": {"delivery": mode}}}, "x")
+    settings = configuration.parse({"version": 1, "resources": {"a.com/bb": {"delivery": mode}}}, "x")
     lines = delivery.warnings(settings, [HERE], specs.registry(), versions)
     assert bool(lines) == warned
     assert all("passes on no field cdi_devices" in line for line in lines)
@@ -304,7 +309,7 @@ class TestResponse:
     )
 
     def ask(self, ways):
-        from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+        from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
         message = delivery.response(ways, "v.com/gpu", self.NAMES, self.EXPANDED)
         return api.v1beta1.ContainerAllocateResponse.FromString(message.SerializeToString())

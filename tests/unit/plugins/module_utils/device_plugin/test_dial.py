@@ -16,7 +16,7 @@ import threading
 import grpc
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import unix_sockets
 
 
 @pytest.fixture
@@ -27,26 +27,26 @@ def place(tmp_path, monkeypatch):
 
 
 def test_nobody_listens_where_nothing_is(place):
-    assert not dial.listening(place)
+    assert not unix_sockets.listening(place)
 
 
 def test_nobody_listens_at_what_an_ended_process_left(place):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(place)
-    assert os.path.exists(place) and not dial.listening(place)
+    assert os.path.exists(place) and not unix_sockets.listening(place)
 
 
 def test_somebody_listens(place):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(place)
         server.listen()
-        assert dial.listening(place)
+        assert unix_sockets.listening(place)
 
 
 def test_nobody_listens_at_a_path_that_no_socket_can_have(tmp_path):
     directory = tmp_path / ("d" * 120)
     directory.mkdir()
-    assert not dial.listening(str(directory / "kubelet.sock"))
+    assert not unix_sockets.listening(str(directory / "kubelet.sock"))
 
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -91,7 +91,7 @@ def test_a_call_is_one_try(place):
     """gRPC's own tries again have no end where the peer is never reached: who calls decides."""
     peer = Ending(place)
     with pytest.raises(grpc.RpcError):
-        asyncio.run(dial.options(place, 5))
+        asyncio.run(unix_sockets.options(place, 5))
     peer.close()
     assert peer.asked == 1
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import Listed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import Listed
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 

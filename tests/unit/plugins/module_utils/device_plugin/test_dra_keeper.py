@@ -9,11 +9,11 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds import held
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import SOME, Event, Keeper
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse, Listed
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import held
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_keeper import SOME, Event, Keeper
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse, Listed
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -172,7 +172,7 @@ def test_a_spec_that_is_torn_or_a_directory_that_can_not_be_listed_frees_nothing
 
 
 def test_a_clash_is_told_until_it_is_over(scene):
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, key_of, take
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, key_of, take
     from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
     take(scene.ledger, "amd.com/gpu", [Want("0", Device("node:/dev/gpu0", "", "amd.com/gpu", ("0",), ()))])

@@ -9,7 +9,7 @@ import gc
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import garbage
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import garbage
 
 
 @pytest.fixture(autouse=True)

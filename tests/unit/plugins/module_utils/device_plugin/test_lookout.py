@@ -12,13 +12,13 @@ import stat
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.lookout import AGE, DOUBT, Lookout
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.occupied_units import AGE, DOUBT, Lookout
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, Seen
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import Stage
@@ -43,7 +43,7 @@ class Host:
         (tmp_path / "cdi/gpu.json").write_text(json.dumps(specs.spec(KIND, devices)))
         paths = {"state_dir": f"{tmp_path}/state", "inventory": f"{tmp_path}/inventory"}
         document = {"version": 1, "root": str(tmp_path), "spec_dirs": [f"{tmp_path}/cdi"], **paths, **settings}
-        self.settings = config.parse(document, "c")
+        self.settings = configuration.parse(document, "c")
         self.openers, self.unseen, self.asked, self.now = {}, 0, [], 100.0
         self.lookout = Lookout(str(tmp_path), self._ask, lambda: self.now)
         self.ledger = Ledger(paths["state_dir"], "boot-1")

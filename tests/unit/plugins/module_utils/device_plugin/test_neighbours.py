@@ -14,8 +14,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import device_plugin_info
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_info
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, naming, offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration, unit_ids
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.list_size import LONGEST
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs_of
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -26,7 +27,9 @@ def offered(case):
     files = case.get("files", [f"{number}.json" for number in range(len(made))])
     registry = specs.registry(*({**one, "file": file} for one, file in zip(made, files)))
     inventory = specs.inventory(case["inventory"], case.get("links", ())) if "inventory" in case else None
-    return offer.offer(config.parse({"version": 1, **case.get("settings", {})}, "config"), registry, inventory)
+    return resources.offer(
+        configuration.parse({"version": 1, **case.get("settings", {})}, "config"), registry, inventory
+    )
 
 
 def fields(record, expected):
@@ -68,7 +71,7 @@ def test_case(case):
 
 def test_what_nvidias_generator_leaves_on_a_host_with_one_gpu(tmp_path):
     (tmp_path / "nvidia.yaml").write_bytes(NVIDIA.read_bytes())
-    (resource,) = offer.offer(config.Settings(), specs_of.load([str(tmp_path)])).resources
+    (resource,) = resources.offer(configuration.Settings(), specs_of.load([str(tmp_path)])).resources
     assert resource.name == "nvidia.com/gpu"
     (unit,) = resource.units
     assert unit.id == "GPU-bbe4e49b-1d0b-56af-b274-62b4215a4325"
@@ -81,7 +84,7 @@ def gpus(number, length=1):
 
 
 def test_60000_devices_are_offered():
-    (resource,) = offer.offer(config.Settings(), specs.registry(gpus(60_000))).resources
+    (resource,) = resources.offer(configuration.Settings(), specs.registry(gpus(60_000))).resources
     assert len(resource.units) == 60_000
 
 
@@ -89,7 +92,7 @@ def test_a_list_that_no_kubelet_reads_is_refused_and_names_the_way_out():
     """Replicas count; what else there is to offer is offered."""
     document = {"version": 1, "resources": {"acme.com/gpu": {"replicas": 1024}, "acme.com/nic": {}}}
     registry = specs.registry(gpus(64, 50), specs.spec("acme.com/nic", {"a": ["/dev/a"]}))
-    result = offer.offer(config.parse(document, "c"), registry)
+    result = resources.offer(configuration.parse(document, "c"), registry)
     assert [one.name for one in result.resources] == ["acme.com/nic"]
     assert re.fullmatch(
         rf"resource acme.com/gpu: its 65536 devices make a list of \d+ bytes; expected at most {LONGEST}, .* Offer .*",
@@ -100,11 +103,16 @@ def test_a_list_that_no_kubelet_reads_is_refused_and_names_the_way_out():
 def test_device_ids_and_their_units():
     document = {"version": 1, "resources": {"acme.com/gpu": {"replicas_by": {"a": 3}}}}
     registry = specs.registry(specs.spec("acme.com/gpu", {"a": ["/dev/a"], "b": ["/dev/b"]}))
-    (resource,) = offer.offer(config.parse(document, "c"), registry).resources
+    (resource,) = resources.offer(configuration.parse(document, "c"), registry).resources
     first, second = resource.units
     assert (first.device_ids, second.device_ids) == (("a::0", "a::1", "a::2"), ("b",))
-    assert offer.units_of(resource, ["a::1", "b", "b::0", "a"]) == {"a::1": first, "b": second, "b::0": None, "a": None}
-    assert [offer.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]
+    assert resources.units_of(resource, ["a::1", "b", "b::0", "a"]) == {
+        "a::1": first,
+        "b": second,
+        "b::0": None,
+        "a": None,
+    }
+    assert [resources.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]
 
 
 def test_the_units_of_a_resource_are_gone_through_once_however_often_the_kubelet_calls():
@@ -115,12 +123,12 @@ def test_the_units_of_a_resource_are_gone_through_once_however_often_the_kubelet
             Counted.times += 1
             return super().__iter__()
 
-    unit = offer.Unit("a", (), (), ())
-    resource = offer.Resource("acme.com/gpu", Counted([unit]))
+    unit = resources.Unit("a", (), (), ())
+    resource = resources.Resource("acme.com/gpu", Counted([unit]))
     for _call in range(3):
-        assert offer.units_of(resource, ["a", "b"]) == {"a": unit, "b": None}
+        assert resources.units_of(resource, ["a", "b"]) == {"a": unit, "b": None}
     assert Counted.times == 1
-    assert offer.units_of(resource._replace(units=()), ["a"]) == {"a": None}, "another one has its own"
+    assert resources.units_of(resource._replace(units=()), ["a"]) == {"a": None}, "another one has its own"
 
 
 def test_broken_files_on_disk_cost_only_their_own_devices(tmp_path):
@@ -138,7 +146,7 @@ def test_broken_files_on_disk_cost_only_their_own_devices(tmp_path):
     (tmp_path / "directory.json").mkdir()
     registry = specs_of.load([str(tmp_path), str(tmp_path / "none")])
     assert {Path(path).name for path in registry.errors} == {*broken, "directory.json"}
-    result = offer.offer(config.Settings(), registry)
+    result = resources.offer(configuration.Settings(), registry)
     assert [(one.name, [unit.id for unit in one.units]) for one in result.resources] == [("acme.com/gpu", ["a", "b"])]
 
 
@@ -166,9 +174,9 @@ SORTS = [
 @pytest.mark.parametrize(("name", "sort"), SORTS, ids=lambda value: value)
 def test_sorts_of_names(name, sort):
     known = specs.device("pci:0", uuid="0xBEEF", serial="SN/17:4", pci_address="0000:99:00.0")
-    assert naming.sort_of(name, known) == sort
-    others = [other for other, its_sort in SORTS if naming.SORTS.index(its_sort) > naming.SORTS.index(sort)]
-    assert naming.choose([*others, name], known) == name
-    assert naming.choose([name, "a-disk-somewhere"], known, ("other", "index")) == (
+    assert unit_ids.sort_of(name, known) == sort
+    others = [other for other, its_sort in SORTS if unit_ids.SORTS.index(its_sort) > unit_ids.SORTS.index(sort)]
+    assert unit_ids.choose([*others, name], known) == name
+    assert unit_ids.choose([name, "a-disk-somewhere"], known, ("other", "index")) == (
         name if sort == "other" else "a-disk-somewhere"
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.dra_holds import excludes
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Lock, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, offer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_claims import Known
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.identity import items_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import excludes
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Lock, hold_of, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.identity import items_of
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import DEVICE
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -68,7 +69,7 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def made(document, some, devices):
-    return offer.offer(config.parse(document, "c"), specs.registry(*some), specs.inventory(devices))
+    return resources.offer(configuration.parse(document, "c"), specs.registry(*some), specs.inventory(devices))
 
 
 @given(SETTINGS, SPECS, DEVICES)
@@ -78,7 +79,7 @@ def test_ids_are_unique_and_names_as_cdi_takes_them(document, some, devices):
         assert len(set(ids)) == len(ids)
         for unit in resource.units:
             assert all(DEVICE.match(name) for name in unit.device_ids)
-            assert {offer.unit_id(name) for name in unit.device_ids} == {unit.id}
+            assert {resources.unit_id(name) for name in unit.device_ids} == {unit.id}
 
 
 @given(SETTINGS, SPECS, DEVICES)
@@ -123,7 +124,7 @@ def test_capacity_is_the_number_of_devices_however_often_they_are_named(number, 
     if partitioned and number > 1:
         devices.update({"gpu0": ["/dev/gpu0"], "gpu1": ["/dev/gpu1"]})
     registry = specs.registry(specs.spec("acme.com/gpu", devices, ["/dev/ctl"]))
-    (resource,) = offer.offer(config.Settings(), registry).resources
+    (resource,) = resources.offer(configuration.Settings(), registry).resources
     assert [unit.id for unit in resource.units] == sorted(f"n0-{index}" for index in range(number))
 
 

@@ -13,9 +13,11 @@ from typing import Any, Optional
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, operate, status
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import operate
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
@@ -26,7 +28,7 @@ GONE = "node-missing: acme.com/gpu=0: needs /dev/gpu0, found nothing"
 
 
 def says(
-    state: str = status.REGISTERED,
+    state: str = instance_status.REGISTERED,
     why: str = "",
     error: Optional[str] = None,
     config: Optional[str] = None,
@@ -36,7 +38,7 @@ def says(
     resource = {
         "state": state,
         "error": error,
-        "stream": state == status.REGISTERED,
+        "stream": state == instance_status.REGISTERED,
         "devices": {"0": {"healthy": not why, "reason": why}},
         "delivery": {"why": ""},
         "warnings": [],
@@ -50,14 +52,17 @@ CASES = {
     "somebody else holds the device": ([says(why=TAKEN)], []),
     "the host uses it": ([says(why="reserved: sda is mounted")], []),
     "a device is ill": ([says(why=GONE)], [f"{GPU}: 0 is Unhealthy: {GONE}"]),
-    "there is nothing of it": ([says(status.IDLE)], []),
-    "there is no kubelet": ([says(status.WAITING, error="no socket")], [f"{GPU}: waiting: no socket"]),
-    "another plugin has it": ([says(status.CONFLICT, error="theirs")], [f"{GPU}: conflict: theirs"]),
-    "it is under way": ([says(status.REGISTERING)], [f"{GPU}: registering: not there yet"]),
+    "there is nothing of it": ([says(instance_status.IDLE)], []),
+    "there is no kubelet": ([says(instance_status.WAITING, error="no socket")], [f"{GPU}: waiting: no socket"]),
+    "another plugin has it": ([says(instance_status.CONFLICT, error="theirs")], [f"{GPU}: conflict: theirs"]),
+    "it is under way": ([says(instance_status.REGISTERING)], [f"{GPU}: registering: not there yet"]),
     "the stream ended just now": ([says(stream=False)], [f"{GPU}: the kubelet's stream has ended"]),
-    "the older one serves until the younger one does": ([says(), says(status.RETRYING)], []),
-    "the younger one serves": ([says(status.STANDBY), says()], []),
-    "neither does": ([says(status.STANDBY), says(status.RETRYING, error="no")], [f"{GPU}: retrying: no"]),
+    "the older one serves until the younger one does": ([says(), says(instance_status.RETRYING)], []),
+    "the younger one serves": ([says(instance_status.STANDBY), says()], []),
+    "neither does": (
+        [says(instance_status.STANDBY), says(instance_status.RETRYING, error="no")],
+        [f"{GPU}: retrying: no"],
+    ),
     "a way that can't work": ([says(delivery={"why": "no CDI"})], [f"{GPU}: no CDI"]),
     "what gets lost": ([says(warnings=["hooks"])], [f"{GPU}: hooks"]),
     "the configuration is wrong": (
@@ -72,7 +77,7 @@ CASES = {
 def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: list[str]) -> None:
     with ExitStack() as stack:
         for since_boot, (name, document) in enumerate(zip("ab", documents)):
-            one = status.Instance(str(tmp_path), name)
+            one = instance_status.Instance(str(tmp_path), name)
             one.enter()
             stack.callback(one.leave)
             one.write({"instance": name, "since_boot": since_boot, **document})
@@ -82,8 +87,8 @@ def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: lis
 
 
 def test_what_an_instance_that_hangs_says_is_not_believed(tmp_path: Path) -> None:
-    instances = [status.Instance(str(tmp_path), name) for name in "ab"]
-    for since_boot, (one, document) in enumerate(zip(instances, (says(status.RETRYING, error="no"), says()))):
+    instances = [instance_status.Instance(str(tmp_path), name) for name in "ab"]
+    for since_boot, (one, document) in enumerate(zip(instances, (says(instance_status.RETRYING, error="no"), says()))):
         one.enter()
         one.write({"instance": one.name, "since_boot": since_boot, "pid": 7, **document})
     assert operate.living(str(tmp_path))[1] == []
@@ -107,7 +112,7 @@ class TestForget:
         places = {"state_dir": str(host.state), "run_dir": str(tmp_path / "run"), "root": str(host.root)}
         places["inventory"] = str(tmp_path / "none.json")
         document = {"version": 1, "resources": {NAME: {"teardown": say}}, "spec_dirs": [str(host.specs)], **places}
-        return config.parse(document, "c")
+        return configuration.parse(document, "c")
 
     @staticmethod
     def held(settings: Settings) -> dict[str, str]:

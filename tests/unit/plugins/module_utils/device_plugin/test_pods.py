@@ -13,7 +13,7 @@ import threading
 import grpc
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, pods
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, podresources
 
 GPU = "nvidia.com/gpu"
 
@@ -57,7 +57,7 @@ def path(tmp_path):
 
 
 def test_what_is_in_use(path):
-    found = served(path, {"List": listing}, lambda: pods.in_use(path))
+    found = served(path, {"List": listing}, lambda: podresources.in_use(path))
     assert found[:2] == (2, frozenset({(GPU, "GPU-1::0"), (GPU, "GPU-2::1"), ("intel.com/qat", "GPU-1")}))
 
 
@@ -74,12 +74,12 @@ def test_what_claims_have(path):
                 one.cdi_devices.add(name=f"v.com/c={name}{pod}")
         return answer
 
-    found = served(path, {"List": listing_claims}, lambda: pods.in_use(path))
+    found = served(path, {"List": listing_claims}, lambda: podresources.in_use(path))
     assert found.claims == (
-        pods.Listed("gpu.amd.com", "ml/train", ("v.com/c=xa", "v.com/c=xb", "v.com/c=ya", "v.com/c=yb")),
-        pods.Listed("net.amd.com", "ml/train", ("v.com/c=za", "v.com/c=zb")),
+        podresources.Listed("gpu.amd.com", "ml/train", ("v.com/c=xa", "v.com/c=xb", "v.com/c=ya", "v.com/c=yb")),
+        podresources.Listed("net.amd.com", "ml/train", ("v.com/c=za", "v.com/c=zb")),
     )
-    assert served(path, {"List": listing}, lambda: pods.in_use(path)).claims == ()
+    assert served(path, {"List": listing}, lambda: podresources.in_use(path)).claims == ()
 
 
 def test_a_claim_as_a_kubelet_sends_it():
@@ -99,7 +99,7 @@ def test_which_kubelet_says_so(path):
     """Each one that starts makes the socket anew."""
 
     async def twice():
-        return await pods.in_use(path), await pods.in_use(path)
+        return await podresources.in_use(path), await podresources.in_use(path)
 
     (one, same), (other, _again) = (served(path, {"List": listing}, twice) for _start in range(2))
     assert one == same
@@ -107,7 +107,7 @@ def test_which_kubelet_says_so(path):
 
 
 def test_what_is_allocatable(path):
-    found = served(path, {"GetAllocatableResources": allocatable}, lambda: pods.allocatable(path))
+    found = served(path, {"GetAllocatableResources": allocatable}, lambda: podresources.allocatable(path))
     assert found == {GPU: {"GPU-1", "GPU-2"}}
 
 
@@ -122,34 +122,34 @@ def test_an_answer_of_many_megabytes(path):
         assert answer.ByteSize() > 5 << 20
         return answer
 
-    found = served(path, {"List": many}, lambda: pods.in_use(path, 60.0))
+    found = served(path, {"List": many}, lambda: podresources.in_use(path, 60.0))
     assert (found.pods, len(found.devices)) == (100, 100_000)
 
 
 @pytest.mark.parametrize(
     ("call", "methods", "read"),
     [
-        (pods.in_use, {"List": listing}, "_in_use"),
-        (pods.allocatable, {"GetAllocatableResources": allocatable}, "_allocatable"),
+        (podresources.in_use, {"List": listing}, "_in_use"),
+        (podresources.allocatable, {"GetAllocatableResources": allocatable}, "_allocatable"),
     ],
 )
 def test_an_answer_is_read_in_a_thread_of_its_own(path, monkeypatch, call, methods, read):
     """One of 60,000 devices would hold up the event loop for most of a second."""
-    threads, real = [], getattr(pods, read)
-    monkeypatch.setattr(pods, read, lambda answer: threads.append(threading.current_thread()) or real(answer))
+    threads, real = [], getattr(podresources, read)
+    monkeypatch.setattr(podresources, read, lambda answer: threads.append(threading.current_thread()) or real(answer))
     assert served(path, methods, lambda: call(path))
     assert threads and threading.main_thread() not in threads
 
 
 def refused(path, methods, call):
-    with pytest.raises(pods.Unavailable) as error:
+    with pytest.raises(podresources.Unavailable) as error:
         served(path, methods, call)
     assert "\n" not in str(error.value)
     return error.value.cause, str(error.value)
 
 
 def test_an_older_kubelet(path):
-    cause, text = refused(path, {"List": listing}, lambda: pods.allocatable(path))
+    cause, text = refused(path, {"List": listing}, lambda: podresources.allocatable(path))
     assert cause == "unsupported"
     assert "has no GetAllocatableResources of podresources v1" in text
 
@@ -158,14 +158,14 @@ def test_no_answer_in_time(path):
     async def hangs(_request, _context):
         await asyncio.sleep(60)
 
-    assert refused(path, {"List": hangs}, lambda: pods.in_use(path, 0.2))[0] == "time"
+    assert refused(path, {"List": hangs}, lambda: podresources.in_use(path, 0.2))[0] == "time"
 
 
 def test_an_error(path):
     async def fails(_request, context):
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
-    assert refused(path, {"List": fails}, lambda: pods.in_use(path)) == (
+    assert refused(path, {"List": fails}, lambda: podresources.in_use(path)) == (
         "failed",
         f"{path}: List: RESOURCE_EXHAUSTED: rejected by rate limit",
     )
@@ -181,6 +181,6 @@ def test_nobody_is_there(tmp_path, path, what):
         assert os.path.exists(path)
     elif what == "no directory":
         path = f"{path}/kubelet.sock"
-    with pytest.raises(pods.Unavailable) as error:
-        asyncio.run(pods.in_use(path, 2.0))
+    with pytest.raises(podresources.Unavailable) as error:
+        asyncio.run(podresources.in_use(path, 2.0))
     assert error.value.cause == "absent"

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Request
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import prefer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, unit_id
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.prefer import preferred
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import fold
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import prefer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.prefer import preferred
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit, unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 
 

@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import metrics
 
 
 def asked(path: str, lacking: str) -> tuple[bytes, bytes]:

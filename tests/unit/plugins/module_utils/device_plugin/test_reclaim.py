@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED, Key, hold_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, key_of, settle, take
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import commands
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.pods import InUse
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.reclaim import Event, Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands import turns
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, key_of, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED, Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Event, Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 

@@ -17,8 +17,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, register, site, status
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.metrics import PREFIX
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import (
+    api,
+    register_call,
+    registration,
+    unix_sockets,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import PREFIX
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import (
     NAME,
     Kubelet,
@@ -32,9 +38,9 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin
 def test_waits_for_a_kubelet_and_registers_with_options_and_a_bare_name(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await until(lambda: "no such socket" in places.registrar.reason)
-        assert places.registrar.state == status.WAITING
+        assert places.registrar.state == instance_status.WAITING
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         await until(lambda: kubelet.lists == [["w0"]])
         [request] = kubelet.requests
         assert (request.version, request.resource_name) == ("v1beta1", NAME)
@@ -49,11 +55,11 @@ def test_waits_for_a_kubelet_and_registers_with_options_and_a_bare_name(places: 
 def test_a_new_kubelet_that_wiped_the_directory_gets_a_new_socket(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         before = places.sockets
         await kubelet.stop()
         await kubelet.start(wipe=True)
-        await until(lambda: len(kubelet.streams) == 1 and places.registrar.state == status.REGISTERED)
+        await until(lambda: len(kubelet.streams) == 1 and places.registrar.state == instance_status.REGISTERED)
         assert len(places.sockets) == 1
         assert places.sockets != before
         assert kubelet.requests[-1].endpoint == places.sockets[0]
@@ -64,7 +70,7 @@ def test_a_new_kubelet_that_wiped_the_directory_gets_a_new_socket(places: Places
 def test_a_dropped_stream_is_registered_again_in_place(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         before = places.sockets
         await kubelet.drop()
         await until(lambda: len(kubelet.requests) == 2 and len(kubelet.streams) == 1)
@@ -76,11 +82,11 @@ def test_a_dropped_stream_is_registered_again_in_place(places: Places, kubelet: 
 def test_an_own_socket_that_vanishes_is_made_anew_under_another_name(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         [before] = places.sockets
         os.unlink(os.path.join(places.settings.plugin_dir, before))
         await until(lambda: len(kubelet.requests) == 2)
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert before not in places.sockets
 
     play(places, scene, kubelet)
@@ -89,7 +95,7 @@ def test_an_own_socket_that_vanishes_is_made_anew_under_another_name(places: Pla
 def test_kubelet_sock_of_another_inode_alone_is_reason_enough(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         second = Kubelet(places)  # the first one's streams, and our socket, are as they were
         await second.start()
         await until(lambda: len(second.requests) == 1 and len(second.streams) == 1)
@@ -107,7 +113,7 @@ def test_whoever_is_stopped_while_the_server_opens_leaves_no_socket(
         dialled.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(dial, "options", hang)
+    monkeypatch.setattr(unix_sockets, "options", hang)
 
     async def scene() -> None:
         await kubelet.start()
@@ -121,7 +127,7 @@ def test_whoever_is_stopped_while_the_server_opens_leaves_no_socket(
 def test_a_directory_that_is_removed_and_made_again(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         await kubelet.stop()
         directory = Path(places.settings.plugin_dir)
         for path in directory.iterdir():
@@ -130,7 +136,7 @@ def test_a_directory_that_is_removed_and_made_again(places: Places, kubelet: Kub
         await until(lambda: "no such directory" in places.registrar.reason)
         directory.mkdir()
         await kubelet.start()
-        await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == status.REGISTERED)
+        await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == instance_status.REGISTERED)
 
     play(places, scene, kubelet)
 
@@ -151,7 +157,7 @@ def test_a_stream_that_is_over_before_anybody_looks_is_not_waited_for(places: Pl
 
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert len(kubelet.requests) == 3
         failures = [line for line in places.metrics.render().splitlines() if "failures_total{" in line]
         assert failures == [f'{PREFIX}registration_failures_total{{reason="stream",resource="{NAME}"}} 2']
@@ -167,7 +173,7 @@ def test_a_kubelet_that_starts_anew_in_the_middle_is_asked_at_once(places: Place
         await until(lambda: kubelet.requests)
         await kubelet.stop()
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert 'reason="restart"' in places.metrics.render()
         assert 'reason="arrival"' not in places.metrics.render()
 
@@ -178,7 +184,7 @@ def test_a_kubelet_that_hangs_is_not_waited_for_when_another_one_takes_its_place
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Register may take 20 s: it accepts the call, and answers it never."""
-    monkeypatch.setattr(site, "ANSWER", 3600.0)
+    monkeypatch.setattr(register_call, "ANSWER", 3600.0)
     hangs = Kubelet(places)
 
     async def never(request: Any, _context: Any) -> Any:
@@ -191,7 +197,7 @@ def test_a_kubelet_that_hangs_is_not_waited_for_when_another_one_takes_its_place
         await hangs.start()
         await until(lambda: hangs.requests)
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert len(kubelet.requests) == 1
         await hangs.stop()
 
@@ -202,7 +208,7 @@ def test_a_socket_that_goes_while_the_kubelet_takes_its_time_is_made_anew_at_onc
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kubelet dials it for ten seconds before it says that nobody is there."""
-    monkeypatch.setattr(site, "ANSWER", 3600.0)
+    monkeypatch.setattr(register_call, "ANSWER", 3600.0)
     register_ = kubelet.register
 
     async def wipe_first(request: Any, context: Any) -> Any:
@@ -216,7 +222,7 @@ def test_a_socket_that_goes_while_the_kubelet_takes_its_time_is_made_anew_at_onc
 
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert len(kubelet.requests) == 2
 
     play(places, scene, kubelet)
@@ -225,15 +231,15 @@ def test_a_socket_that_goes_while_the_kubelet_takes_its_time_is_made_anew_at_onc
 def test_a_kubelet_that_takes_a_second_register_for_nothing_new_goes_on_as_before(
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register, "ARRIVAL", 0.5)
+    monkeypatch.setattr(registration, "ARRIVAL", 0.5)
 
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         [stream], sockets = places.feed.streams, places.sockets
         kubelet.deaf = 1
         os.chmod(os.path.join(places.settings.plugin_dir, api.KUBELET_SOCKET), 0o600)  # it looks like another one
-        await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == status.REGISTERED)
+        await until(lambda: len(kubelet.requests) == 2 and places.registrar.state == instance_status.REGISTERED)
         assert (places.feed.streams, places.sockets) == ([stream], sockets)
 
     play(places, scene, kubelet)
@@ -249,10 +255,10 @@ def test_tries_are_ever_further_apart_and_not_at_the_same_moment_as_those_of_oth
         assert (low, high) == (0.75, 1.25)
         return 0.0
 
-    monkeypatch.setattr(register.random, "uniform", uniform)
+    monkeypatch.setattr(registration.random, "uniform", uniform)
     sleep = places.registrar._sleep
 
-    async def note(seconds: float, asked: dial.Identity) -> bool:
+    async def note(seconds: float, asked: unix_sockets.Identity) -> bool:
         waits.append(seconds)
         return await sleep(seconds, asked)
 
@@ -271,7 +277,7 @@ def test_what_is_lost_as_soon_as_it_is_made_is_not_made_all_the_time(
 ) -> None:
     waits: list[float] = []
 
-    async def note(seconds: float, _asked: dial.Identity) -> bool:
+    async def note(seconds: float, _asked: unix_sockets.Identity) -> bool:
         waits.append(seconds)
         return False
 
@@ -280,11 +286,11 @@ def test_what_is_lost_as_soon_as_it_is_made_is_not_made_all_the_time(
     async def scene() -> None:
         await kubelet.start()
         for number in range(1, 6):
-            await until(lambda: kubelet.streams and places.registrar.state == status.REGISTERED)
+            await until(lambda: kubelet.streams and places.registrar.state == instance_status.REGISTERED)
             await kubelet.drop()
             await until(lambda: len(waits) == number)  # noqa: B023 - called at once
         assert waits == [0.2, 0.4, 0.8, 1.0, 1.0]
-        await until(lambda: kubelet.streams and places.registrar.state == status.REGISTERED)
+        await until(lambda: kubelet.streams and places.registrar.state == instance_status.REGISTERED)
         kubelet.error = (grpc.StatusCode.UNAVAILABLE, "not ready")
         await kubelet.drop()
         await until(lambda: len(waits) > 6)
@@ -296,12 +302,12 @@ def test_what_is_lost_as_soon_as_it_is_made_is_not_made_all_the_time(
 def test_register_that_no_stream_follows_is_no_registration(
     places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register, "ARRIVAL", 1.0)
+    monkeypatch.setattr(registration, "ARRIVAL", 1.0)
     kubelet.deaf = 1
 
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         first, second = kubelet.requests[:2]
         assert first.endpoint != second.endpoint, "a kubelet may take the same socket for nothing new"
         assert 'registration_failures_total{reason="arrival",' in places.metrics.render()
@@ -315,14 +321,14 @@ def test_a_refusal_that_is_final_stops_until_there_is_another_kubelet(places: Pl
 
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REFUSED))
+        await until(state_is(places, instance_status.REFUSED))
         assert "not supported" in places.registrar.reason
         await asyncio.sleep(1.5)
         assert len(kubelet.requests) == 1
         await kubelet.stop()
         kubelet.error = None
         await kubelet.start(wipe=True)
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
 
     play(places, scene, kubelet)
 
@@ -334,7 +340,7 @@ def test_one_failure_in_many_words_is_said_once(places: Places, kubelet: Kubelet
         kubelet.error = (grpc.StatusCode.UNAVAILABLE, "Socket closed")
         await kubelet.start()
         for text in ("Broken pipe", "Socket closed", "Broken pipe"):
-            await until(state_is(places, status.RETRYING))
+            await until(state_is(places, instance_status.RETRYING))
             kubelet.error = (grpc.StatusCode.UNAVAILABLE, text)
             await until(lambda text=text: text in places.registrar.reason)  # type: ignore[misc]
         assert places.log.getvalue().count("event=retrying") == 1
@@ -350,9 +356,9 @@ def test_a_refusal_that_may_pass_is_tried_again(places: Places, kubelet: Kubelet
     async def scene() -> None:
         await kubelet.start()
         await until(lambda: len(kubelet.requests) >= 3)
-        await until(state_is(places, status.RETRYING))
+        await until(state_is(places, instance_status.RETRYING))
         kubelet.error = None
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert places.log.getvalue().count("event=retrying") == 1, "said once, not at every try"
 
     play(places, scene, kubelet)

@@ -14,7 +14,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import dial, register, status
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import registration, unix_sockets
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import (
     Finder,
     Kubelet,
@@ -31,11 +32,11 @@ def test_found_by_the_kubelet_and_found_again_by_a_new_socket(tmp_path: Path) ->
     finder = Finder(places)
 
     async def scene() -> None:
-        await finder.until(state_is(places, status.REGISTERED))
+        await finder.until(state_is(places, instance_status.REGISTERED))
         assert len(finder.seen) == 1
         assert not places.sockets, "nothing where Register would be"
         await finder.kubelet.drop()
-        await finder.until(lambda: len(finder.seen) == 2 and places.registrar.state == status.REGISTERED)
+        await finder.until(lambda: len(finder.seen) == 2 and places.registrar.state == instance_status.REGISTERED)
         assert not os.path.exists(finder.seen[0])
         await finder.kubelet.drop()
 
@@ -46,17 +47,17 @@ def test_a_kubelet_that_finds_the_socket_before_it_is_seen_to_work_is_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = Places(tmp_path, registration="watcher")
-    finder, options = Finder(places), dial.options
+    finder, options = Finder(places), unix_sockets.options
 
     async def found_first(path: str, seconds: float) -> Any:
         await finder.look()
         await until(lambda: places.feed.streams)
         return await options(path, seconds)
 
-    monkeypatch.setattr(dial, "options", found_first)
+    monkeypatch.setattr(unix_sockets, "options", found_first)
 
     async def scene() -> None:
-        await until(state_is(places, status.REGISTERED))
+        await until(state_is(places, instance_status.REGISTERED))
         assert len(finder.seen) == 1
         await finder.kubelet.drop()
 
@@ -66,7 +67,7 @@ def test_a_kubelet_that_finds_the_socket_before_it_is_seen_to_work_is_heard(
 def test_a_live_kubelet_that_found_the_socket_and_opens_no_stream_is_shown_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register, "ARRIVAL", 1.0)
+    monkeypatch.setattr(registration, "ARRIVAL", 1.0)
     places = Places(tmp_path, registration="watcher")
     finder = Finder(places)
     monkeypatch.setattr(finder.kubelet, "listen", lambda _path: None)
@@ -74,7 +75,7 @@ def test_a_live_kubelet_that_found_the_socket_and_opens_no_stream_is_shown_anoth
     async def scene() -> None:
         await until(lambda: "no kubelet looks into" in places.registrar.reason)
         await asyncio.sleep(1.5)
-        assert places.registrar.state == status.WAITING, "nobody is waited for who is not there"
+        assert places.registrar.state == instance_status.WAITING, "nobody is waited for who is not there"
         server = await pod_resources(places, [[]])
         await finder.until(lambda: len(finder.seen) == 2)
         assert "asked what it is" in places.log.getvalue()
@@ -95,7 +96,7 @@ def test_a_kubelet_that_finds_it_and_will_never_take_it(tmp_path: Path, error: s
     finder = Finder(places, error=error)
 
     async def scene() -> None:
-        await finder.until(state_is(places, status.REFUSED))
+        await finder.until(state_is(places, instance_status.REFUSED))
         assert error in places.registrar.reason
 
     play(places, scene)
@@ -106,10 +107,10 @@ def test_a_kubelet_that_can_not_take_it_yet_is_shown_another_socket_once(tmp_pat
     finder = Finder(places, error="plugin registration failed with err: try again")
 
     async def scene() -> None:
-        await finder.until(state_is(places, status.RETRYING))
+        await finder.until(state_is(places, instance_status.RETRYING))
         assert "try again" in places.registrar.reason
         finder.error = ""
-        await finder.until(state_is(places, status.REGISTERED))
+        await finder.until(state_is(places, instance_status.REGISTERED))
         assert len(finder.seen) == 2, "what it said of the former one is over"
         await finder.kubelet.drop()
 
@@ -119,9 +120,9 @@ def test_a_kubelet_that_can_not_take_it_yet_is_shown_another_socket_once(tmp_pat
 def test_auto_registers_where_it_can(places: Places, kubelet: Kubelet) -> None:
     async def scene() -> None:
         await kubelet.start()
-        await until(state_is(places, status.REGISTERED))
-        assert places.registrar.mode == register.REGISTER
-        assert not dial.sockets(places.settings.registry_dir), "never both"
+        await until(state_is(places, instance_status.REGISTERED))
+        assert places.registrar.mode == registration.REGISTER
+        assert not unix_sockets.sockets(places.settings.registry_dir), "never both"
 
     play(places, scene, kubelet)
 
@@ -132,8 +133,8 @@ def test_auto_is_found_where_a_kubelet_knows_no_register(places: Places, kubelet
 
     async def scene() -> None:
         await kubelet.start()
-        await finder.until(state_is(places, status.REGISTERED))
-        assert places.registrar.mode == register.WATCHER
+        await finder.until(state_is(places, instance_status.REGISTERED))
+        assert places.registrar.mode == registration.WATCHER
         assert not places.sockets, "never both"
         assert "arrival" not in places.metrics.render(), "it was not waited for where it does not look"
         await finder.kubelet.drop()
@@ -144,13 +145,13 @@ def test_auto_is_found_where_a_kubelet_knows_no_register(places: Places, kubelet
 def test_auto_is_found_where_a_live_kubelet_has_no_kubelet_sock(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register, "ARRIVAL", 1.0)
+    monkeypatch.setattr(registration, "ARRIVAL", 1.0)
     finder = Finder(places)
 
     async def scene() -> None:
         server = await pod_resources(places, [[]])
-        await finder.until(state_is(places, status.REGISTERED))
-        assert places.registrar.mode == register.WATCHER
+        await finder.until(state_is(places, instance_status.REGISTERED))
+        assert places.registrar.mode == registration.WATCHER
         await finder.kubelet.drop()
         await server.stop(0)
 

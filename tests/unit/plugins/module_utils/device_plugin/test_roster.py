@@ -12,12 +12,15 @@ import pytest
 import yaml
 from hypothesis import given
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import roster as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import Health, ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.listing import LONGEST, size
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit, unit_id
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.roster import TOLD, Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import (
+    Health,
+    ResourceSettings,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import device_list as module
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import TOLD, Roster
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.list_size import LONGEST, size
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit, unit_id
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 CASES = yaml.safe_load(Path(__file__).with_name("roster.yml").read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import scanner
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import openers_service
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group import Group
@@ -120,13 +120,13 @@ def test_who_is_asked_sees_what_the_daemon_may_not(serve):
 def test_where_there_is_no_socket_the_daemon_looks_itself(tmp_path, monkeypatch):
     seen = Seen(trouble="why")
     monkeypatch.setattr(openers, "look", lambda _numbers: seen)
-    assert scanner.Channel(str(tmp_path / "none")).look([NUMBER]) is seen
+    assert openers_service.Channel(str(tmp_path / "none")).look([NUMBER]) is seen
 
 
 def test_one_process_answers_one_question_after_the_other(serve):
     """Until nobody is there any more to ask one."""
     service = serve()
-    channel = scanner.Channel(service.path)
+    channel = openers_service.Channel(service.path)
     null = openers.number_of("/dev/null")
     with open("/dev/null") as _file:
         for _time in range(2):
@@ -150,7 +150,7 @@ def ended(pid):
 
 def test_where_it_was_ended_the_same_look_asks_another_one(serve):
     service = serve()
-    channel = scanner.Channel(service.path)
+    channel = openers_service.Channel(service.path)
     assert channel.look([NUMBER]).processes
     first = service.started()
     os.kill(first, signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_one_that_does_not_start_is_said_and_tried_again(serve, tmp_path):
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     service = serve(str(program))
-    channel = scanner.Channel(service.path)
+    channel = openers_service.Channel(service.path)
     assert f"{service.path}: " in channel.look([NUMBER]).gaps
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{SERVES}'\n")
     assert channel.look([NUMBER]).processes
@@ -172,17 +172,17 @@ def test_one_that_does_not_start_is_said_and_tried_again(serve, tmp_path):
 def test_nobody_listens(serve):
     service = serve()
     service.stop()
-    assert f"{service.path}: Connection refused" in scanner.Channel(service.path).look([NUMBER]).gaps
+    assert f"{service.path}: Connection refused" in openers_service.Channel(service.path).look([NUMBER]).gaps
 
 
 def test_one_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(openers, "SECONDS", 0.1)
-    monkeypatch.setattr(scanner, "PATIENCE", 0.0)
+    monkeypatch.setattr(openers_service, "PATIENCE", 0.0)
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
-        channel = scanner.Channel(path)
+        channel = openers_service.Channel(path)
         assert path in channel.look([NUMBER]).gaps
         late = listening.accept()[0]
         with suppress(OSError):
@@ -197,12 +197,12 @@ def test_what_is_seen_comes_over_as_it_is(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(openers, "look", lambda numbers: asked.append(list(numbers)) or seen)
     answers = io.BytesIO()
-    scanner.serve(io.BytesIO(b'[["b", 8, 0], ["c", 195, 0]]\n[]\n'), answers)
+    openers_service.serve(io.BytesIO(b'[["b", 8, 0], ["c", 195, 0]]\n[]\n'), answers)
     assert asked == [[("b", 8, 0), NUMBER], []]
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
         listening.listen()
-        channel = scanner.Channel(str(tmp_path / "socket"))
+        channel = openers_service.Channel(str(tmp_path / "socket"))
         channel.connect()
         theirs = listening.accept()[0]
         theirs.sendall(answers.getvalue())
@@ -228,10 +228,10 @@ def test_what_is_seen_comes_over_as_it_is(tmp_path, monkeypatch):
 def test_what_is_no_question_ends_it(line, monkeypatch):
     monkeypatch.setattr(openers, "look", None)
     with pytest.raises(CdiError, match="expected one line of JSON"):
-        scanner.serve(io.BytesIO(line), io.BytesIO())
+        openers_service.serve(io.BytesIO(line), io.BytesIO())
 
 
 def test_a_question_is_read_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr(scanner, "LONGEST", 20)
+    monkeypatch.setattr(openers_service, "LONGEST", 20)
     with pytest.raises(CdiError, match="of 20 bytes at most"):
-        scanner.serve(io.BytesIO(json.dumps([NUMBER] * 9).encode() + b"\n"), io.BytesIO())
+        openers_service.serve(io.BytesIO(json.dumps([NUMBER] * 9).encode() + b"\n"), io.BytesIO())

@@ -19,9 +19,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, unix_sockets
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.server import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.stream import Feed
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -62,13 +62,13 @@ def test_a_socket_is_seen_when_it_serves_and_gone_when_it_ends(place: Path) -> N
 
 
 def test_it_calls_itself_through_the_socket_that_others_see(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options, called = dial.options, []
+    options, called = unix_sockets.options, []
 
     async def note(path: str, seconds: float) -> Any:
         called.append((path, Path(path).is_socket()))
         return await options(path, seconds)
 
-    monkeypatch.setattr(dial, "options", note)
+    monkeypatch.setattr(unix_sockets, "options", note)
 
     async def scene(server: Server) -> None:
         await server.open()
@@ -80,13 +80,13 @@ def test_it_calls_itself_through_the_socket_that_others_see(place: Path, monkeyp
 def test_a_directory_that_is_wiped_before_it_calls_itself_is_not_waited_for(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = dial.options
+    options = unix_sockets.options
 
     async def wiped(path: str, _seconds: float) -> Any:
         os.unlink(path)
         return await options(path, 3600)
 
-    monkeypatch.setattr(dial, "options", wiped)
+    monkeypatch.setattr(unix_sockets, "options", wiped)
 
     async def scene(server: Server) -> None:
         with pytest.raises(CdiError, match="can't serve"):
@@ -104,7 +104,7 @@ def test_a_question_about_as_many_devices_as_a_list_may_have_is_answered(place: 
         asked = {"available_deviceIDs": ids, "must_include_deviceIDs": ids, "allocation_size": 1}
         request = api.v1beta1.PreferredAllocationRequest(container_requests=[asked])
         assert request.ByteSize() > api.LONGEST
-        async with dial.channel("s.sock") as channel:
+        async with unix_sockets.channel("s.sock") as channel:
             answer = await api.stub(channel, "v1beta1.DevicePlugin").GetPreferredAllocation(request, timeout=30)
         assert answer.container_responses[0].deviceIDs == ids[:1]
 
@@ -125,7 +125,7 @@ async def _nobody(_path: str, _seconds: float) -> Any:
 def test_what_does_not_answer_as_it_should_is_not_left_there(
     place: Path, monkeypatch: pytest.MonkeyPatch, answers: Any, said: str
 ) -> None:
-    monkeypatch.setattr(dial, "options", answers)
+    monkeypatch.setattr(unix_sockets, "options", answers)
 
     async def scene(server: Server) -> None:
         with pytest.raises(CdiError, match=said):
@@ -191,7 +191,7 @@ def test_a_call_that_hands_out_is_answered_before_the_streams_end(place: Path, i
         nonlocal asked, go
         asked, go = asyncio.Event(), asyncio.Event()
         await server.open()
-        async with dial.channel("s.sock") as channel:
+        async with unix_sockets.channel("s.sock") as channel:
             plugin = api.stub(channel, "v1beta1.DevicePlugin")
             stream = plugin.ListAndWatch(api.v1beta1.Empty())
             await stream.read()

@@ -13,13 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import handover
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import INTERRUPTED, Key, hold_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Refusal, Want, settle, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Refused
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.taken import Held, overlapping, read, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Refusal, Want, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Refused
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED, Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import (
+    Held,
+    overlapping,
+    read,
+    taken,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a commit costs nothing
@@ -152,7 +157,7 @@ def check(ledger, actions):
             if what == "take":
                 take(ledger, one, [Want(other, DEVICES[other])])
             elif what == "withhold":
-                found = ledger.find(handover.key_of(one, other))
+                found = ledger.find(pod_holds.key_of(one, other))
                 if found:
                     settle(ledger, one, {other: found.tokens[0]}, withheld={other: "setup: failed"})
             elif what == "give":

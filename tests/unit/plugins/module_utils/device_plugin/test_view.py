@@ -11,15 +11,16 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import filesystem
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import Want, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.trouble import Unusable
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config, taken
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.dra_keeper import Keeper
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.trouble import class_of
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.view import Viewer
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import filesystem
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_keeper import Keeper
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 NIC = "acme.com/nic"
@@ -38,7 +39,7 @@ def viewer(tmp_path):
     write(tmp_path, {"a": ["net:a"], "b": ["net:b"]})
     document = {"version": 1, "root": str(tmp_path), "spec_dirs": [f"{tmp_path}/cdi"]}
     paths = {name: f"{tmp_path}/{name}" for name in ("state_dir", "inventory")}
-    return Viewer(config.parse({**document, **paths}, "c"), Ledger(paths["state_dir"], "boot-1"))
+    return Viewer(configuration.parse({**document, **paths}, "c"), Ledger(paths["state_dir"], "boot-1"))
 
 
 def troubles(viewer):
@@ -106,7 +107,7 @@ class TestLedgerThatCanNotBeRead:
         def busy(_ledger):
             raise Unusable("others keep it locked", "busy")
 
-        monkeypatch.setattr(taken, "read", busy)
+        monkeypatch.setattr(held_elsewhere, "read", busy)
         view = viewer.look()
         assert view.troubles == before
         assert view.problems["ledger"] == "others keep it locked"

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import inotify, watch
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.watch import Subject, Watch
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import inotify, watch
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.watch import Subject, Watch
 
 DEADLINE = 30  # seconds, for what takes one at most
 

@@ -14,7 +14,8 @@ import socket
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon, watchdog
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import daemon
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import watchdog
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Part
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.handover import key_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import config
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import Allocator, Failed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.delivery import Delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import Resource, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import key_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Part
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Allocator, Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, offer
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 
 NAME = "vendor.com/gpu"
@@ -86,7 +86,7 @@ class Host:
 
     def look(self) -> None:
         """Read specs, and make the offer."""
-        settings = config.parse({"version": 1, "resources": {NAME: self.resource_settings}}, "test")
+        settings = configuration.parse({"version": 1, "resources": {NAME: self.resource_settings}}, "test")
         self.registry = registry.load([str(self.specs)])
         self.resource: Resource = offer(settings, self.registry).resources[0]
 

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.called import find
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.device_lookup import find
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Node
 
 GPU = Device(

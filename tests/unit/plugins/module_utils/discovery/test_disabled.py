@@ -9,9 +9,9 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import disabled, snapshot
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.disabled import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import out_of_service, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
@@ -21,10 +21,10 @@ BROKEN = {GPU.id: Disabled("ECC errors", SINCE, unique="92a4b81f")}
 
 
 def test_what_is_written_is_read(tmp_path):
-    assert disabled.read(str(tmp_path)) == {}
-    (tmp_path / "device-state.json").write_bytes(disabled.render(BROKEN))
-    assert disabled.read(str(tmp_path)) == BROKEN
-    assert disabled.render({}) is None
+    assert out_of_service.read(str(tmp_path)) == {}
+    (tmp_path / "device-state.json").write_bytes(out_of_service.render(BROKEN))
+    assert out_of_service.read(str(tmp_path)) == BROKEN
+    assert out_of_service.render({}) is None
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_what_is_written_is_read(tmp_path):
     [("", 4e9, True), ("2026-11-22T00:00:00Z", 1795305599, True), ("2026-11-22T00:00:00Z", 1795305600, False)],
 )
 def test_it_ends_when_it_was_to_end(tmp_path, until, now, still):
-    (tmp_path / "device-state.json").write_bytes(disabled.render({GPU.id: Disabled("hot", SINCE, until)}))
-    assert (GPU.id in disabled.in_force(str(tmp_path), lambda: now)) == still
+    (tmp_path / "device-state.json").write_bytes(out_of_service.render({GPU.id: Disabled("hot", SINCE, until)}))
+    assert (GPU.id in out_of_service.in_force(str(tmp_path), lambda: now)) == still
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_it_ends_when_it_was_to_end(tmp_path, until, now, still):
     ],
 )
 def test_whom_it_concerns(device, reason):
-    found = disabled.health_of(device, BROKEN)
+    found = out_of_service.health_of(device, BROKEN)
     assert (found and found.reason) == reason
     assert found is None or found.state == "reserved"
 
@@ -81,5 +81,5 @@ def test_discovery_says_so(tmp_path):
 def test_refused(tmp_path, content, words):
     (tmp_path / "device-state.json").write_text(content)
     with pytest.raises(CdiError, match=words) as caught:
-        disabled.read(str(tmp_path))
+        out_of_service.read(str(tmp_path))
     assert str(tmp_path / "device-state.json") in str(caught.value)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import Udev, discover
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.options import everything
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.entry_options import everything
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Kind, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render

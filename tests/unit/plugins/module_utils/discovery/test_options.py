@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
 
@@ -106,7 +106,7 @@ ACCEPTED = [
 
 def agrees(entry):
     """Whether jsonschema accepts the entry; the schema must be one of draft 2020-12."""
-    schema = options.entry_schema(entry["profile"])
+    schema = entry_options.entry_schema(entry["profile"])
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema).is_valid(entry)
 
@@ -114,26 +114,26 @@ def agrees(entry):
 @pytest.mark.parametrize(("entries", "words"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
 def test_refused(entries, words):
     with pytest.raises(CdiError) as error:
-        options.check(entries)
+        entry_options.check(entries)
     assert words in str(error.value)
     for entry in entries.values() if isinstance(entries, dict) else ():
-        if entry and entry.get("profile") in list(options.PROFILES):
+        if entry and entry.get("profile") in list(entry_options.PROFILES):
             assert not agrees(entry)
 
 
 @pytest.mark.parametrize("entry", ACCEPTED)
 def test_accepted(entry):
-    options.check({"it": entry})
+    entry_options.check({"it": entry})
     assert agrees(entry)
 
 
 def test_the_name_of_a_rule_becomes_a_kind():
-    options.check({"two words": {**RULE, "kind": "a.b/cc"}})
+    entry_options.check({"two words": {**RULE, "kind": "a.b/cc"}})
     with pytest.raises(CdiError, match=r"'two words' gives the kind of its devices unless option 'kind' does"):
-        options.check({"two words": RULE})
-    assert options.kind_of("ve", RULE) == "fleet.cdi/ve"
-    assert options.kind_of("ve", {**RULE, "kind": "nec.com/ve"}) == "nec.com/ve"
-    assert options.kind_of("x", {"profile": "drm"}) == "fleet.cdi/gpu"
+        entry_options.check({"two words": RULE})
+    assert entry_options.kind_of("ve", RULE) == "fleet.cdi/ve"
+    assert entry_options.kind_of("ve", {**RULE, "kind": "nec.com/ve"}) == "nec.com/ve"
+    assert entry_options.kind_of("x", {"profile": "drm"}) == "fleet.cdi/gpu"
 
 
 PARTS = st.one_of(
@@ -156,7 +156,7 @@ def test_a_kind_is_one_of_which_nobody_complains_in_a_spec(kind):
     entry = {"profile": "drm", "kind": kind}
     assert agrees(entry) is valid
     try:
-        options.check({"gpus": entry})
+        entry_options.check({"gpus": entry})
     except CdiError:
         assert not valid
     else:
@@ -175,26 +175,31 @@ SMALL = st.recursive(
     ),
     max_leaves=4,
 )
-KEYS = sorted({key for name in options.PROFILES for key in options.entry_schema(name)["properties"]} - {"profile"})
+KEYS = sorted(
+    {key for name in entry_options.PROFILES for key in entry_options.entry_schema(name)["properties"]} - {"profile"}
+)
 
 
-@given(st.sampled_from(sorted(options.PROFILES)), st.dictionaries(st.sampled_from([*KEYS, "other"]), SMALL, max_size=3))
+@given(
+    st.sampled_from(sorted(entry_options.PROFILES)),
+    st.dictionaries(st.sampled_from([*KEYS, "other"]), SMALL, max_size=3),
+)
 def test_the_host_and_jsonschema_agree(profile, entry):
     entry = {**entry, "profile": profile}
     try:
-        options.check({"name": entry})
+        entry_options.check({"name": entry})
     except CdiError:
         assert not agrees(entry)
     else:
         assert agrees(entry)
 
 
-@given(st.text(alphabet="{}ab", max_size=10), st.sampled_from(options.FIELDS))
+@given(st.text(alphabet="{}ab", max_size=10), st.sampled_from(entry_options.FIELDS))
 def test_expand_is_format(text, field):
     template = text.replace("a", f"{{{field}}}")
     try:
-        options.check({"t": {"profile": "tty", "env": {"A": template}}})
+        entry_options.check({"t": {"profile": "tty", "env": {"A": template}}})
     except CdiError:
         return
-    values = {name: f"<{name}>" for name in options.FIELDS}
-    assert options.expand(template, values) == template.format(**values)
+    values = {name: f"<{name}>" for name in entry_options.FIELDS}
+    assert entry_options.expand(template, values) == template.format(**values)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import info, snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import device_info, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import from_file
@@ -153,7 +153,7 @@ def test_a_dump_of_kfd_says_what_its_machine_has(dumps, tmp_path):
 
 def test_eight_vector_engines_and_their_nics(trees):
     """The report of a real server: two switches with four engines and one InfiniBand NIC each."""
-    result, _warnings = info.answer(
+    result, _warnings = device_info.answer(
         {
             "root": trees("hwloc-8-vector-engines.tar.bz2"),
             "devices": {"ve": {"profile": "rule", "match": {"driver": "ve_drv"}}},

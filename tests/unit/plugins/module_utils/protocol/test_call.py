@@ -11,12 +11,12 @@ import time
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import call, errors
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, plugin_call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
 
 def shell(commands, stdin=b"", limit=20.0, **variables):
-    return call.run(["/bin/sh", "-c", commands], variables, stdin, limit)
+    return plugin_call.run(["/bin/sh", "-c", commands], variables, stdin, limit)
 
 
 def test_in_and_out():
@@ -32,7 +32,7 @@ def test_nothing_of_our_environment(monkeypatch):
 def test_more_than_a_pipe_holds_both_ways_at_once():
     content = os.urandom(3 << 19)
     done = shell("cat; cat >&2 < /dev/null", content)
-    assert done.stdout == content[: call.LARGEST]
+    assert done.stdout == content[: plugin_call.LARGEST]
 
 
 def test_a_process_that_does_not_read():
@@ -71,8 +71,8 @@ def test_one_that_can_not_be_ended_is_not_waited_for(monkeypatch):
             super().__init__(*given, **more)
             started.append(self)
 
-    monkeypatch.setattr(call.os, "kill", lambda _pid, _signal: None)
-    monkeypatch.setattr(call.subprocess, "Popen", Started)
+    monkeypatch.setattr(plugin_call.os, "kill", lambda _pid, _signal: None)
+    monkeypatch.setattr(plugin_call.subprocess, "Popen", Started)
     start = time.monotonic()
     with pytest.raises(ProtocolError, match=r"/bin/sh: took more than 0.2 s, and can't be ended") as refused:
         shell("exec sleep 60", limit=0.2)
@@ -94,7 +94,7 @@ def test_one_that_can_not_be_ended_is_not_waited_for(monkeypatch):
 )
 def test_what_can_not_be_started(path, says):
     with pytest.raises(ProtocolError, match=says) as caught:
-        call.run([path], {}, b"", 1.0)
+        plugin_call.run([path], {}, b"", 1.0)
     assert caught.value.code == errors.DELEGATION
 
 
@@ -110,7 +110,7 @@ def test_replies(tmp_path, text, reply):
     path = tmp_path / "plugin"
     path.write_text(f"#!/bin/sh\nprintf '%s' '{text}'\n")
     path.chmod(0o755)
-    assert call.plugin(str(path), {}, b"", 20.0) == reply
+    assert plugin_call.plugin(str(path), {}, b"", 20.0) == reply
 
 
 @pytest.mark.parametrize("text", ["x", "[]", "{}", '{"cdiVersion": 1}', "{} {}", r"\377", "[" * 5000])
@@ -119,6 +119,6 @@ def test_what_is_no_reply(tmp_path, text):
     path.write_text(f"#!/bin/sh\nprintf '{text}'\n")
     path.chmod(0o755)
     with pytest.raises(ProtocolError, match="which is no reply") as caught:
-        call.plugin(str(path), {}, b"", 20.0)
+        plugin_call.plugin(str(path), {}, b"", 20.0)
     assert caught.value.code == errors.DELEGATION
     assert len(str(caught.value)) < 400

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages, pool
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, messages, pools
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
 CHECKOUT = Path(__file__).resolve().parents[5]
@@ -105,26 +105,26 @@ def test_the_table_of_errors_is_documented():
         ("sriov", {"delegate": {"plugin": "drm"}}, {"profile": "sriov"}),
         ("rule", {"match": {"driver": "x"}}, {"profile": "rule", "match": {"driver": "x"}}),
         ("rule", {"profile": "misc", "nodes": ["kvm"]}, {"profile": "misc", "nodes": ["kvm"]}),
-        ("rule", dict.fromkeys(pool.OWN, 1), {"profile": "rule"}),
+        ("rule", dict.fromkeys(pools.OWN, 1), {"profile": "rule"}),
         ("drm", {"required": True}, {"profile": "drm", "required": True}),
         ("of-others", {}, None),
     ],
 )
 def test_entries(plugin, args, entry):
     args = {**args, "delegate": {"plugin": "a"}} if "delegate" in args else args
-    assert pool.entry_of(config(plugin, **args)) == (entry and {"required": False, **entry})
+    assert pools.entry_of(config(plugin, **args)) == (entry and {"required": False, **entry})
 
 
 def test_an_option_under_both_of_its_names_is_refused():
     with pytest.raises(ProtocolError) as caught:
-        pool.entry_of(config("drm", want_device_types=["render"], want_device_nodes=["primary"]))
+        pools.entry_of(config("drm", want_device_types=["render"], want_device_nodes=["primary"]))
     assert caught.value.code == 107
     assert "want_device_types and want_device_nodes, which mean the same" in str(caught.value.details)
 
 
 def test_a_pool_is_named_by_what_it_holds():
     def path(args, type_="gpu", plugin="drm", inventory="/run/cdi-inventory.json"):
-        return pool.pool_path(inventory, type_, plugin, args)
+        return pools.pool_path(inventory, type_, plugin, args)
 
     one = path({"a": 1, "b": [1, 2]})
     assert one == path({"b": [1, 2], "a": 1, "setup": ["/bin/true"], "shared": True})
@@ -138,16 +138,16 @@ def test_a_pool_is_named_by_what_it_holds():
 def test_the_order_of_options_names_no_other_pool(args, shuffler: random.Random):
     items = list(args.items())
     shuffler.shuffle(items)
-    assert pool.pool_path("/i.json", "gpu", "drm", dict(items)) == pool.pool_path("/i.json", "gpu", "drm", args)
+    assert pools.pool_path("/i.json", "gpu", "drm", dict(items)) == pools.pool_path("/i.json", "gpu", "drm", args)
 
 
 def test_chains():
     inner = {"plugin": "drm", "args": {"x": 1}, "name": "inner"}
     outer = config("sriov", delegate=inner, y=2)
-    first, second = pool.chain(outer)
+    first, second = pools.chain(outer)
     assert first == outer
     assert second == messages.Config("0.0.1", "inner", "gpu", "drm", {"x": 1})
-    assert pool.chain(config()) == (config(),)
+    assert pools.chain(config()) == (config(),)
 
 
 class Counted(str):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pool import PROFILES as PLUGINS
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import PROFILES as PLUGINS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import guard
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import runtime_plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import plan
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman, table
@@ -70,7 +70,7 @@ class Host:
         return {str(path.relative_to(self.root)): path.read_bytes().decode() for path in found}
 
     def run(self, wanted):
-        made = runtime_plan.plan(self.place, wanted, self.manifest, self.source)
+        made = plan.plan(self.place, wanted, self.manifest, self.source)
         for change in made.changes:
             path = Path(change.path)
             if change.after is None:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime_plan import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edits import same
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit.key_edits import same
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted, satisfied
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import CONFIGURATIONS
 

@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import json_text, toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edits import same
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import json_text, toml_text
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit.key_edits import same
 
 tomllib = pytest.importorskip("tomllib")  # new in Python 3.11
 

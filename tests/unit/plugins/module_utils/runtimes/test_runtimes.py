@@ -16,7 +16,8 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, table
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import model, releases
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import model
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases
 
 HERE = Path(__file__).parent
 RELEASES = yaml.safe_load((HERE / "releases.yml").read_text())

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry, releases, seen
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases, seen
 
 TABLE = yaml.safe_load(Path(__file__).with_name("seen.yml").read_text(encoding="utf-8"))
 

@@ -1,0 +1,273 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which free devices a request gets: the best set, and the same one every time. Private API of fleet.cdi.
+
+docs/allocation.md, section "How devices are chosen". Of two sets that satisfy the request the better one is, in this
+order, the one
+
+1. with more devices near a listed NUMA node (CDI proposal 2017, "NUMA locality": SHOULD, so never a refusal). A device
+   is near if its own node is in the list; one of unknown locality is not. So as long as enough devices are near, all
+   that are granted are, and otherwise as many as possible;
+2. that is about as well linked as the best one: it lacks no more than a hundredth (ALIKE) of the largest sum of pair
+   scores inside a set that is as near;
+3. with the faster ring (rings.py), for sets of up to 16 devices; that of two devices is their pair;
+4. whose devices are nearer to NICs: the larger sum of `Class.nic`;
+5. with the larger sum of pair scores inside the set;
+6. on fewer NUMA nodes, where all devices of unknown locality together count as one more node;
+7. with fewer devices of which nobody held a part: a share of a device rather comes from one that is shared already.
+   Between sets of whole devices this makes no difference;
+8. whose devices have less left, all capacities summed up: what is asked for fits them more tightly, and larger ones
+   stay for those who need them;
+9. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part already
+   isn't free, so its pairs don't count here;
+10. whose ids come first: the sorted ids of both are compared one by one. Shorter ids come before longer ones, and those
+   of one length in the order of their characters, so tty9 is before tty10, and PCI addresses are as on the bus.
+
+1 and 5 to 10 are packed into one integer, the first highest, so that the search compares plain numbers and no two sets
+are worth the same. 2 to 4 are no sums over pairs: refine.py looks at them once the best set by the others is known.
+Pure functions: they read nothing of the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import mul
+from typing import NamedTuple, Optional
+
+from ...records import CdiError
+from .blocks import Joined, join, leaf
+from .problem import Block, Problem, worth
+from .refine import ALIKE, Refined, refine
+from .search import WORK, solve
+
+
+class Infeasible(CdiError):
+    """No set of free devices satisfies the request; the text says why."""
+
+
+class Class(NamedTuple):
+    """Devices that only their ids tell apart: same place, same pair scores, same amounts free."""
+
+    members: tuple[str, ...]  # ids of those that can be had now, in the order of `stable`
+    numa_node: Optional[int] = None
+    free: Mapping[str, int] = {}  # what each of them still has: {"memory": MiB}
+    whole: bool = True  # nobody holds a part of them
+    nic: int = 0  # the score of the way over PCIe to the nearest NIC, as that of a pair
+
+
+class Request(NamedTuple):
+    """What is asked for."""
+
+    number: int  # of devices
+    near: tuple[int, ...] = ()  # NUMA nodes
+    must_include: tuple[str, ...] = ()  # ids
+    needs: Mapping[str, int] = {}  # what each device must still have: {"memory": MiB}
+
+
+class Choice(NamedTuple):
+    """The set that was chosen and what speaks for it."""
+
+    ids: tuple[str, ...]  # in the order of `stable`
+    near: int  # how many of them are near
+    score: int  # sum of pair scores inside
+    numa_nodes: tuple[int, ...]  # those that are known, ascending
+    proved: bool  # False: no better set was found within the bound on work, but there may be one
+
+
+def stable(ids: Sequence[str]) -> list[str]:
+    """Ids in the order in which they are preferred where nothing else decides."""
+    return sorted(sorted(ids), key=len)
+
+
+def choose(classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: Request, work: int = WORK) -> Choice:
+    """The best set of devices.
+
+    `pairs[c][d]` is the score of a member of class c with one of class d, `pairs[c][c]` of two members of c: any
+    integers, symmetric. `work` bounds the search where many devices of no hierarchy can be had; see search.py.
+    Raises Infeasible.
+    """
+    if request.number < 1:
+        raise Infeasible(f"asked for {request.number} devices; expected 1 or more")
+    fit = _fit(classes, request)
+    fixed = _fixed(classes, fit, request)
+    count = request.number - sum(map(len, fixed.values()))
+    left = {index: _without(classes[index].members, fixed.get(index), count) for index in fit}
+    taken, proved = {fit[0]: count}, True
+    if count and len(fit) > 1:
+        taken, proved = _best(classes, pairs, request, left, {index: len(ids) for index, ids in fixed.items()}, work)
+    chosen = {index: (*fixed.get(index, ()), *left[index][: taken.get(index, 0)]) for index in fit}
+    return _choice(classes, pairs, request, chosen, proved)
+
+
+def _best(
+    classes: Sequence[Class],
+    pairs: Sequence[Sequence[int]],
+    request: Request,
+    left: Mapping[int, Sequence[str]],
+    fixed: Mapping[int, int],
+    work: int,
+) -> tuple[dict[int, int], bool]:
+    """How many of each class of `left` to take beside what is `fixed`, and whether no other way is better.
+
+    First what is best but for rings and NICs, then the best of what is about as well linked.
+    """
+    leaves, packed, node_cost, score_at = _packed(classes, pairs, request, left, fixed)
+    count = request.number - sum(fixed.values())
+    blocks, rows = join(leaves, packed, count, node_cost)
+    problem = Problem([one.block for one in blocks], rows, count, node_cost)
+    numbers, proved, bounds = solve(problem, work)
+    taken = dict(pair for one, number in zip(blocks, numbers) for pair in one.counts(number))
+    if count == sum(map(len, left.values())):
+        return taken, proved
+    whole = [(index, fixed.get(index, 0) + taken.get(index, 0)) for index in left]
+    if request.near and all(_locality(classes[index]) in request.near for index, number in whole if number):
+        leaves = [one for one in leaves if _locality(classes[one.start]) in request.near]
+    if len(blocks) < len(leaves) or request.near:
+        order = [one.start for one in leaves]
+        rows = [[packed[one][other] for other in order] for one in order]
+        problem, bounds = Problem([one.block for one in leaves], rows, count, node_cost), None
+    else:
+        order = [one.start for one in blocks]
+    start = [taken.get(index, 0) for index in order]
+    # The score of two is that of their only ring.
+    lacks = abs(_score(pairs, whole)) // ALIKE if request.number > 2 else 0
+    half = 1 << score_at - 1
+    least = (((worth(problem, start) + half) >> score_at) - lacks << score_at) - half
+    said = Refined(order, pairs, [one.nic for one in classes], fixed, request.number, least)
+    numbers, sure = refine(problem, start, said, work, bounds)
+    return dict(zip(order, numbers)), proved and sure
+
+
+def _fit(classes: Sequence[Class], request: Request) -> list[int]:
+    """The classes whose members have what is needed; there are enough of them."""
+    fit = [
+        index
+        for index, one in enumerate(classes)
+        if one.members and all(one.free.get(name, 0) >= amount for name, amount in request.needs.items())
+    ]
+    enough = sum(len(classes[index].members) for index in fit)
+    if enough < request.number:
+        free = sum(len(one.members) for one in classes)
+        needs = " and ".join(f"{name} {amount}" for name, amount in sorted(request.needs.items()))
+        what = f"{enough} of the {free} free ones have at least {needs} left" if needs else f"{free} are free"
+        raise Infeasible(f"asked for {request.number} devices; {what}")
+    return fit
+
+
+def _fixed(classes: Sequence[Class], fit: Sequence[int], request: Request) -> dict[int, tuple[str, ...]]:
+    """What must be included, by class."""
+    wanted = set(request.must_include)
+    if not wanted:
+        return {}
+    if len(wanted) > request.number:
+        raise Infeasible(f"asked for {request.number} devices that include {len(wanted)} given ones")
+    fixed = {}
+    for index in fit:
+        here = wanted.intersection(classes[index].members)
+        if here:
+            fixed[index] = tuple(stable([*here]))
+            wanted -= here
+    if wanted:
+        lacking = ", ".join(stable([*wanted]))
+        raise Infeasible(f"asked to include {lacking}, which is not free or has less left than is needed")
+    return fixed
+
+
+def _without(members: Sequence[str], fixed: Optional[Sequence[str]], count: int) -> Sequence[str]:
+    """The first `count` members besides the fixed ones."""
+    return [one for one in members if one not in fixed][:count] if fixed else members[:count]
+
+
+def _packed(
+    classes: Sequence[Class],
+    pairs: Sequence[Sequence[int]],
+    request: Request,
+    left: Mapping[int, Sequence[str]],
+    fixed: Mapping[int, int],
+) -> tuple[list[Joined], list[list[int]], int, int]:
+    """The key in single numbers: a leaf for each class of `left`, what each pair is worth, what a NUMA node costs.
+
+    And the bit at which the pair scores begin: what lies below is less than half of it, whatever its sign.
+
+    From the lowest bit up: one bit for each device that may be chosen, the last id lowest; what is lost of the pairs
+    that stay free; what the devices have left; devices that were whole; NUMA nodes; pair scores; devices that are near.
+    Each part has bits enough for any difference, so that it never reaches into the next.
+    """
+    ranked = sorted((len(one), one, index) for index, members in left.items() for one in members)
+    heaviest = max(*map(max, pairs), -min(map(min, pairs)))
+    sizes = [len(one.members) if one.whole else 0 for one in classes]
+    lost = [sum(map(mul, sizes, row)) - row[index] if sizes[index] else 0 for index, row in enumerate(pairs)]
+    score_range = heaviest * request.number**2
+    residue_range = score_range + request.number * max(map(abs, lost))
+
+    rooms = [sum(one.free.values()) for one in classes]
+
+    residue = len(ranked)
+    room = residue + (2 * residue_range + 2).bit_length()
+    opened = room + (request.number * max(rooms)).bit_length() + 1
+    node = opened + request.number.bit_length() + 1
+    score = node + len(classes).bit_length() + 1
+    near = score + (2 * score_range + 2).bit_length()
+
+    both, scored = (1 << score) + (1 << residue), 1 << score
+    scaled = {weight: weight * both for weight in set().union(*pairs)}
+    packed = [[*map(scaled.__getitem__, row)] for row in pairs]
+    for index, one in enumerate(classes):
+        if not one.whole:
+            packed[index] = [weight * scored for weight in pairs[index]]
+            for row, weight in zip(packed, packed[index]):
+                row[index] = weight
+    bits: dict[int, list[int]] = {index: [0] for index in left}
+    for rank, (_length, _id, index) in enumerate(ranked, 1):
+        bits[index].append(bits[index][-1] + (1 << (residue - rank)))
+
+    paid = {_locality(classes[index]) for index in fixed}
+    nodes: dict[Optional[int], int] = {}
+    leaves = []
+    for index, members in left.items():
+        if not members:
+            continue
+        locality = _locality(classes[index])
+        each = sum(number * packed[index][other] for other, number in fixed.items()) - (lost[index] << residue)
+        each -= (classes[index].whole << opened) + (rooms[index] << room)
+        each += (locality in request.near) << near
+        mutual = packed[index][index]
+        values = [number * each + number * (number - 1) // 2 * mutual + low for number, low in enumerate(bits[index])]
+        shared = -1 if locality in paid else nodes.setdefault(locality, len(nodes))
+        leaves.append(leaf(Block(values, shared), index))
+    return leaves, packed, 1 << node, score
+
+
+def _locality(one: Class) -> Optional[int]:
+    """The NUMA node of a class; None where it is unknown, also where sysfs' -1 got through."""
+    return None if one.numa_node is None or one.numa_node < 0 else one.numa_node
+
+
+def _score(pairs: Sequence[Sequence[int]], numbers: Sequence[tuple[int, int]]) -> int:
+    """The sum of pair scores in a set, of which `numbers` has each class and how many devices of it."""
+    score = 0
+    for position, (index, number) in enumerate(numbers):
+        row = pairs[index]
+        score += number * (number - 1) // 2 * row[index]
+        score += number * sum(row[other] * others for other, others in numbers[:position])
+    return score
+
+
+def _choice(
+    classes: Sequence[Class],
+    pairs: Sequence[Sequence[int]],
+    request: Request,
+    chosen: Mapping[int, Sequence[str]],
+    proved: bool,
+) -> Choice:
+    """The answer, with what speaks for it."""
+    numbers = [(index, len(ids)) for index, ids in chosen.items() if ids]
+    localities = {_locality(classes[index]) for index, _number in numbers}
+    return Choice(
+        tuple(stable([one for ids in chosen.values() for one in ids])),
+        sum(number for index, number in numbers if _locality(classes[index]) in request.near),
+        _score(pairs, numbers),
+        tuple(sorted(node for node in localities if node is not None)),
+        proved,
+    )

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One call at a time for each request whose devices are being set up or torn down. Private API of fleet.cdi.
+
+Two DELs of one request that ran its teardown side by side could end so that the slower one tears down what somebody
+else was granted meanwhile (k8snetworkplumbingwg/sriov-cni#219 is such a case). The lock is one byte of one file for
+each request, so that no files pile up; the kernel gives it back when a process is killed. Locks of an open file
+description (fcntl(2)) keep the threads of the device plugin apart as well, and closing the file elsewhere in the
+process doesn't give them back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from binascii import crc32
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ...protocol import errors
+from ...protocol.errors import ProtocolError
+from ...records import CdiError
+from ..ledger.grant import Key
+
+NAME = "commands.lock"
+INTERVAL = 0.01  # seconds between two tries
+
+
+@contextmanager
+def turn(state_dir: str, keys: Sequence[Key], limit: float) -> Iterator[None]:
+    """Be the only one who works on `keys`. Raises ProtocolError 108 if another does so for `limit` seconds, 102."""
+    path = os.path.join(state_dir, NAME)
+    handle = _open(path)
+    try:
+        deadline = time.monotonic() + limit
+        # In one order, so that two who want the same several never wait for each other.
+        for byte, key in sorted((crc32("\0".join(key).encode()), key) for key in keys):
+            while not _locked(handle, byte, path):
+                if time.monotonic() > deadline:
+                    raise ProtocolError(
+                        errors.TIME, f"request {key.request_id}: another call has been working on it for {limit:g} s"
+                    )
+                time.sleep(INTERVAL)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, byte: int, path: str) -> bool:
+    """Whether the byte of the file could be locked. Raises ProtocolError 102."""
+    # struct flock: l_type, l_whence, l_start, l_len, l_pid; Python is built for files of 64 bits everywhere.
+    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    try:
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, wanted)
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as POSIX leaves it open
+        return False
+    except OSError as error:
+        raise ProtocolError(errors.STORE, f"{path}: can't be locked ({error.strerror})") from None
+    return True
+
+
+def _open(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            from ... import files
+            from ..ledger.store import sync
+
+            for directory in files.make_directory(os.path.dirname(path)):  # where a grant is stored in a moment
+                sync(os.path.dirname(directory))
+            return os.open(path, flags, 0o600)
+    except (OSError, CdiError) as error:
+        raise ProtocolError(errors.STORE, f"{path}: can't be opened ({error})") from None

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GC: free what no valid request holds. CNI specification 1.1, "GC", is the model. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Optional
+
+from ...records import CdiError
+from ..ledger.grant import Grant, Key
+from ..ledger.ledger import Ledger
+from .pod_holds import is_kept
+
+Configuration = tuple[str, str]  # resource-type, plugin
+
+
+class Collected(NamedTuple):
+    """What a GC did."""
+
+    freed: tuple[Grant, ...] = ()
+    young: tuple[Key, ...] = ()  # kept: not in the list, and made after it
+    errors: tuple[str, ...] = ()  # of grants that could not be freed; the others were
+    lost: tuple[str, ...] = ()  # request-ids of the list that hold nothing here
+    refused: str = ""  # why nothing was looked at
+
+
+def gc(
+    ledger: Ledger,
+    valid: Optional[Collection[tuple[Optional[Configuration], str]]],
+    as_of: float,
+    *,
+    configuration: Optional[Configuration] = None,
+    owner: str = "",
+    complete: bool = False,
+    force: bool = False,
+    teardown: Optional[Callable[[Grant], None]] = None,
+) -> Collected:
+    """Free the grants that are not in `valid` and were made before `as_of`.
+
+    `valid` names requests with their configuration, or with None in any; None instead of the list is one that could not
+    be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is when the list was
+    made, in seconds of `ledger.now()`. Only grants of `configuration` and of `owner` are looked at, where given. What
+    the kubelet's device plugin keeps is never freed: it alone knows which containers and claims there are.
+    `complete` says that the list has the requests of all callers: if none of them is lost, a store that was rebuilt
+    takes new grants again.
+
+    `teardown` is called for each grant before it is freed, with its devices withheld; if it raises, they stay so, and
+    GC goes on. Raises Unusable if the ledger can't be read; what happens later is in `errors`.
+    """
+    if not valid and not force:
+        what = "no list of valid requests" if valid is None else "an empty list of valid requests"
+        return Collected(refused=f"found {what}; nothing was freed. Use force to free everything")
+    listed = set(valid or ())
+    held = [grant for grant in ledger.grants() if _meant(grant, configuration, owner)]
+    known: set[tuple[Optional[Configuration], str]] = {(grant.key[:2], grant.key.request_id) for grant in held}
+    known |= {(None, request_id) for _configuration, request_id in known}
+    lost = sorted({request_id for name, request_id in listed if (name, request_id) not in known})
+    others = [grant for grant in held if not is_kept(grant.key)]
+    stale = [
+        g for g in others if (g.key[:2], g.key.request_id) not in listed and (None, g.key.request_id) not in listed
+    ]
+    young = [grant for grant in stale if _young(grant, ledger.boot_id, as_of)]
+    freed, errors = [], []
+    for grant in (grant for grant in stale if grant not in young):
+        try:
+            gone = _collect(ledger, grant, teardown)
+            if gone is not None:
+                freed.append(gone)
+        except CdiError as error:
+            errors.append(str(error))
+    if complete and listed and not lost and not configuration and not owner:
+        ledger.accept_loss()
+    return Collected(tuple(freed), tuple(grant.key for grant in young), tuple(errors), tuple(lost))
+
+
+def _meant(grant: Grant, configuration: Optional[Configuration], owner: str) -> bool:
+    return (not configuration or tuple(grant.key[:2]) == configuration) and (
+        not owner or any(part.owner == owner for part in grant.parts)
+    )
+
+
+def _young(grant: Grant, boot_id: str, as_of: float) -> bool:
+    return any(part.boot_id == boot_id and part.since >= as_of for part in grant.parts)
+
+
+def _collect(ledger: Ledger, grant: Grant, teardown: Optional[Callable[[Grant], None]]) -> Optional[Grant]:
+    """Free one grant, unless it was deleted or added to since: then it is somebody else's affair."""
+    if teardown is not None:
+        grant = ledger.withhold(grant.key, grant.tokens, "its teardown is not finished")
+        try:
+            teardown(grant)
+        except CdiError as error:
+            ledger.withhold(grant.key, grant.tokens, str(error))
+            raise
+    return ledger.delete(grant.key, grant.tokens)

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What claims of DRA drivers hold: hardware that others handed out, kept from everybody who asks the ledger.
+
+A driver asks nobody. So a claim that takes what is held takes none of it away: both go on, and the clash is told. Nor
+is a driver bound to give a device to one claim alone: of several, the first one holds it, and the next one from the
+moment that it goes. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ..ledger.grant import ACTIVE, WHOLE, Hold, Key, Part, Stored
+from ..ledger.ledger import Ledger
+from ..ledger.tables import Tables
+from .pod_holds import DRA, holder, is_dra, widened
+
+OWNER = "external"
+UNNAMED = "uid:"  # before the UID of a claim whose name is not known
+
+
+class Claim(NamedTuple):
+    """What one driver gave to one claim."""
+
+    key: Key
+    names: tuple[str, ...]  # qualified names of its CDI devices
+    holds: tuple[Hold, ...]  # none of them excludes another
+
+
+class Clash(NamedTuple):
+    """A claim has hardware that somebody else holds."""
+
+    claim: Key
+    hardware: str  # resource of the ledger
+    holder: str  # for people
+
+
+class Settled(NamedTuple):
+    """What `settle` did, and what it could not do."""
+
+    held: tuple[Key, ...] = ()  # claims that hold more than before
+    released: tuple[Key, ...] = ()
+    clashes: tuple[Clash, ...] = ()
+
+
+def key_of(driver: str, claim: str) -> Key:
+    """The key of what a claim holds; `claim` is "namespace/name", or UNNAMED and a UID."""
+    return Key(DRA, driver, claim)
+
+
+def kind_of(driver: str) -> str:
+    """The kind of what a driver's claims hold: none of a spec's, so that the others of that stay who they are for."""
+    return f"{DRA}/{driver}"
+
+
+def excludes(one: Hold, other: Hold) -> str:
+    """The hardware for which two holds exclude each other; "" if they don't."""
+    locks = other.locks()
+    return next((name for name, mode in one.locks().items() if _exclude(mode, locks.get(name, ""))), "")
+
+
+def disjoint(holds: Iterable[Hold]) -> tuple[Hold, ...]:
+    """The same hardware in holds of which none excludes another."""
+    found: list[Hold] = []
+    for hold in holds:
+        for first in [one for one in found if excludes(one, hold)]:
+            found.remove(first)
+            hold = widened(first, hold)
+        found.append(hold)
+    return tuple(found)
+
+
+def held(ledger: Ledger) -> Mapping[Key, Part]:
+    """What claims hold. None where there is no store. Raises Unusable."""
+    if not os.path.lexists(ledger.path):
+        return {}
+    return ledger.transact(lambda tables: {stored.key: stored.part for stored in _stored(tables)})
+
+
+def free(ledger: Ledger) -> int:
+    """Free what all claims hold; how many these are. For when nobody keeps that any more. Raises Unusable."""
+    return len(settle(ledger, (), {key: part.token for key, part in held(ledger).items()}).released)
+
+
+def settle(ledger: Ledger, claims: Sequence[Claim], over: Mapping[Key, str]) -> Settled:
+    """Hold what `claims` have, and free what those `over` held (key -> token), in one transaction.
+
+    So what goes from one claim to another is free in no moment. A hold only grows while its claim lasts: what is known
+    of its hardware may be less for a while. It has the claim's name from when that is known. A store that is incomplete
+    is no obstacle, as this is no new grant. Raises Unusable.
+    """
+    names = {claim.key for claim in claims}
+
+    def operation(tables: Tables) -> Settled:
+        before = {stored.key: stored for stored in _stored(tables)}
+        gone = [one for key, one in before.items() if one.part.token == over.get(key) and key not in names]
+        for one in gone:
+            tables.remove(one)
+            del before[one.key]
+        known: list[Key] = []
+        clashes: list[Clash] = []
+        for claim in claims:
+            stored = before.get(claim.key) or _same(claim, before, names)
+            key = stored.key if stored and claim.key.request_id.startswith(UNNAMED) else claim.key
+            part, against = _grown(tables, ledger, claim, stored)
+            clashes += against
+            if part is not None and (stored is None or (key, part) != (stored.key, stored.part)):
+                if stored is not None:
+                    tables.remove(stored)
+                    before.pop(stored.key, None)
+                tables.insert(key, part)
+                known.append(key)
+        return Settled(tuple(known), tuple(one.key for one in gone), tuple(clashes))
+
+    return ledger.transact(operation)
+
+
+def _stored(tables: Tables) -> Iterator[Stored]:
+    return (stored for stored in tables.all("WHERE resource_type = ?", (DRA,)) if is_dra(stored.key))
+
+
+def _same(claim: Claim, before: Mapping[Key, Stored], names: Iterable[Key]) -> Optional[Stored]:
+    """The hold of the same claim under another key: its name is only known while a pod has it."""
+    mine = set(claim.names)
+    return next(
+        (stored for key, stored in before.items() if key not in names and mine.intersection(stored.part.wanted)), None
+    )
+
+
+def _grown(
+    tables: Tables, ledger: Ledger, claim: Claim, stored: Optional[Stored]
+) -> tuple[Optional[Part], list[Clash]]:
+    """(what a claim holds from now on, None if that is nothing; what it has and can't hold)."""
+    holds = list(stored.part.holds) if stored else []
+    clashes = []
+    for hold in claim.holds:
+        mine = [one for one in holds if excludes(one, hold)]
+        whole = hold
+        for one in mine:
+            whole = widened(one, whole)
+        others = list(_others(tables, whole, stored))
+        clashes += [Clash(claim.key, name, holder(one.key, one.part)) for name, one in others if not is_dra(one.key)]
+        if not others and [whole] != mine:
+            holds = [one for one in holds if one not in mine] + [whole]
+    names = dict.fromkeys(sorted({*claim.names, *(stored.part.wanted if stored else ())}), 1)
+    if stored is None:
+        token = os.urandom(8).hex()
+        made, since = time.time(), ledger.now()
+        part = Part(token, OWNER, ACTIVE, names, tuple(holds), ledger.boot_id, made, since)
+        return (part if holds else None), clashes
+    part = stored.part._replace(wanted=names, holds=tuple(holds), boot_id=ledger.boot_id)
+    return (part if part.boot_id == stored.part.boot_id else part._replace(since=ledger.now())), clashes
+
+
+def _others(tables: Tables, hold: Hold, mine: Optional[Stored]) -> Iterator[tuple[str, Stored]]:
+    """(hardware, whose hold on it excludes this one), once for each of them."""
+    seen = {mine.id} if mine else set()
+    for name, mode in hold.locks().items():
+        for stored in tables.on(name):
+            modes = {one.locks().get(name, "") for one in stored.part.holds}
+            if stored.id not in seen and any(_exclude(mode, one) for one in modes):
+                seen.add(stored.id)
+                yield name, stored
+
+
+def _exclude(one: str, other: str) -> bool:
+    """Whether two sorts of lock on one resource don't go together; "" is none."""
+    return bool(one and other) and (one != other or one == WHOLE)

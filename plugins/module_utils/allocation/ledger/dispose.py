@@ -1,0 +1,65 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking the store away once nobody holds anything, where fleet.cdi leaves a host. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from .errors import Refused
+from .ledger import Ledger
+from .lock_file import gate
+from .store import connected, discard
+from .tables import Tables
+
+WAIT = 5.0  # seconds for others who use the store
+BESIDE = ("ledger.db-journal", "ledger.log", "ledger.lock", "commands.lock")
+UNFINISHED = ("ledger.db.new", "ledger.db.new-journal", "ledger.db-journal.new", "ledger.log.new")
+
+
+def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
+    """Remove the store; whether there was one. With `check` it only says so.
+
+    Stores that were put aside as damaged stay. Raises Refused while anything is granted, unless `force`, and Unusable
+    where that can't be told.
+    """
+    if not os.path.lexists(ledger.path):
+        if not check:
+            _discard_unfinished(ledger.path)
+        return False
+    _refuse(ledger, len(ledger.grants()), force)
+    if check:
+        return True
+    directory = os.path.dirname(ledger.path)
+    deadline = time.monotonic() + WAIT
+    with gate(os.path.join(directory, "ledger.lock"), deadline):
+        with connected(ledger.path, deadline) as db:
+            db.execute("BEGIN IMMEDIATE")  # again: now nobody else grants
+            _refuse(ledger, len(Tables(db).grants()), force)
+        os.unlink(ledger.path)
+        discard(os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED))
+    with suppress(OSError):  # others have files there
+        os.rmdir(directory)
+    return True
+
+
+def _discard_unfinished(path: str) -> None:
+    """Remove what a killed process left of a store that was never finished. Raises Unusable."""
+    directory = os.path.dirname(path)
+    rest = [os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED)]
+    if any(map(os.path.lexists, rest)):
+        with gate(os.path.join(directory, "ledger.lock"), time.monotonic() + WAIT) as held:
+            # A store that was used and is gone has a note of that: its grants may be found again (rebuild.py).
+            if not os.path.lexists(path) and not held.left().boot_id:
+                discard(rest)
+
+
+def _refuse(ledger: Ledger, count: int, force: bool) -> None:
+    if count and not force:
+        raise Refused(
+            f"{ledger.path}: devices are granted to {count} request(s); give them back first (DEL, or "
+            "`fleet-cdi grants gc`), or use force to forget them"
+        )

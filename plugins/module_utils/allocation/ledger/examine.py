@@ -1,0 +1,116 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the store of grants is like, for people who only look.
+
+`Ledger` puts a damaged store aside and rebuilds it. Who looks must not: nothing here makes, locks or changes a file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple, Optional
+
+from ...records import CdiError
+from .grant import Grant
+from .lock_file import Left, peek
+
+if TYPE_CHECKING:  # imports SQLite
+    from .tables import State
+
+GONE, DAMAGED, UNUSABLE, CHANGED = "gone", "damaged", "unusable", "changed"
+
+TRIES, PAUSE = 20, 0.05  # while a grant is being written, the store is for milliseconds not as it was left
+
+
+class Examined(NamedTuple):
+    """The store. `state` is "" for one that is in order, or that was never made."""
+
+    path: str = ""
+    state: str = ""
+    problem: str = ""
+    grants: Optional[tuple[Grant, ...]] = ()  # None where they can't be told
+    complete: bool = True  # False: a damage may have lost grants, so none are made
+    withheld: tuple[tuple[str, str], ...] = ()  # (device, why) of those that a failed teardown keeps
+
+
+def examine(state_dir: str, boot_id: str) -> Examined:
+    """Look at the store in `state_dir`; `boot_id` is that of the running kernel. Raises nothing."""
+    path = os.path.join(os.path.abspath(state_dir), "ledger.db")
+    lock = os.path.join(os.path.dirname(path), "ledger.lock")
+    left = peek(lock)
+    if not os.path.lexists(path):
+        if left.boot_id:
+            return Examined(path, GONE, "it was here, and is gone with the grants in it", None)
+        return Examined(path)
+    from . import errors, store  # here: SQLite is slow
+
+    try:
+        for _try in range(TRIES):
+            found = store.look(path)
+            left = peek(lock)
+            as_left = left.boot_id != boot_id or found == left.stat
+            if as_left:
+                break
+            time.sleep(PAUSE)
+        seen = _read(path, left, boot_id)
+    except errors.Damaged as damage:
+        return Examined(path, DAMAGED, str(damage), None)
+    except CdiError as error:
+        return Examined(path, UNUSABLE, str(error), None)
+    if not as_left:
+        return seen._replace(state=CHANGED, problem="it is not as the last grant left it, and its content is in order")
+    return seen
+
+
+def _read(path: str, left: Left, boot_id: str) -> Examined:
+    """All that is in the store, or in its log where a power cut left that alone. Raises Damaged, Unusable."""
+    from . import errors, log
+    from .grant import WITHHELD, decode
+    from .tables import grants_of
+
+    beside = os.path.join(os.path.dirname(path), log.NAME)
+    state: Optional[State] = None
+    damage: Optional[errors.Damaged] = None
+    try:
+        state, grants = _stored(path, left)
+    except errors.Damaged as error:
+        damage = error
+    logged = log.read(beside)  # after the store, as it is written before
+    told = log.complete(logged)
+    if told and (state is None or state.generation < told[0].generation):
+        if damage and (left.boot_id == boot_id or told[0].generation < left.generation):
+            raise damage
+        state, grants = told[0], grants_of(map(decode, told[1]))
+    elif damage:
+        raise damage
+    parts = [part for grant in grants for part in grant.parts if part.state == WITHHELD]
+    withheld = tuple((hold.device, part.reasons.get(hold.device, "")) for part in parts for hold in part.holds)
+    complete = bool(state and state.complete)
+    problem = "" if complete else "it was rebuilt after a damage that may have lost grants, so none are made"
+    if any(left.log) and not (state and logged and told and log.is_as_left(logged, left, state.generation)):
+        problem = problem or f"{beside} is not as the last grant left it; the next one makes it anew"
+        return Examined(path, CHANGED, problem, tuple(grants), complete, withheld)
+    return Examined(path, "", problem, tuple(grants), complete, withheld)
+
+
+def _stored(path: str, left: Left) -> tuple[State, list[Grant]]:
+    """All that is in the store. Raises Damaged, Unusable."""
+    from . import errors, filesystem, schema, store, verify
+    from .tables import Tables
+
+    kind = filesystem.type_of(os.path.dirname(path))
+    if not filesystem.durability(kind):
+        raise store.network(path, kind)
+    store.check_directory(os.path.dirname(path))
+    store.check_header(path)
+    size = os.path.getsize(path)
+    with store.connected(path, time.monotonic() + 1, "ro") as db:
+        db.execute("BEGIN")
+        store.check_version(path, db, schema.OLDEST)
+        tables = Tables(db)
+        if tables.state.generation < left.generation:
+            raise errors.Damaged("it is older than we left it: an older copy was put in its place")
+        verify.verify(db, tables, size)
+        return tables.state, tables.grants()

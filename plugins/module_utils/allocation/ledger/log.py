@@ -1,0 +1,247 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The log beside the store: what makes a transaction durable, by one write and one sync. Private API of fleet.cdi.
+
+An entry is a line: eight digits of checksum, then [state, ids of the grants that went, records of those that came].
+The first one has all that was stored when the log was made. Each checksum goes on from the one before, so an entry
+counts only behind those that it was written behind. Zeros follow, written beforehand: a sync has no size to note then,
+and DEL finds room on a full disk.
+
+The store itself is brought to disk by the kernel, when it likes. So after a power cut the log is what counts, and the
+store is made anew from it, unless the store is in order and newer: then somebody wrote it who keeps no log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from binascii import crc32
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple, Optional
+
+from . import errors
+from .grant import Unreadable
+from .lock_file import Left
+from .tables import State, checksum, decode_state
+
+NAME = "ledger.log"
+ROOM = 1 << 18  # bytes of zeros behind a new log's first entry, and no fewer than half of what that has
+LEAST = 1 << 15  # with less room than this a new log is made
+
+
+class Tail(NamedTuple):
+    """Where the next entry goes."""
+
+    inode: int
+    offset: int
+    crc: int  # of the entry before it
+
+
+class Found(NamedTuple):
+    """A log as it was read."""
+
+    tail: Tail  # behind the entries that are whole, from the first on
+    room: int  # bytes behind the tail
+    is_clean: bool  # nothing follows but zeros, as many as there were, and no entry was damaged
+    entries: tuple[bytes, ...]  # whole ones; with those behind one that was damaged later
+
+    def state(self) -> State:
+        """What the store knew of itself with the last entry. Raises Unreadable."""
+        text = self.entries[-1].decode("ascii")
+        return decode_state(json.JSONDecoder().raw_decode(text, 1)[0])  # of the first entry the rest may be long
+
+    def records(self) -> list[str]:
+        """The records of all grants after the last entry, oldest first; [] if they are not those that it counts."""
+        found: dict[int, str] = {}
+        for entry in self.entries:
+            _state, gone, came = json.loads(entry)
+            for identity in gone:
+                found.pop(identity, None)
+            found.update((identity, record) for identity, record in came)
+        return [record for _identity, record in sorted(found.items())]
+
+
+def newest(found: Optional[Found]) -> Optional[State]:
+    """The state after the last entry; None if there is none."""
+    try:
+        return found.state() if found else None
+    except (Unreadable, ValueError, TypeError):
+        return None
+
+
+def entry(state: str, gone: Iterable[int], came: Iterable[tuple[int, str]]) -> bytes:
+    """What is written of one transaction, without its checksum."""
+    return json.dumps([state, [*gone], [*came]], separators=(",", ":")).encode("ascii")
+
+
+def read(path: str) -> Optional[Found]:
+    """The log at `path`; None if there is none, or no entry in it. Raises Unusable."""
+    try:
+        handle = _open(path)
+        try:
+            inode = os.fstat(handle).st_ino
+            with open(handle, "rb", closefd=False) as file:
+                data = file.read()
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise errors.of_system(path, "read", error) from None
+    offset = crc = 0
+    entries = []
+    while True:
+        end = data.find(b"\n", offset)
+        line = data[offset:end] if end > 0 else b""
+        now = crc32(line[8:], crc)
+        if len(line) < 8 or line[:8] != b"%08x" % now:
+            break
+        entries.append(line[8:])
+        offset, crc = end + 1, now
+    rest = data[offset:]
+    is_clean = not rest.strip(b"\0") and len(data) >= _size(len(entries[0]) + 9 if entries else 0)
+    entries += filter(_is_whole, (line.lstrip(b"\0")[8:] for line in rest.split(b"\n")))
+    if not entries:
+        return None
+    return Found(Tail(inode, offset, crc), len(rest), is_clean, tuple(entries))
+
+
+def _is_whole(entry: bytes) -> bool:
+    try:
+        state, _gone, _came = json.loads(entry)
+        return bool(decode_state(state))
+    except (ValueError, TypeError):
+        return False
+
+
+def complete(found: Optional[Found]) -> Optional[tuple[State, list[str]]]:
+    """State and records of a log that has all that its state counts; None for any other."""
+    if found is None:
+        return None
+    try:
+        state, records = found.state(), found.records()
+        if checksum(records) == (state.records, state.total):
+            return state, records
+    except (Unreadable, ValueError, TypeError):
+        pass
+    return None
+
+
+def room(path: str, tail: Tail) -> int:
+    """Bytes for the next entry at `tail`; -1 if the log is not as it was left. Raises Unusable."""
+    try:
+        handle = _open(path)
+        try:
+            found = os.fstat(handle)
+            if found.st_ino != tail.inode or os.pread(handle, 9, tail.offset).strip(b"\0"):
+                return -1
+            return max(found.st_size - tail.offset, 0)
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        return -1
+    except OSError as error:
+        raise errors.of_system(path, "read", error) from None
+
+
+def append(path: str, tail: Tail, text: bytes) -> Tail:
+    """Write an entry at `tail`, durably; the tail behind it. Raises Unusable; then the entry is gone, if it can be."""
+    crc = crc32(text, tail.crc)
+    line = b"%08x%s\n" % (crc, text)
+    try:
+        handle = _open(path)
+        try:
+            _write(handle, line, tail.offset)
+            os.fdatasync(handle)
+        except OSError:
+            with suppress(OSError):
+                _clear(handle, tail, len(line))
+            raise
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise errors.of_system(path, "write", error) from None
+    return Tail(tail.inode, tail.offset + len(line), crc)
+
+
+def take_back(path: str, tail: Tail, after: Tail) -> None:
+    """Take an entry back that the store could not follow. Raises Unusable; it counts then."""
+    try:
+        handle = _open(path)
+        try:
+            _clear(handle, tail, after.offset - tail.offset)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise errors.of_system(path, "write", error) from None
+
+
+def write(path: str, text: bytes) -> tuple[Tail, int]:
+    """Make a log with this one entry, whole and durable, in the place of the one before; its tail, and the room there.
+
+    Raises OSError; the log is then as before.
+    """
+    new = f"{path}.new"
+    crc = crc32(text)
+    line = b"%08x%s\n" % (crc, text)
+    space = _size(len(line)) - len(line)
+    with suppress(FileNotFoundError):
+        os.unlink(new)
+    try:
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _write(handle, line + bytes(space), 0)
+            os.fsync(handle)
+            inode = os.fstat(handle).st_ino
+        finally:
+            os.close(handle)
+        os.rename(new, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+    return Tail(inode, len(line), crc), space
+
+
+def is_as_left(found: Found, left: Left, generation: int) -> bool:
+    """Whether it is as `left` says, for a store of that generation, of which one more may just be written."""
+    last = newest(found)
+    if last is None or last.generation < generation or not found.is_clean:
+        return False
+    return last.generation != left.generation or tuple(found.tail[1:]) == left.log[1:]
+
+
+def _size(first: int) -> int:
+    """Bytes of a new log whose first line has so many."""
+    return first + max(ROOM, first // 2)
+
+
+def _open(path: str) -> int:
+    """Raises OSError; Unusable for what is no regular file, such as a FIFO."""
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    found = f"{path}: is no regular file ({stat.filemode(mode)}); expected the log of the store, or none"
+    raise errors.Unusable(found, "foreign")
+
+
+def _write(handle: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(handle, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def _clear(handle: int, tail: Tail, length: int) -> None:
+    size = os.fstat(handle).st_size
+    _write(handle, bytes(max(min(length, size - tail.offset), 0)), tail.offset)
+    os.fdatasync(handle)

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A damaged store is put aside and made anew from every record that is left of it. Private API of fleet.cdi.
+
+Records carry their own checksum, so each one that is found was written by us, whatever became of the tables around it.
+The state tells by count and checksum whether those are all. If not, the new store says so and takes no new grants:
+a device that looks free may be in use.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple, Optional
+
+from . import errors, log
+from .errors import Damaged, Taken
+from .grant import MARK, Stored, Unreadable, decode, encode
+from .schema import USER_VERSION, VERSION, versions
+from .store import PAGE, connected, create, look, newer, sync
+from .tables import STATE_MARK, State, Tables, checksum, decode_state
+
+INCIDENTS = 10  # so many are remembered
+
+HOT = bytes.fromhex("d9d505f920a163d7")  # how a journal begins that is to be rolled back (SQLite file format, 3)
+
+
+class Salvage(NamedTuple):
+    """What is left of a store."""
+
+    parts: tuple[Stored, ...]
+    state: Optional[State]  # the newest that was found
+    complete: bool  # the parts are those that the state counts
+
+
+def rebuild(path: str, what: str, least: int = 0) -> str:
+    """Put the store at `path` aside and make a new one of what is left of it; returns what was done, for people.
+
+    `what` is wrong with it. `least` is the generation that its state has at least, unless something is lost. Called
+    with the gate held. Raises Unusable; the damaged store is then still in its place.
+    """
+    found = salvage(path, least)
+    kept = put_aside(path)
+    before = found.state or State(USER_VERSION, 0, 0, 0)
+    incident = {
+        "when": round(time.time()),
+        "what": what,
+        "kept": kept,
+        "recovered": len(found.parts),
+        "complete": found.complete,
+    }
+    newest = max([before.generation, least, *(stored.revision for stored in found.parts)])
+    state = State(USER_VERSION, newest + 1, 0, 0, before.owners, (*before.incidents, incident)[-INCIDENTS:])
+    create(path, lambda tables: fill(tables, found.parts), state)
+    outcome = "no grant is lost" if found.complete else "others may be lost, so no new ones are made"
+    return f"{path}: {what}; it was rebuilt with {len(found.parts)} grants, {outcome}; what it was is {kept or 'gone'}"
+
+
+def from_log(path: str, state: State, records: list[str]) -> None:
+    """Make the store at `path` anew from its log, which has all of it. Called with the gate held. Raises Unusable."""
+    version, needs = versions(state.version)
+    if needs > VERSION:
+        raise newer(path, version, needs)
+    parts = newest(records)
+    if len(parts) != len(records):
+        raise Damaged("its log has grants that can't be read")
+    create(path, lambda tables: fill(tables, parts), state._replace(version=USER_VERSION, records=0, total=0))
+
+
+def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
+    """Put `parts` into an empty store. Of two that exclude each other the newer keeps the device."""
+    for stored in sorted(parts, key=lambda stored: -stored.revision):
+        while stored.part.holds:
+            try:
+                tables.db.execute("SAVEPOINT part")
+                tables.restore(stored)
+                tables.db.execute("RELEASE part")
+                break
+            except Taken as taken:
+                tables.db.execute("ROLLBACK TO part")
+                holds = tuple(hold for hold in stored.part.holds if not str(taken).startswith(f"{hold.device}: "))
+                stored = stored._replace(part=stored.part._replace(holds=holds))
+
+
+def salvage(path: str, least: int = 0) -> Salvage:
+    """Every part that can be read in the file at `path`, by way of SQLite and by looking for records in its bytes.
+
+    And in the log beside it, which mostly has all of them.
+    """
+    rows = list(readable(path))
+    pieces = [piece for name in (path, f"{path}-journal") for piece in carve(content(name))]
+    entries, logged = _logged(os.path.join(os.path.dirname(path), log.NAME))
+    texts = rows + pieces + entries
+    states = [state for state in map(_state, texts) if state is not None and state.generation >= least]
+    state = max(states, key=lambda item: item.generation) if states else None
+    everything = newest(texts + logged)
+    for parts in (newest(logged), newest(rows), newest(rows + pieces), everything):
+        records = checksum(encode(stored) for stored in parts)
+        if state is not None and records == (state.records, state.total):
+            return Salvage(parts, state, True)
+    return Salvage(everything, state, False)
+
+
+def _logged(path: str) -> tuple[list[str], list[str]]:
+    """The record of the state after each entry of the log, and those of the grants after the last one."""
+    with suppress(errors.Unusable, ValueError, TypeError):
+        found = log.read(path)
+        if found:
+            return [json.loads(entry)[0] for entry in found.entries], found.records()
+    return [], []
+
+
+def newest(records: list[str]) -> tuple[Stored, ...]:
+    """The parts among `records`, each as it was last."""
+    found: dict[int, Stored] = {}
+    for record in records:
+        with suppress(Unreadable):
+            stored = decode(record)
+            if stored.id not in found or found[stored.id].revision < stored.revision:
+                found[stored.id] = stored
+    return tuple(found.values())
+
+
+def _state(record: str) -> Optional[State]:
+    try:
+        return decode_state(record)
+    except Unreadable:
+        return None
+
+
+def readable(path: str) -> Iterator[str]:
+    """The records that SQLite still reads: from the first up to what is damaged, and from the last down to it.
+
+    A transaction that somebody was killed in is rolled back first; otherwise the file stays as it is.
+    """
+    mode = "rw" if content(f"{path}-journal")[:8] == HOT else "ro&immutable=1"
+    for query in (
+        "SELECT record FROM state",
+        "SELECT record FROM grants ORDER BY id",
+        "SELECT record FROM grants ORDER BY id DESC",
+    ):
+        with suppress(Damaged, errors.Unusable), connected(path, time.monotonic(), mode) as db:
+            db.text_factory = bytes
+            for (record,) in db.execute(query):
+                if isinstance(record, bytes):
+                    yield record.decode("latin-1")
+
+
+def carve(data: bytes) -> Iterator[str]:
+    """What looks like a record in the bytes of a file. One that is longer than a page lies in pieces and is missed."""
+    decoder = json.JSONDecoder()
+    for mark in (MARK.encode(), STATE_MARK.encode()):
+        at = data.find(mark, 8)
+        while at >= 0:
+            text = data[at - 8 : at + PAGE].decode("latin-1")
+            with suppress(ValueError, RecursionError):
+                yield text[: decoder.raw_decode(text, 8)[1]]
+            at = data.find(mark, at + 1)
+
+
+def content(path: str) -> bytes:
+    """The bytes of a file; none if it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def put_aside(path: str) -> str:
+    """Give the damaged store, and its journal, a second name that says when it was last written; returns it.
+
+    Durable; the first name stays until the new store takes it. "" if there is no store. Raises Unusable.
+    """
+    try:
+        if look(path) is None:
+            return ""
+        written = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(os.lstat(path).st_mtime))
+        kept, number = f"{path}.damaged-{written}", 1
+        while os.path.lexists(kept) and not os.path.samefile(kept, path):
+            number += 1
+            kept = f"{path}.damaged-{written}-{number}"
+        for name in (path, f"{path}-journal"):
+            with suppress(FileNotFoundError, FileExistsError):
+                _second_name(name, kept + name[len(path) :])
+        sync(os.path.dirname(path))
+    except OSError as error:
+        raise errors.of_system(path, "put aside", error) from None
+    return kept
+
+
+def _second_name(path: str, name: str) -> None:
+    try:
+        os.link(path, name)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        os.rename(path, name)  # a file system without links: killed here, the store is missing, which is noticed

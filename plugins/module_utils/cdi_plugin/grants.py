@@ -1,0 +1,176 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an operator does with grants, besides ADD and DEL: look, check, collect, release. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Optional
+
+from ..allocation.commands import turns
+from ..allocation.holds import collect, report
+from ..allocation.holds.collect import Collected
+from ..allocation.holds.pod_holds import holder, is_kept
+from ..allocation.holds.report import Info, Problem
+from ..allocation.ledger import schema
+from ..allocation.ledger.grant import Grant, Hold, Key
+from ..allocation.ledger.ledger import Ledger
+from ..allocation.ledger.migrate import migrate
+from ..discovery import device_lookup, inventory
+from ..discovery.inventory import Inventory
+from ..protocol.configurations import DIRECTORY, find
+from ..protocol.pools import pool_path
+from ..records import NODE, CdiError, Device, Node, items
+from ..spec.names import split_kind
+from ..system import openers
+from ..system.occupied import Occupied, numbers, occupied, own_nodes
+from . import chain
+from .args import settings
+from .commands import Call, Host
+from .valid_requests import ValidRequests, parse, stamp
+
+
+class Seen(NamedTuple):
+    """What is granted, and what is wrong with it."""
+
+    info: Info
+    grants: tuple[Grant, ...]
+    problems: tuple[tuple[Key, Problem], ...]
+    reports: tuple[str, ...]  # what the ledger repaired when it was opened
+    proved: dict[str, Optional[bool]]  # token of a part -> Part.proved; None where the kubelet chose its devices
+
+
+class Open(NamedTuple):
+    """A device that processes have open, and who holds it: () if nobody does."""
+
+    occupied: Occupied
+    holders: tuple[str, ...]
+    expected: bool  # all its openers are programs that have devices open without using them
+
+
+class Operator:
+    """The ledger of a host, and the configurations that its grants were made by."""
+
+    def __init__(self, host: Host, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
+        self.host = host
+        self.boot_id = inventory.boot_id(host.root)
+        self.ledger = Ledger(host.state_dir, self.boot_id)
+        self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
+
+    def look(self) -> Seen:
+        """Everything, compared with what the inventory and the pools have. Raises CdiError."""
+        info = report.info(self.ledger)
+        grants = tuple(self.ledger.grants())
+        present = self._present()
+        problems = []
+        for grant in grants:
+            found = report.check(self.ledger, grant.key, present).problems
+            # The device plugin hands out devices of others' specs as well, and looks at them itself.
+            elsewhere = is_kept(grant.key)
+            problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
+        proved = {part.token: None if is_kept(grant.key) else part.proved for grant in grants for part in grant.parts}
+        return Seen(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
+
+    def open(self, grants: Iterable[Grant]) -> tuple[list[Open], str]:
+        """(the devices that processes have open, what of the processes could not be seen). Raises nothing.
+
+        Of devices that no inventory has, those are looked at that the device plugin holds by their nodes.
+        """
+        holders: dict[str, list[str]] = {}
+        for grant in grants:
+            for part in grant.parts:
+                for locked in (name for hold in part.holds for name in hold.locks()):
+                    holders.setdefault(locked, []).append(holder(grant.key, part))
+        found = self._inventories()
+        devices = [device for one in found for device in one.devices]
+        known = {(node.type, node.major, node.minor) for device in devices for node in device.nodes}
+        devices += [one for one in map(_of_item, holders) if one and one.nodes[0][1:4] not in known]
+        nodes = own_nodes(devices, [node for one in found for kind in one.kinds for node in kind.edits.nodes])
+        seen = openers.look(numbers(nodes))
+        unexpected = occupied(nodes, seen, openers.EXPECTED)
+        made = [
+            Open(one, _of(holders, name, *items([one.path])), name not in unexpected)
+            for name, one in sorted({**occupied(nodes, seen), **unexpected}.items())
+        ]
+        return made, seen.gaps
+
+    def stamp(self) -> str:
+        """The first line of a list of valid requests that is made from now on."""
+        return stamp(self.boot_id, self.ledger.now())
+
+    def valid(self, text: str) -> ValidRequests:
+        """The list of valid requests in `text`. Raises CdiError for one without a stamp of this boot."""
+        return parse(text, self.boot_id, self.ledger.now())
+
+    def collect(self, valid: ValidRequests, force: bool, complete: bool) -> Collected:
+        """Free what is not in `valid` and older; tear down what is freed. Raises CdiError."""
+        return collect.gc(
+            self.ledger, valid.requests, valid.as_of, force=force, complete=complete, teardown=self._tear_down
+        )
+
+    def release(self, name: str) -> Optional[Hold]:
+        """Let a device that is withheld be granted again; None if it was not. Raises CdiError."""
+        held = {hold.device for grant in self.ledger.grants() for hold in grant.holds}
+        device = device_lookup.find(name, self._devices(), held)
+        return self.ledger.release(device.id if device else name)
+
+    def accept_loss(self) -> bool:
+        """Let grants be made again after some may have been lost; whether that was forbidden. Raises CdiError."""
+        return self.ledger.accept_loss()
+
+    def migrate(self) -> tuple[int, int]:
+        """Bring the store to the schema of this release: (its version before, now). Raises CdiError."""
+        before, now = (schema.versions(found)[0] for found in migrate(self.ledger))
+        return before, now
+
+    def give(self, kind: str, owners: Collection[str]) -> None:
+        """Give a kind to one owner, to several who share it, or to nobody in particular. Raises CdiError."""
+        split_kind(kind)
+        self.ledger.set_owners(kind, owners)
+
+    def _present(self) -> dict[str, str]:
+        """Id of each device that this boot knows -> its unique id."""
+        return {device.id: device.unique for device in self._devices()}
+
+    def _devices(self) -> list[Device]:
+        """The devices of the inventory and of the pools, each once."""
+        return list({device.id: device for one in self._inventories() for device in one.devices}.values())
+
+    def _inventories(self) -> list[Inventory]:
+        """The inventory and the pools, as far as they can be read."""
+        paths = [
+            pool_path(self.host.inventory, one.config.type, one.config.plugin, one.config.args)
+            for one in self.configurations
+        ]
+        found = []
+        for path in (self.host.inventory, *paths):
+            with suppress(CdiError):  # nothing is known by it
+                found.append(inventory.read(path, self.boot_id))
+        return found
+
+    def _tear_down(self, grant: Grant) -> None:
+        """Run the teardown of the configuration that made a grant; of one that is gone nothing is known."""
+        for one in self.configurations:
+            if (one.config.type, one.config.plugin) != grant.key[:2]:
+                continue
+            wants = settings(one.config)
+            if wants.commands:
+                variables = {"CDI_REQUEST_ID": grant.key.request_id}
+                version, plugin = one.config.version, one.config.plugin
+                call = Call(plugin, version, "del", variables, one.config, wants, self.host, self.boot_id)
+                with turns.turn(self.host.state_dir, [grant.key], wants.time_limit):  # a DEL may be at it, too
+                    chain.back(call, [hold.device for hold in grant.holds], [])
+
+
+def _of(holders: Mapping[str, Sequence[str]], *names: str) -> tuple[str, ...]:
+    """Who holds what has any of these names."""
+    return tuple(dict.fromkeys(one for name in names for one in holders.get(name, ())))
+
+
+def _of_item(item: str) -> Optional[Device]:
+    """The device that a hold knows by a device node alone ("node:/dev/x"), as the node is now."""
+    path = item[len(NODE) :] if item.startswith(NODE) else ""
+    number = openers.number_of(path)
+    return Device(item, "", "", (item,), (Node(path, *number),)) if number else None

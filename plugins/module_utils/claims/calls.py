@@ -1,0 +1,174 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The caller's side of the protocol, as libcni is of CNI's: versions, capacity, ADD and DEL. Private API of fleet.cdi.
+
+CDI proposal 2017, "Commands"; docs/executables.md, "For callers".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..protocol import errors, plugin_call
+from ..protocol.configurations import Configuration
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import shown
+from ..protocol.plugin_call import Reply
+
+BIN = "/opt/cdi/bin"
+LIMIT = 60.0  # seconds for one call; a plugin's own setup command may take 30
+
+
+class Caller(NamedTuple):
+    """How plugins are called."""
+
+    directory: str = BIN  # where they are
+    limit: float = LIMIT  # seconds for one call
+
+
+class Granted(NamedTuple):
+    """What an ADD got."""
+
+    path: str  # of the configuration that granted it
+    devices: tuple[str, ...]  # paths of device nodes
+    numa_locality: tuple[int, ...]  # () where the plugin does not say
+
+
+def versions(caller: Caller, one: Configuration) -> tuple[str, ...]:
+    """VERSION: those that the plugin speaks. Raises ProtocolError."""
+    document = _ask(caller, one, {"CDI_COMMAND": "VERSION"})
+    found = document.get("supportedVersions")
+    if not isinstance(found, list) or not all(isinstance(version, str) for version in found):
+        raise _odd(caller, one, f"supportedVersions is {shown(found)}; expected an array of strings")
+    return tuple(found)
+
+
+def info(caller: Caller, one: Configuration) -> dict[str, int]:
+    """INFO: resource-spec -> amount that the host has, free or not. Raises ProtocolError."""
+    document = _ask(caller, one, {"CDI_COMMAND": "INFO", "CDI_VERSION": _agreed(caller, one)})
+    amounts = {name: amount for name, amount in document.items() if name != "cdiVersion"}
+    type_ = one.config.type
+    for name, amount in amounts.items():
+        if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
+            raise _odd(caller, one, f"{name} is {shown(amount)}; expected an integer, 0 or more")
+        if name != type_ and not name.startswith(f"{type_}-"):
+            raise _odd(caller, one, f"it offers {shown(name)}; expected {type_} and what starts with it")
+    if type_ not in amounts:
+        raise _odd(caller, one, f"it says nothing of {type_}")
+    return amounts
+
+
+def add(
+    caller: Caller,
+    found: Sequence[Configuration],
+    request: Mapping[str, str],
+    request_id: str,
+    near: Iterable[int] = (),
+) -> Granted:
+    """ADD: have the first of `found` that can grant all of `request` (resource-spec -> amount); never a part of it.
+
+    Where it is not known what became of an ADD, because the plugin was ended or replied nonsense, a DEL follows, which
+    gives back all that this plugin granted under the id. Raises ProtocolError 100 with what each of them said, or what
+    it said if there is only one.
+    """
+    variables = {
+        "CDI_COMMAND": "ADD",
+        "CDI_REQUEST": ",".join(f"{spec}:{amount}" for spec, amount in request.items()),
+        "CDI_REQUEST_ID": request_id,
+    }
+    locality = ",".join(map(str, near))
+    if locality:
+        variables["CDI_REQUEST_NUMA_LOCALITY"] = locality
+    refused: list[tuple[Configuration, ProtocolError]] = []
+    for one in found:
+        try:
+            version = _agreed(caller, one)
+        except ProtocolError as error:  # nothing was asked of it yet
+            refused.append((one, error))
+            continue
+        try:
+            return _granted(caller, one, _call(caller, one, {**variables, "CDI_VERSION": version}))
+        except _Refused as refusal:
+            refused.append((one, refusal.error))
+        except ProtocolError as error:
+            refused.append((one, error))
+            refused += [(one, kept) for _path, kept in delete(caller, (one,), request_id)]
+    if len(refused) == 1:
+        raise refused[0][1]
+    what = "; ".join(f"{one.path}: {error}" for one, error in refused) or "there is no configuration for it"
+    raise ProtocolError(errors.UNFULFILLED, what)
+
+
+def delete(caller: Caller, found: Sequence[Configuration], request_id: str) -> tuple[tuple[str, ProtocolError], ...]:
+    """DEL: have each of `found` give back what it granted under `request_id`; an unknown id is fine.
+
+    Returns (path of the configuration, why) of those that keep something. Raises nothing.
+    """
+    kept = []
+    for one in found:
+        try:
+            version = _agreed(caller, one)
+            reply = _call(caller, one, {"CDI_COMMAND": "DEL", "CDI_VERSION": version, "CDI_REQUEST_ID": request_id})
+            error = reply.error
+            if error is None and (reply.document is not None or reply.status != 0):
+                error = _odd(caller, one, f"exit status {reply.status}; expected nothing and 0, or an error")
+        except ProtocolError as failed:
+            error = failed
+        if error is not None and error.code != errors.REQUEST_ID:
+            kept.append((one.path, error))
+    return tuple(kept)
+
+
+class _Refused(Exception):
+    """A plugin said that it granted nothing."""
+
+    def __init__(self, error: ProtocolError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def _granted(caller: Caller, one: Configuration, reply: Reply) -> Granted:
+    """What a reply to ADD grants. Raises _Refused where it refuses, ProtocolError where it makes no sense."""
+    if reply.error is not None and reply.status != 0:
+        raise _Refused(reply.error)
+    document = reply.document or {}
+    nodes, locality = document.get("devices"), document.get("numa_locality", [])
+    if reply.status != 0 or not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
+        raise _odd(
+            caller, one, f"exit status {reply.status} and devices {shown(nodes)}; expected 0 and a list of paths"
+        )
+    if not isinstance(locality, list) or not all(isinstance(node, int) for node in locality):
+        raise _odd(caller, one, f"numa_locality is {shown(locality)}; expected a list of integers")
+    return Granted(one.path, tuple(nodes), tuple(locality))
+
+
+def _agreed(caller: Caller, one: Configuration) -> str:
+    """The version to call a plugin with: that of its configuration, if it speaks that. Raises ProtocolError 1."""
+    version = one.config.version
+    spoken = versions(caller, one)
+    if version not in spoken:
+        raise ProtocolError(
+            errors.VERSION, f"{one.path}: cdiVersion is {version!r}; the plugin speaks {' and '.join(spoken)}"
+        )
+    return version
+
+
+def _ask(caller: Caller, one: Configuration, variables: Mapping[str, str]) -> dict[str, Any]:
+    """The reply to a command that has one. Raises ProtocolError."""
+    reply = _call(caller, one, variables)
+    if reply.error is not None and reply.status != 0:
+        raise reply.error
+    if reply.document is None or reply.status != 0:
+        raise _odd(caller, one, f"exit status {reply.status} without a reply")
+    return reply.document
+
+
+def _call(caller: Caller, one: Configuration, variables: Mapping[str, str]) -> Reply:
+    return plugin_call.plugin(os.path.join(caller.directory, one.config.plugin), variables, one.content, caller.limit)
+
+
+def _odd(caller: Caller, one: Configuration, what: str) -> ProtocolError:
+    return ProtocolError(errors.DELEGATION, f"{os.path.join(caller.directory, one.config.plugin)}: {what}")

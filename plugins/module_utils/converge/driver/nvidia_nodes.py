@@ -1,0 +1,91 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Device nodes that NVIDIA's driver leaves to programs: which are missing, and making them. Private API of fleet.cdi.
+
+The kernel makes no node for that driver, since it does not use the device model: the first program that opens a GPU has
+nvidia-modprobe make them. Numbers as there and in the CUDA installation guide ("Device Node Verification"): the major
+ones from /proc/devices, the others fixed or in the driver's files under /proc, which also tell mode and owner.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ...discovery.profiles import nvidia_proc
+from ...discovery.profiles.nvidia_proc import DRIVER
+from ...discovery.root import Root
+from ...discovery.snapshot import Snapshot
+from ...records import CdiError
+
+CONTROL = {"nvidiactl": 255, "nvidia-modeset": 254}  # name -> minor, of the driver's own major
+UVM = {"nvidia-uvm": 0, "nvidia-uvm-tools": 1}
+MODE = 0o666
+
+
+class Absent(NamedTuple):
+    """A node that is to be made."""
+
+    path: str
+    major: int
+    minor: int
+    mode: int  # permission bits
+    uid: int = 0
+    gid: int = 0
+
+
+def missing(root: str = "/") -> tuple[Absent, ...]:
+    """The nodes that should be there and are not; none without the driver, or where its settings forbid making them."""
+    host = Snapshot(Root(root), live=False)
+    params = nvidia_proc.fields(host, f"{DRIVER}/params")
+    if not params or params.get("ModifyDeviceFiles") == "0":
+        return ()
+    majors = nvidia_proc.majors(host)
+    mode = int(params.get("DeviceFileMode", MODE)) & 0o777
+    owner = int(params.get("DeviceFileUID", 0)), int(params.get("DeviceFileGID", 0))
+    nodes = [Absent(path, major, minor, mode, *owner) for path, major, minor in _numbers(host, majors)]
+    nodes += _capabilities(host, majors)
+    return tuple(node for node in nodes if not os.path.lexists(host.root.prefix + node.path))
+
+
+def make(node: Absent) -> None:
+    """Make one node, unless somebody else just did. Raises CdiError."""
+    try:
+        os.makedirs(os.path.dirname(node.path), mode=0o755, exist_ok=True)
+        os.mknod(node.path, stat.S_IFCHR | node.mode, os.makedev(node.major, node.minor))
+        os.chmod(node.path, node.mode)  # whatever the umask
+        os.chown(node.path, node.uid, node.gid)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise CdiError(f"{node.path}: can't make this device node: {error.strerror}. Run as root.") from None
+
+
+def _numbers(host: Snapshot, majors: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """(path, major, minor) of the nodes with fixed minors, and of one for each GPU."""
+    modeset = "nvidia-modeset" in majors or "nvidia_modeset" in host.root.names("/sys/module")
+    for name, minor in CONTROL.items():
+        if name != "nvidia-modeset" or modeset:
+            yield f"/dev/{name}", majors["nvidia"], minor
+    for address in host.root.names(f"{DRIVER}/gpus"):
+        gpu = nvidia_proc.gpu(host, address)
+        if gpu.minor is not None:
+            yield f"/dev/nvidia{gpu.minor}", majors["nvidia"], gpu.minor
+    if "nvidia-uvm" in majors:
+        for name, minor in UVM.items():
+            yield f"/dev/{name}", majors["nvidia-uvm"], minor
+
+
+def _capabilities(host: Snapshot, majors: Mapping[str, int], place: str = f"{DRIVER}/capabilities") -> Iterator[Absent]:
+    """The nodes of capabilities below a place, as those of MIG instances."""
+    if "nvidia-caps" not in majors:
+        return
+    for name in host.root.names(place):
+        yield from _capabilities(host, majors, f"{place}/{name}")
+        said = nvidia_proc.fields(host, f"{place}/{name}")
+        minor, mode = said.get("DeviceFileMinor", ""), said.get("DeviceFileMode", "")
+        if minor.isdigit() and mode.isdigit() and said.get("DeviceFileModify") == "1":
+            yield Absent(f"/dev/nvidia-caps/nvidia-cap{minor}", majors["nvidia-caps"], int(minor), int(mode) & 0o777)

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module cdi_plugin: the configuration of one executable of the 2017 proposal. Private API of fleet.cdi.
+
+The file is in the manifest; the executable's pool of devices follows by a refresh.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple, Optional
+
+from ... import files
+from ...discovery import entry_options as entries
+from ...manifest import Manifest
+from ...protocol import grammar, messages, pools
+from ...records import CdiError
+from ...release import guard
+from .. import module_diff
+from ..apply import apply
+from ..holders import holders
+from . import leaving
+from .plan_spec import OR_FORCE, Change, Plan, plan_file
+from .refresh_all import Places, refresh
+
+
+class Wanted(NamedTuple):
+    """One configuration, and where it is to be; `document` None: there is to be none."""
+
+    resource_type: str
+    name: str  # of the file, without .conf
+    document: Optional[dict[str, Any]]
+    by: str = ""
+
+
+class Outcome(NamedTuple):
+    """What was, or with `check` would be, changed."""
+
+    path: str
+    change: Optional[Change]  # of the configuration itself
+    changed: tuple[str, ...]  # all paths, pools included
+    warnings: tuple[str, ...]
+
+
+def converge(
+    wanted: Wanted,
+    places: Places,
+    bin_dir: str,
+    force: bool = False,
+    check: bool = False,
+    on_held: str = leaving.KEEP,
+) -> Outcome:
+    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed but where the
+    devices that it is for can't be told: it is written then.
+
+    One that is to go stays, or is refused, by `on_held`, while requests hold devices by it: DEL needs it.
+    """
+    if not grammar.is_resource_type(wanted.resource_type):
+        raise CdiError(
+            f"resource_type: found {wanted.resource_type!r}; expected a letter, then up to 15 letters and digits"
+        )
+    if not grammar.is_plugin(wanted.name):
+        raise CdiError(f"name: found {wanted.name!r}; expected letters, digits, - and _, up to 64 of them")
+    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
+    path = files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
+
+    held = _held(path, wanted, places.state_dir) if wanted.document is None and on_held != leaving.DROP else ""
+    if held and on_held == leaving.FAIL:
+        raise CdiError(f"{held}. Nothing was changed. Give the devices back first, or let on_held be 'keep' or 'drop'.")
+    if held:
+        why = (
+            f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' takes it now"
+        )
+        return Outcome(path, None, (), (why,))
+
+    def make_plan(manifest: Manifest) -> Plan:
+        advice = "Move it away, choose another name, " + OR_FORCE
+        return Plan(path, plan_file(path, content, manifest, wanted.by, force, advice), ())
+
+    plan = apply(make_plan, places.state_dir, check)
+    # Whatever is missed just now is for the next refresh to drop.
+    report = refresh(places, grace=float("inf"), check=check)
+    changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
+    unusable = [text for text in report.failed if text.startswith(f"{path}: ")] if content is not None else []
+    if unusable:
+        raise CdiError(
+            f"{'; '.join(unusable)}. The configuration {'would be' if check else 'is'} there, and its executable can "
+            "grant nothing until that is put right."
+        )
+    change = plan.changes[0] if plan.changes else None
+    return Outcome(path, change, tuple(changed), (*report.warnings, *report.failed))
+
+
+def _held(path: str, wanted: Wanted, state_dir: str) -> str:
+    """Which requests hold devices by the configuration at `path`; "" where none does. Raises CdiError.
+
+    Of two configurations of one type and executable nobody can tell which one a grant is by.
+    """
+    live = files.read(path)
+    if live is None:
+        return ""
+    try:
+        plugin = messages.config(messages.load(live.content)).plugin
+    except messages.ProtocolError:  # no executable takes it
+        return ""
+    grants = [
+        grant
+        for grant in holders.grants(state_dir)
+        if (grant.key.resource_type, grant.key.plugin) == (wanted.resource_type, plugin)
+    ]
+    if not grants:
+        return ""
+    more = f" and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
+    return f"{path}: {'; '.join(map(holders.named, grants[: holders.SOME]))}{more}"
+
+
+def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:
+    """The text of a configuration. Raises CdiError for one that its executable would refuse.
+
+    With `check` ours need not be there yet: a release that is only previewed would bring them.
+    """
+    try:
+        content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
+        config = messages.config(messages.load(content))
+        chain = pools.chain(config)
+    except messages.ProtocolError as error:
+        raise CdiError(f"configuration: {error.details}") from None
+    for one in chain:
+        previewed = check and one.plugin in pools.PROFILES
+        if not previewed and not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):
+            there = ", ".join(sorted(pools.PROFILES))
+            raise CdiError(
+                f"plugin: found {one.plugin!r}, which is no program in {bin_dir}; ours are {there}. Install the "
+                "release first (module fleet.cdi.release), or the plugin that is meant."
+            )
+        entry = pools.entry_of(one)
+        if entry is not None:
+            entries.check({resource_type: entry})
+    return content
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    document = None
+    if options["state"] == "present":
+        document = {
+            "cdiVersion": options["cdi_version"],
+            "name": options["description"] or f"{options['resource_type']} by {options['plugin']}",
+            "type": options["resource_type"],
+            "plugin": options["plugin"],
+            **({"args": options["args"]} if options["args"] else {}),
+        }
+    name = options["name"] or options["plugin"] or ""
+    wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
+    places = Places(options["state_dir"], options["inventory"], options["config_dir"])
+    bin_dir = os.path.join(options["prefix"], "bin")
+    outcome = converge(wanted, places, bin_dir, options["force"], check, options["on_held"])
+    result = {
+        "changed": bool(outcome.changed),
+        "path": outcome.path,
+        "paths": list(outcome.changed),
+        "diff": [module_diff.document(outcome.change)] if outcome.change else [],
+    }
+    return result, [*warnings, *outcome.warnings]

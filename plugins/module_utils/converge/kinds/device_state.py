@@ -1,0 +1,135 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_state: one device out of service, or back in it. Private API of fleet.cdi.
+
+The decision is written first, and specs and inventory follow it by a refresh: after a crash in between the next one
+does it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Optional
+
+from ...discovery import device_lookup, inventory
+from ...discovery.out_of_service import Disabled, in_force, moment, path_of, read, render
+from ...manifest import Manifest
+from ...records import CdiError, Device, as_document
+from ...release import guard
+from .. import module_diff
+from ..apply import apply
+from .plan_spec import Plan, plan_file
+from .refresh_all import Places, Report, refresh
+
+BY = "device_state"
+UNTIL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?Z?)?\Z")
+
+
+class Wanted(NamedTuple):
+    """What is to be of one device; `reason` "" stands for in service."""
+
+    device: str  # its id, a name, PCI address, uuid, serial or the path of a node
+    reason: str = ""
+    until: str = ""  # as `instant` returns it
+
+
+class Outcome(NamedTuple):
+    """What was, or with `check` would be, changed."""
+
+    id: str
+    before: Optional[Disabled]
+    after: Optional[Disabled]
+    changed: tuple[str, ...]  # paths
+    report: Report
+
+
+def converge(wanted: Wanted, places: Places, check: bool = False, clock: Callable[[], float] = time.time) -> Outcome:
+    """Take a device out of service, or back. Raises CdiError, with nothing changed."""
+    now = moment(clock())
+    there = read(places.state_dir)
+    device, id_ = find(wanted.device, there, places.inventory)
+    after = _after(wanted, device, there.get(id_), now)
+    path = path_of(places.state_dir)
+
+    def states(current: Mapping[str, Disabled]) -> dict[str, Disabled]:
+        # Those whose time is over mean nothing any more, and nobody else would ever clear them away.
+        kept = {name: one for name, one in current.items() if name != id_ and (not one.until or one.until > now)}
+        return {**kept, **({id_: after} if after else {})}
+
+    def make_plan(manifest: Manifest) -> Plan:
+        content = render(states(read(places.state_dir)))
+        return Plan(path, plan_file(path, content, manifest, BY, force=True), ())
+
+    plan = apply(make_plan, places.state_dir, check)
+    # Only this one is to go: others that are missed just now wait for their own refresh.
+    disabled = states(there) if check else in_force(places.state_dir, clock)
+    report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
+    changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
+    return Outcome(id_, there.get(id_), after, tuple(changed), report)
+
+
+def _after(wanted: Wanted, device: Optional[Device], before: Optional[Disabled], now: str) -> Optional[Disabled]:
+    """What is to be kept of the device. What was decided before, and still holds, keeps its time."""
+    if not wanted.reason or (wanted.until and wanted.until <= now):
+        return None
+    if before and (before.reason, before.until) == (wanted.reason, wanted.until):
+        return before
+    unique = device.unique if device else before.unique if before else ""
+    return Disabled(wanted.reason, now, wanted.until, unique)
+
+
+def find(name: str, there: Mapping[str, Disabled], listing: str) -> tuple[Optional[Device], str]:
+    """(the device, its id) of what somebody calls `name`; a device that is out of service need not be there.
+
+    Raises CdiError where nothing or more than one device is called so.
+    """
+    try:
+        devices, why = inventory.read(listing, inventory.boot_id()).devices, ""
+    except CdiError as error:
+        devices, why = (), str(error)
+    device = device_lookup.find(name, devices, there, why)
+    return device, device.id if device else name
+
+
+def instant(text: str) -> str:
+    """A date or a time of UTC as it is kept: "2026-12-01" is its first second. Raises CdiError."""
+    found = UNTIL.match(text)
+    try:
+        if not found:
+            raise ValueError
+        whole = f"{found[1]}T{found[2] or '00:00'}{found[3] or ':00'}Z"
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.strptime(whole, "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        raise CdiError(
+            f"until: found {text!r}; expected a date or a time of UTC, as in 2026-12-01 or 2026-12-01T18:00Z"
+        ) from None
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module device_state for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    disable = options["state"] == "disabled"
+    reason = (options["reason"] or "").strip()
+    if disable and not reason:
+        raise CdiError("reason: found none; expected one line that tells the next operator why the device is disabled")
+    until = instant(options["until"]) if disable and options["until"] else ""
+    wanted = Wanted(options["device"], " ".join(reason.split()) if disable else "", until)
+    outcome = converge(wanted, Places(options["state_dir"], options["inventory"]), check)
+    warnings += [*outcome.report.warnings, *outcome.report.failed]
+    if disable and outcome.after is None:
+        warnings.append(f"until: {until} is over, so {outcome.id} is in service")
+    before, after = (as_document(one) if one else "" for one in (outcome.before, outcome.after))
+    result = {
+        "changed": bool(outcome.changed),
+        "id": outcome.id,
+        "state": "disabled" if outcome.after else "enabled",
+        "reason": outcome.after.reason if outcome.after else "",
+        "since": outcome.after.since if outcome.after else "",
+        "until": outcome.after.until if outcome.after else "",
+        "paths": list(outcome.changed),
+        "diff": [module_diff.diff(outcome.id, before, after)],
+    }
+    return result, warnings

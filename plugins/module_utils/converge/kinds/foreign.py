@@ -1,0 +1,153 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kinds that another tool already provides: who that is, and what settings let us do. Private API of fleet.cdi.
+
+Two specs of one kind in one directory make the names of both unusable, and in two directories the later one wins
+without a word (pkg/cdi/cache.go): so a kind has one provider, and which one is the operator's choice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Callable, NamedTuple
+
+from ...files import read
+from ...manifest import Manifest
+from ...records import CdiError
+from ...spec.codec import encode
+from ...spec.names import file_name
+from ...spec.registry import Registry, SpecFile
+from ...spec.seen import seen
+from .libraries import ANY, Linked, named
+from .plan_spec import Change, Plan, plan_spec
+
+USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
+
+# The tool of a spec that has our name and our bytes, and no record in the manifest.
+OURSELVES = "fleet.cdi, by another manifest"
+UNDO_IT = "`make demo-undo` in the checkout whose `make demo` wrote it, or `fleet-cdi --state-dir <its own> undo`"
+
+
+class Foreign(NamedTuple):
+    """One spec of the kind that is not ours."""
+
+    path: str
+    tool: str  # that is known to write such a file, as far as its name says
+    disable: str  # how one keeps that tool from writing it again
+    names: tuple[str, ...]  # qualified names that it offers
+    seen_by: frozenset[str] = seen.EVERY  # the releases of the library that read it
+
+
+# Kind, name of the file -> the tool that writes it, and how one keeps it from writing it again.
+TOOLS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "nvidia.com/*",
+        "nvidia.yaml",
+        "NVIDIA Container Toolkit",
+        "systemctl disable --now nvidia-cdi-refresh.path nvidia-cdi-refresh.service, and no `nvidia-ctk cdi generate`",
+    ),
+    (
+        "*nvidia.com/*",
+        "*nvidia.com-*",
+        "NVIDIA GPU operator or device plugin",
+        "set cdi.enabled: false in its ClusterPolicy or chart",
+    ),
+    ("amd.com/*", "amd.json", "AMD Container Toolkit", "no `amd-ctk cdi generate` in boot scripts"),
+    (
+        "intel.com/*",
+        "intel.com-*",
+        "Intel CDI specs generator or resource driver",
+        "no intel-cdi-specs-generator in boot scripts, no resource driver on this node",
+    ),
+    (
+        "*",
+        "sriov-dp-*",
+        "SR-IOV network device plugin",
+        "remove its DaemonSet from this node, or its CDI mode (useCdi)",
+    ),
+)
+
+
+def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
+    """Others' specs of `kind`, lowest priority first. One that came back after we removed it is theirs again."""
+    return tuple(
+        Foreign(file.path, *_tool(file), tuple(file.qualified_names), file.seen_by)
+        for file in registry.specs
+        if kind in file.kinds and not _is_ours(file.path, manifest)
+    )
+
+
+def plan(
+    kind: str,
+    spec: dict[str, Any],
+    choice: str,
+    found: Sequence[Foreign],
+    directory: str,
+    registry: Registry,
+    manifest: Manifest,
+    force: bool = False,
+    libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
+) -> Plan:
+    """What `choice` means for a kind that `found` provide: the plan for our own `spec` of it, or for having none.
+
+    `libraries` says what reads the specs of this host. Raises CdiError where the choice is to fail. A spec that
+    fleet.cdi wrote by another manifest is nobody to give way to: the demo's goes with the demo, and then nobody would
+    provide the kind.
+    """
+    strays = [one.path for one in found if one.tool == OURSELVES]
+    if strays and choice != REPLACE:
+        raise CdiError(
+            f"the spec of {kind}: {', '.join(strays)}: fleet.cdi wrote this, but {manifest.path} does not know it. "
+            f"Take it back first ({UNDO_IT}), or let on_foreign_kind be 'replace' to put ours in its place."
+        )
+    if choice == FAIL:
+        raise CdiError(
+            f"the spec of {kind}: it is already provided by "
+            + "; ".join(f"{one.path} ({one.tool})" for one in found)
+            + ". Let on_foreign_kind be 'use' to serve that one or 'replace' to put ours in its place, or choose "
+            "another kind."
+        )
+    path = os.path.join(directory, file_name(kind))
+    theirs = {one.path for one in found}
+    if choice == USE:
+        warnings = [f"{kind} is provided by {one.path} ({one.tool}); no spec of ours is written" for one in found]
+        warnings += [*_unseen(found, libraries)]
+        none = Plan(path, (), ())
+        ours = none if path in theirs else plan_spec(kind, None, directory, registry, manifest, force)
+        return ours._replace(warnings=(*warnings, *ours.warnings))
+    warnings = [f"{one.path} ({one.tool}) makes room for ours. To keep it away: {one.disable}" for one in found]
+    without = registry._replace(specs=tuple(file for file in registry.specs if file.path not in theirs))
+    ours = plan_spec(kind, spec, directory, without, manifest, force or path in theirs, libraries)
+    removed = [Change(one, kind, live.content, None) for one in sorted(theirs - {path}) for live in [read(one)] if live]
+    return ours._replace(changes=(*removed, *ours.changes), warnings=(*warnings, *ours.warnings))
+
+
+def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]]) -> Iterator[str]:
+    for one in found:
+        lacking = seen.EVERY - one.seen_by
+        linked = libraries() if lacking else ()
+        who = "" if linked is ANY else named(linked, lacking)
+        if who:
+            yield f"{one.path}: {who} does not read it; `fleet-cdi validate {one.path}` may say why"
+
+
+def _is_ours(path: str, manifest: Manifest) -> bool:
+    """Whether we put the file there, changed since or not."""
+    record = manifest.record(path)
+    return record is not None and record["applied"][0] is not None
+
+
+def _tool(file: SpecFile) -> tuple[str, str]:
+    """Who wrote it, and how one keeps them from writing it again."""
+    kind, name = file.spec["kind"], os.path.basename(file.path)
+    if name == file_name(kind):
+        live = read(file.path)
+        if live is not None and live.content == encode(file.spec):
+            return OURSELVES, UNDO_IT
+    for kinds, pattern, tool, disable in TOOLS:
+        if fnmatchcase(kind, kinds) and fnmatchcase(name, pattern):
+            return tool, disable
+    return "an unknown tool", "find out who writes it"

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices that the settings drop while somebody holds them: option on_held of module spec.
+
+An engine resolves names anew at every start, so without its spec a container that has the device can't be restarted.
+`keep` leaves such a device in its spec, and the manifest says so. What a request held goes with the next refresh after
+it was given back. What a container had goes with the next run of the module, as a refresh can't ask engines: it runs
+confined, and at boot before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
+
+from ...records import CdiError
+from ...runtimes import containers
+from ..holders import holders
+from ..holders.granted import Granted
+from .memory import Memory
+from .plan_kind import Seen, Wanted
+
+KEEP, FAIL, DROP = "keep", "fail", "drop"  # option on_held
+
+Find = Callable[[Mapping[str, Sequence[str]]], containers.Found]
+
+
+class Held(NamedTuple):
+    """A device that somebody holds though the settings drop it."""
+
+    names: tuple[str, ...]  # qualified
+    by: tuple[str, ...]  # requests and containers
+
+
+class Kept(NamedTuple):
+    """What is to be made of a kind instead of what was asked for."""
+
+    wanted: Wanted
+    held: tuple[Held, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def keep(
+    wanted: Wanted,
+    seen: Seen,
+    before: Optional[Memory],
+    live: Optional[Mapping[str, Any]],
+    choice: str,
+    granted: Granted,
+    find: Find = containers.find,
+) -> Kept:
+    """`wanted` with what has to stay, because somebody holds it, of the `live` spec, which was made from `before`.
+
+    Raises CdiError where `choice` is to fail and somebody holds what would go.
+    """
+    if choice == DROP or live is None:
+        return Kept(wanted)
+    nodes = holders.offered(live)
+    if before is None or wanted.content is not None:
+        return _of_content(wanted, live, nodes, choice, find)
+    here = {device.id for device in seen.found.devices}
+    gone = {id_: names for id_, names in before.offered.items() if id_ not in here}
+    if wanted.entries is not None and wanted.entries == before.wanted["entries"]:
+        # What is missed is missed, and not dropped; docs/refresh.md says what becomes of that.
+        gone = {id_: names for id_, names in gone.items() if id_ in before.wanted.get("leaving", {})}
+    every = f"{wanted.kind}=all"
+    asked = {id_: [*(f"{wanted.kind}={name}" for name in names), every] for id_, names in gone.items()}
+    found = find({name: nodes[name] for names in asked.values() for name in names if name in nodes})
+    leaving, held = {}, []
+    for id_, names in asked.items():
+        users = [one for one in found.containers if set(one.devices) & set(names)]
+        requests = granted.by(id_)
+        if users or requests:
+            leaving[id_] = tuple(sorted(f"{one.engine} container {one.name}" for one in users))
+            held.append(Held(tuple(names[:-1]), (*requests, *map(str, users))))
+    if not held:
+        return Kept(wanted, (), found.trouble)
+    _refuse(wanted.kind, held, choice)
+    if wanted.entries is None:  # absent: what it was asked for last, without any device of its own
+        known = {key: value for key, value in before.wanted.items() if key in Wanted._fields}
+        wanted = Wanted(kind=wanted.kind, **known)._replace(entries={})
+    return Kept(wanted._replace(leaving=leaving), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+
+
+def _of_content(
+    wanted: Wanted, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: Find
+) -> Kept:
+    """The same for a spec of explicit content, which no request can hold."""
+    if wanted.entries is not None:
+        return Kept(wanted)
+    content = wanted.content or {}
+    stay = {f"{wanted.kind}={device.get('name')}" for device in content.get("devices", ())}
+    found = find({name: paths for name, paths in nodes.items() if name not in stay})
+    users: dict[str, list[str]] = {}
+    for one in found.containers:
+        for name in one.devices:
+            users.setdefault(name, []).append(str(one))
+    if not users:
+        return Kept(wanted, (), found.trouble)
+    held = [Held((name,), tuple(by)) for name, by in users.items()]
+    _refuse(wanted.kind, held, choice)
+    entries = [device for device in live["devices"] if f"{wanted.kind}={device['name']}" in users]
+    shared = {key: value for key, value in live.items() if key not in ("kind", "cdiVersion")}
+    content = {**(wanted.content or shared), "devices": [*content.get("devices", ()), *entries]}
+    return Kept(wanted._replace(content=content), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+
+
+def _refuse(kind: str, held: Sequence[Held], choice: str) -> None:
+    if choice == FAIL:
+        raise CdiError(
+            f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (DEL, or `fleet-cdi "
+            "grants gc`) and remove the containers, or let on_held be 'keep' to drop each device when it is free, or "
+            "'drop' to do so now."
+        )
+
+
+def _warnings(kind: str, held: Sequence[Held]) -> tuple[str, ...]:
+    text = (
+        f"{kind}: {_named(held)}; it stays in the spec, though nothing asks for it any more. What requests hold goes "
+        "when they give it back, what containers have with the next run after they were removed; on_held 'drop' takes "
+        "it now"
+    )
+    return (text,)
+
+
+def _named(held: Sequence[Held]) -> str:
+    shown = [f"{one.names[0]} is held by {holders.some(one.by)}" for one in held[: holders.SOME]]
+    more = len(held) - holders.SOME
+    return "; ".join(shown) + (f"; and {more} more devices" if more > 0 else "")

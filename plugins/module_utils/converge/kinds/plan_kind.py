@@ -1,0 +1,250 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One kind of one host, from what the user wants to what is to change: discovery, spec and manifest joined.
+
+Module spec does one kind at a time, a refresh all that the manifest remembers. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+from ... import directories, files
+from ...discovery import inventory
+from ...discovery.discover import Enricher, discover
+from ...discovery.inventory import Inventory
+from ...discovery.out_of_service import Disabled, health_of
+from ...discovery.snapshot import Snapshot
+from ...manifest import Manifest
+from ...records import CdiError, Device
+from ...release.launcher import CDI_HOOK
+from ...runtimes import detect
+from ...spec import cap, codec, names, registry
+from . import foreign
+from .keep_lost import Kept, Terms, keep, listed, with_lost
+from .libraries import Linked, libraries
+from .memory import Memory, memory_of
+from .plan_spec import Change, Plan, complete, plan_file, plan_spec, spec_of, with_hook_env
+
+
+class Wanted(NamedTuple):
+    """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None.
+
+    `runtimes` (name -> version) are those that are to read it; none stands for those that the host has.
+    """
+
+    kind: str
+    entries: Optional[dict[str, Any]] = None
+    content: Optional[dict[str, Any]] = None
+    by: str = ""  # who asks for it, for the manifest
+    on_unsupported: str = cap.DROP
+    runtimes: Mapping[str, Any] = {}
+    on_foreign_kind: str = foreign.USE  # what to do where another tool provides what `entries` would
+    leaving: Mapping[str, Sequence[str]] = {}  # devices that stay because they are held (converge/kinds/leaving.py)
+
+
+class Seen(NamedTuple):
+    """What discovery found for one kind."""
+
+    found: Inventory = Inventory(())
+    warnings: tuple[str, ...] = ()
+    withdrawn: tuple[str, ...] = ()  # ids of devices that an operator took out of service
+    ambiguous: frozenset[str] = frozenset()  # qualified names that no device has, as several claim them
+
+
+class Known(NamedTuple):
+    """What does not depend on the kind: the specs of the directories that count, the inventory and this boot's id."""
+
+    directory: str
+    registry: registry.Registry
+    inventory: str  # "" if none is wanted
+    listed: Inventory
+    boot_id: str
+    prefix: str = "/opt/cdi"  # of the release whose cdi-hook specs name
+
+
+class Part(NamedTuple):
+    """What is to be done for one kind."""
+
+    plan: Plan
+    found: Inventory  # its part of the inventory
+    spec: Optional[dict[str, Any]]
+    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there was none to fit
+    kept: Kept
+    warnings: tuple[str, ...]
+    foreign: tuple[foreign.Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
+
+
+def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disabled: Mapping[str, Disabled]) -> Seen:
+    """Discover the devices of `wanted`, which has entries. Raises CdiError as `discover` does, and for other kinds."""
+    found = discover(wanted.entries or {}, snapshot, enricher, disabled)
+    # What udev says beyond the record's own fields is no business of who hands devices out, and large.
+    devices = tuple(device._replace(properties={}) for device in found.devices)
+    for device in devices:
+        if device.kind != wanted.kind:
+            raise CdiError(
+                f"devices: found {device.qualified_names[0]}; expected only devices of kind {wanted.kind}. "
+                "Set its kind, or give it a spec of its own."
+            )
+    withdrawn = {device.id for device in devices if health_of(device, disabled)} | disabled.keys()
+    return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous)
+
+
+def known(directory: str, listing: str, boot_id: str, prefix: str = "/opt/cdi") -> Known:
+    """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
+    usual = tuple(map(directories.resolved, registry.DIRECTORIES))
+    named = registry.DIRECTORIES if directories.resolved(directory) in usual else (directory,)
+    directory = directories.resolved(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
+    listing = files.canonical(listing) if listing else ""
+    try:
+        there = inventory.read(listing, boot_id) if listing else Inventory(())
+    except CdiError:  # missing, damaged or of another boot
+        there = Inventory(())
+    specs = registry.load(usual if directory in usual else (directory,))
+    specs = specs._replace(unread=registry.hidden(named))  # as they are, links and all
+    return Known(directory, specs, listing, there, boot_id, prefix)
+
+
+def plan_kind(
+    wanted: Wanted,
+    seen: Seen,
+    around: Known,
+    manifest: Manifest,
+    terms: Terms,
+    force: bool = False,
+    refit: bool = True,
+) -> Part:
+    """What makes the spec of `wanted`, and what the manifest remembers of it, as it is to be.
+
+    With `refit=False` the runtimes are asked only where the spec differs from the file that is there. Raises CdiError.
+    """
+    before = memory_of(manifest.kinds.get(wanted.kind))
+    path = os.path.join(around.directory, names.file_name(wanted.kind))
+    if wanted.entries is None:
+        kept = Kept((), {})
+        spec = None if wanted.content is None else complete(wanted.kind, wanted.content)
+    else:
+        terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
+        kept = keep(seen.found.devices, wanted.entries, before, terms)
+        live = next((file.spec for file in around.registry.specs if file.path == path), None)
+        spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
+    found = _Runtimes(wanted)
+    engines: tuple[detect.Runtime, ...] = ()
+    limits: list[str] = []
+    current = files.read(path)
+    if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
+        spec, engines, limits = _fitted(spec, wanted, found())
+    others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
+    if spec is not None and current is not None and current.content == codec.encode(spec):
+        others = tuple(one for one in others if one.path != path)  # ours, whose record was lost
+    if others and spec:
+        place = (around.directory, around.registry, manifest)
+        plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, found.libraries)
+        spec = None if wanted.on_foreign_kind == foreign.USE else spec
+    else:
+        place = (around.directory, around.registry, manifest)
+        plan = plan_spec(wanted.kind, spec, *place, force, found.libraries)
+    plan = plan._replace(
+        changes=tuple(change._replace(by=wanted.by) for change in plan.changes),
+        kinds=_remembered(wanted, kept, around, manifest, before),
+    )
+    offered = before.offered if before else {}
+    devices = listed(wanted.kind, kept, offered, around.listed.devices)
+    warnings = (*seen.warnings, *_left_out(kept.devices, kept), *kept.warnings, *limits, *plan.warnings)
+    return Part(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others)
+
+
+def plan_listing(around: Known, parts: Mapping[str, Inventory], manifest: Manifest, by: str) -> tuple[Change, ...]:
+    """What makes `parts` (kind -> what there is of it) the inventory's; other kinds stay. Raises CdiError."""
+    if not around.inventory:
+        return ()
+    devices = tuple(device for device in around.listed.devices if device.kind not in parts)
+    ids = {device.id for device in devices}
+    every = [
+        Inventory(
+            devices,
+            tuple(kind for kind in around.listed.kinds if kind.name not in parts),
+            tuple(link for link in around.listed.links if link.a in ids and link.b in ids),
+        ),
+        *parts.values(),
+    ]
+    # Sorted by kind, so that it doesn't matter in which order the kinds are converged.
+    whole = Inventory(
+        tuple(sorted((device for one in every for device in one.devices), key=lambda device: device.kind)),
+        tuple(sorted(kind for one in every for kind in one.kinds)),
+        tuple(sorted({link for one in every for link in one.links})),
+    )
+    after = inventory.render(whole, around.boot_id) if whole.devices else None
+    return plan_file(around.inventory, after, manifest, by, advice="Choose another inventory, or remove it.")
+
+
+def _spec(
+    kind: str, kept: Kept, seen: Seen, before: Optional[Memory], live: Optional[dict[str, Any]], program: str
+) -> Optional[dict[str, Any]]:
+    """The spec of what was found and of what is kept; None for no file. Raises CdiError."""
+    spec = spec_of(seen.found.kinds[0], kept.devices, program) if kept.devices else None
+    if not before or not kept.lost:
+        return spec
+    offered = {name for some in before.offered.values() for name in some}
+    lost = {name for id_ in kept.lost for name in before.offered[id_]}
+    content = with_lost(spec, live, lost, offered)
+    if content is spec or content is None:
+        return spec
+    # The lowest version that fits may be another one than before.
+    return complete(kind, with_hook_env({key: value for key, value in content.items() if key != "cdiVersion"}))
+
+
+class _Runtimes:
+    """The runtimes that are to read the spec, asked for their versions at most once. Raises CdiError as named does."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted.runtimes
+        self.found: Optional[detect.Found] = None
+
+    def __call__(self) -> detect.Found:
+        if self.found is None:
+            path = os.environ.get("PATH", "")
+            self.found = detect.named(self.wanted) if self.wanted else detect.detect(path)
+        return self.found
+
+    def libraries(self) -> tuple[Linked, ...]:
+        return libraries(self())
+
+
+def _fitted(
+    spec: dict[str, Any], wanted: Wanted, found: detect.Found
+) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
+    """(the spec as every runtime reads it, those runtimes, warnings). Raises CdiError where that can't be."""
+    readers = [cap.Reader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
+    fitted = cap.fit(spec, readers, wanted.on_unsupported)
+    return fitted.spec, found.runtimes, [*found.warnings, *fitted.warnings]
+
+
+def _remembered(
+    wanted: Wanted, kept: Kept, around: Known, manifest: Manifest, before: Optional[Memory]
+) -> dict[str, Optional[dict[str, Any]]]:
+    """What the manifest is to remember of the kind from now on; empty where that is what it remembers."""
+    document = None
+    if wanted.entries is not None:
+        offered = {id_: before.offered[id_] for id_ in kept.lost} if before else {}
+        for device in kept.devices:
+            if device.health.is_usable:
+                offered[device.id] = tuple(dict.fromkeys((*offered.get(device.id, ()), *device.names)))
+        options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content", "leaving")}
+        leaving = {id_: list(by) for id_, by in wanted.leaving.items() if id_ in kept.lost}
+        if leaving:
+            options["leaving"] = leaving
+        if wanted.entries or offered:  # else it is absent, and the last device that was held has gone
+            document = Memory(options, around.directory, around.inventory, offered, kept.lost).document()
+    return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}
+
+
+def _left_out(devices: Sequence[Device], kept: Kept) -> list[str]:
+    return [
+        f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}"
+        for device in devices
+        if not device.health.is_usable and device.id not in kept.lost
+    ]

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pools of the executables: what the configuration of each may grant. Private API of fleet.cdi.
+
+Every `<directory>/<resource-type>.d/<name>.conf` (CDI proposal 2017, "Configuration") names devices by an entry; what
+it finds goes into a file of its own, which the executable reads (protocol/pools.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Optional
+
+from ... import files
+from ...discovery import inventory
+from ...discovery.discover import Enricher, discover
+from ...discovery.out_of_service import Disabled
+from ...discovery.snapshot import Snapshot
+from ...manifest import Manifest
+from ...protocol import pools
+from ...protocol.configurations import find
+from ...records import CdiError
+from .plan_spec import Change, plan_file
+
+
+class Pools(NamedTuple):
+    """What the configurations of a host come to."""
+
+    documents: dict[str, bytes]  # path -> content
+    failed: tuple[str, ...]  # why a configuration has none, one line for each
+    broken: frozenset[str] = frozenset()  # resource-types of those
+
+
+def discover_pools(
+    config_dirs: Iterable[str],
+    listing: str,
+    boot_id: str,
+    snapshot: Snapshot,
+    enricher: Optional[Enricher],
+    disabled: Mapping[str, Disabled],
+) -> Pools:
+    """Discover the devices of every configuration, and of those that it delegates to. A broken one hides no other."""
+    documents: dict[str, bytes] = {}
+    there = [find(config_dir) for config_dir in config_dirs]
+    failed: dict[str, CdiError] = {path: error for one in there for path, error in one.errors.items()}
+    for path, _content, first in [configuration for one in there for configuration in one.configurations]:
+        try:
+            for config in pools.chain(first):
+                entry = pools.entry_of(config)
+                place = files.canonical(pools.pool_path(listing, config.type, config.plugin, config.args))
+                if entry is None or place in documents:
+                    continue
+                found = discover({config.type: entry}, snapshot, enricher, disabled)
+                devices = tuple(device._replace(properties={}) for device in found.devices)
+                document = inventory.render(inventory.Inventory(devices, found.kinds, found.links), boot_id, True)
+                args = {key: value for key, value in config.args.items() if key not in pools.OWN}
+                head = json.dumps({"args": args}, sort_keys=True)[:-1].encode("ascii")
+                documents[place] = head + b",\n" + document[1:]
+        except CdiError as error:
+            failed[path] = error
+    broken = frozenset(os.path.basename(os.path.dirname(path))[: -len(".d")] for path in failed)
+    return Pools(documents, tuple(f"{path}: {error}" for path, error in failed.items()), broken)
+
+
+def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, ...]:
+    """What makes `found` the pools beside the inventory `listing`; those of configurations that are gone go.
+
+    While a configuration of a resource-type is broken the pools of that type stay: one may be its own. Raises CdiError
+    for a file that is none of ours.
+    """
+    changes: list[Change] = []
+    for path, content in found.documents.items():
+        changes += plan_file(path, content, manifest)
+    folder = os.path.dirname(files.canonical(pools.pool_path(listing, "", "", {})))
+    for path in sorted(manifest.files):
+        directory, name = os.path.split(path)
+        if directory == folder and path not in found.documents and name.split(".")[0] not in found.broken:
+            live = files.read(path)
+            if live is None or manifest.owns(path):
+                changes.append(Change(path, "", live.content if live else None, None))
+    return tuple(changes)

@@ -1,0 +1,210 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make a host's files agree with its devices again, by what it was told before. Private API of fleet.cdi.
+
+At boot, on hot-plug, when a driver comes or goes, and by a timer (docs/refresh.md): every kind in the manifest is
+discovered anew, from one snapshot, and the pools of the executables; specs, inventory and pools are written where they
+differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Callable, NamedTuple, Optional
+
+from ... import files
+from ...discovery import inventory, snapshot, udev
+from ...discovery.out_of_service import Disabled, in_force
+from ...manifest import Manifest, read_manifest
+from ...protocol.configurations import directories
+from ...records import CdiError
+from ..apply import apply
+from ..holders.granted import Granted
+from . import own_hook
+from .keep_lost import Terms
+from .memory import Memory, mark, memory_of
+from .plan_kind import Known, Part, Seen, Wanted, known, look, plan_kind, plan_listing
+from .plan_spec import Change, Plan
+from .pools import Pools, discover_pools, plan_pools
+
+# Seconds between two looks for devices that are missed: the first, and the longest.
+PAUSE, LONGEST = 0.25, 8.0
+
+
+class Places(NamedTuple):
+    """Where things are on the host."""
+
+    state_dir: str = "/var/lib/cdi"
+    inventory: str = "/run/cdi-inventory.json"  # beside it are the pools
+    config_dir: str = "/etc/cdi"  # of the executables' configurations; those that the manifest has may be elsewhere
+    root: str = "/"  # of the host whose devices are discovered
+    prefix: str = "/opt/cdi"  # of the release
+
+
+class Missing(NamedTuple):
+    """A device that was offered and is not there."""
+
+    kind: str
+    id: str
+    names: tuple[str, ...]
+    since: str  # "" for one that is not offered any more
+    kept: bool
+
+
+class Report(NamedTuple):
+    """What a refresh did, or with `check` would do."""
+
+    changed: tuple[str, ...]  # paths
+    missing: tuple[Missing, ...]
+    failed: tuple[str, ...]  # kinds and configurations that could not be done, one line for each
+    warnings: tuple[str, ...]
+
+
+def refresh(
+    places: Places,
+    timeout: float = 0.0,
+    grace: float = 0.0,
+    check: bool = False,
+    granted: Optional[Callable[[str], bool]] = None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    disabled: Optional[Mapping[str, Disabled]] = None,
+) -> Report:
+    """Refresh everything; devices that are missed are waited for, for `timeout` seconds, and kept for `grace`.
+
+    Until then the spec of a kind that misses devices stays as it is; the inventory says at once what is gone. What
+    somebody holds (`granted`, by id; None: by the ledger) is kept. `disabled` are the devices out of service; None
+    stands for those that the state directory names. Raises CdiError where the manifest can't be read.
+    """
+    begun, pause = clock(), PAUSE
+    boot_id = inventory.boot_id(places.root)
+    ledger = Granted(places.state_dir, boot_id)
+    terms = Terms(mark(boot_id), grace, granted or ledger)
+    changed: dict[str, None] = {}
+    while True:
+        left = 0.0 if check else timeout - (clock() - begun)
+        out = in_force(places.state_dir) if disabled is None else disabled
+        report = _once(places, terms, out, check, final=left <= 0)
+        changed.update(dict.fromkeys(report.changed))
+        if left <= 0 or not any(one.kept for one in report.missing):
+            trouble = (f"{ledger.trouble}: until then nothing that is gone is dropped",) if ledger.trouble else ()
+            return report._replace(changed=tuple(changed), failed=(*report.failed, *trouble))
+        sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST)
+
+
+def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
+    """One look, and what follows from it; where it is not `final`, specs that would lose devices are left for later."""
+    told = read_manifest(places.state_dir)
+    memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
+    enricher, unavailable = udev.enricher(places.root)
+    view = snapshot.take(places.root)
+    seen: dict[str, Seen] = {}
+    broken: dict[str, str] = {}
+    for kind, memory in memories.items():
+        wanted = _wanted(kind, memory)
+        try:
+            seen[kind] = look(wanted, view, enricher, disabled)
+        except CdiError as error:
+            broken[kind] = f"{kind}: {error}"
+            # Where a required entry just finds nothing, its devices are gone like any others.
+            with suppress(CdiError):
+                seen[kind] = look(_optional(wanted), view, enricher, disabled)
+    boot_id = inventory.boot_id(places.root)
+    config_dirs = directories(told.files, files.canonical(places.config_dir))
+    pools = discover_pools(config_dirs, places.inventory, boot_id, view, enricher, disabled)
+    beside = {(memory.directory, memory.inventory) for memory in memories.values()}
+    around = {one: known(*one, boot_id, places.prefix) for one in beside}
+    parts: dict[str, Part] = {}
+
+    def make_plan(manifest: Manifest) -> Plan:
+        parts.clear()
+        plan = Plan("", (), ())
+        for kind, memory in memories.items():
+            now = memory_of(manifest.kinds.get(kind))
+            if kind not in seen or now is None or now.wanted != memory.wanted:  # module spec was here meanwhile
+                continue
+            place = around[memory.directory, memory.inventory]
+            try:
+                part = plan_kind(_wanted(kind, memory), seen[kind], place, manifest, terms, refit=False)
+                lacking = own_hook.missing(part.spec, places.prefix)
+                if lacking:
+                    raise CdiError(lacking)
+            except CdiError as error:
+                broken[kind] = f"{kind}: {error}"
+                continue
+            parts[kind] = part = _untouched(part, manifest)
+            if final or not part.kept.lost.keys() - _leaving(memory):
+                plan = plan._replace(changes=plan.changes + part.plan.changes, kinds={**plan.kinds, **part.plan.kinds})
+        changes = plan.changes + _listings(around, memories, parts, manifest) + _pools(places, pools, manifest, broken)
+        return plan._replace(changes=changes)
+
+    plan = apply(make_plan, places.state_dir, check)
+    warnings = [*unavailable, *(text for part in parts.values() for text in part.warnings)]
+    return Report(
+        tuple(change.path for change in plan.changes),
+        tuple(missing for kind, part in parts.items() for missing in _missing(kind, memories[kind], part)),
+        (*broken.values(), *pools.failed),
+        tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _wanted(kind: str, memory: Memory) -> Wanted:
+    """What was asked for; a release after the one that wrote it down may know less of it."""
+    return Wanted(kind=kind, **{key: value for key, value in memory.wanted.items() if key in Wanted._fields})
+
+
+def _optional(wanted: Wanted) -> Wanted:
+    """`wanted` with entries that may find nothing."""
+    entries = {name: {**entry, "required": False} for name, entry in (wanted.entries or {}).items()}
+    return wanted._replace(entries=entries)
+
+
+def _untouched(part: Part, manifest: Manifest) -> Part:
+    """`part` without changes to what somebody else changed since: those are for an operator, who runs module spec."""
+    changes, warnings = [], []
+    for change in part.plan.changes:
+        if change.before is not None and not manifest.owns(change.path):
+            warnings.append(f"{change.path}: was changed by somebody else since fleet.cdi wrote it; it stays as it is")
+        else:
+            changes.append(change)
+    return part._replace(plan=part.plan._replace(changes=tuple(changes)), warnings=(*part.warnings, *warnings))
+
+
+def _listings(
+    around: dict[tuple[str, str], Known], memories: dict[str, Memory], parts: dict[str, Part], manifest: Manifest
+) -> tuple[Change, ...]:
+    """What makes each inventory list what was found."""
+    changes: tuple[Change, ...] = ()
+    for path in sorted({memory.inventory for memory in memories.values()}):
+        place = next(one for (_directory, listing), one in around.items() if listing == path)
+        kinds = {kind: part.found for kind, part in parts.items() if memories[kind].inventory == path}
+        by = next((memories[kind].wanted["by"] for kind in kinds), "")
+        changes += plan_listing(place, kinds, manifest, by)
+    return changes
+
+
+def _pools(places: Places, pools: Pools, manifest: Manifest, broken: dict[str, str]) -> tuple[Change, ...]:
+    try:
+        return plan_pools(pools, places.inventory, manifest)
+    except CdiError as error:
+        broken["pools"] = str(error)
+        return ()
+
+
+def _missing(kind: str, memory: Memory, part: Part) -> list[Missing]:
+    """The devices of `kind` that were offered and are gone."""
+    names: dict[str, Any] = {**memory.offered}
+    leaving = _leaving(memory)  # those are dropped, and not missed
+    lost = [
+        Missing(kind, id_, names[id_], gone.since, True) for id_, gone in part.kept.lost.items() if id_ not in leaving
+    ]
+    return [*lost, *(Missing(kind, id_, names[id_], "", False) for id_ in part.kept.dropped if id_ not in leaving)]
+
+
+def _leaving(memory: Memory) -> frozenset[str]:
+    """Ids of the devices that stay only because they are held (converge/kinds/leaving.py)."""
+    return frozenset(memory.wanted.get("leaving", ()))

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module spec: the spec of one kind, and its part of the inventory, as wanted. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple, Optional
+
+from ...discovery import inventory, snapshot, udev
+from ...discovery.out_of_service import in_force
+from ...manifest import Manifest
+from ...records import as_document
+from ...release import guard
+from ...runtimes import containers, detect
+from ...spec import names
+from .. import image, module_diff
+from ..apply import apply
+from ..holders.granted import Granted
+from . import leaving, own_hook
+from .foreign import Foreign
+from .keep_lost import Terms
+from .memory import mark, memory_of
+from .plan_kind import Part, Seen, Wanted, known, look, plan_kind, plan_listing
+from .plan_spec import Change, Plan
+
+
+class Paths(NamedTuple):
+    """Where things are on the host. `inventory` may be "": none is written."""
+
+    directory: str = "/etc/cdi"
+    inventory: str = "/run/cdi-inventory.json"
+    state_dir: str = "/var/lib/cdi"
+    prefix: str = "/opt/cdi"  # of the release
+    release: str = ""  # its id; "" if nobody says
+
+
+class Outcome(NamedTuple):
+    """What was, or with `check` would be, changed."""
+
+    plan: Plan
+    spec: Optional[dict[str, Any]]
+    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there is none to fit
+    warnings: tuple[str, ...]
+    foreign: tuple[Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
+    held: tuple[leaving.Held, ...] = ()  # devices that stay because somebody holds them
+
+
+def converge(
+    wanted: Wanted,
+    paths: Paths,
+    force: bool = False,
+    check: bool = False,
+    live: bool = True,
+    on_held: str = leaving.KEEP,
+    find: leaving.Find = containers.find,
+) -> Outcome:
+    """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
+
+    Devices that are gone are dropped at once: whoever runs the module looked at its preview. With those that somebody
+    holds it does as `on_held` says; `find` tells which containers hold one.
+    """
+    seen = Seen()
+    warnings: list[str] = []
+    if wanted.entries is not None:
+        enricher, warnings = udev.enricher("/") if live else (None, [])
+        seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
+    around = known(paths.directory, paths.inventory, inventory.boot_id("/"), paths.prefix)
+    ledger = Granted(paths.state_dir, around.boot_id)
+    terms = Terms(mark(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
+    parts: list[Part] = []
+    kept: list[leaving.Kept] = []
+    lacking: list[str] = []
+
+    def make_plan(manifest: Manifest) -> Plan:
+        before = memory_of(manifest.kinds.get(wanted.kind))
+        path = os.path.join(around.directory, names.file_name(wanted.kind))
+        ours = next((one.spec for one in around.registry.specs if one.path == path and manifest.owns(path)), None)
+        asked = leaving.keep(wanted, seen, before, ours, on_held, ledger, find)
+        if asked.held and not wanted.by:  # who asks for its removal does not own it
+            asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
+        kept.append(asked)
+        part = plan_kind(asked.wanted, seen, around, manifest, terms, force)
+        parts.append(part)
+        lacking[:] = own_hook.require(part.spec, paths.prefix, paths.release, check)
+        listing = plan_listing(around, {wanted.kind: part.found}, manifest, asked.wanted.by)
+        return part.plan._replace(changes=part.plan.changes + listing)
+
+    plan = apply(make_plan, paths.state_dir, check)
+    part = parts[-1]
+    if ledger.trouble:
+        warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
+    said = (*warnings, *kept[-1].warnings, *lacking, *part.warnings)
+    return Outcome(plan, part.spec, part.runtimes, said, part.foreign, kept[-1].held)
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module spec for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    listing = options["inventory"]
+    live = options["root"] == "/"
+    if not live:
+        image.enter(options["root"])
+        listing = ""  # an image has not booted
+    present = options["state"] == "present"
+    wanted = Wanted(
+        options["kind"],
+        options["devices"] if present else None,
+        options["content"] if present else None,
+        options["managed_by"],
+        options["on_unsupported"],
+        options["runtimes"],
+        options["on_foreign_kind"],
+    )
+    paths = Paths(options["directory"], listing, options["state_dir"], options["prefix"], options["release"] or "")
+    find = containers.find if live else _nobody
+    outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find)
+    spec = outcome.spec
+    result = {
+        "changed": bool(outcome.plan.changes or outcome.plan.kinds),
+        "kind": wanted.kind,
+        "path": outcome.plan.path,
+        "cdi_version": spec["cdiVersion"] if spec else "",
+        "names": [f"{wanted.kind}={device['name']}" for device in spec["devices"]] if spec else [],
+        "foreign": as_document(outcome.foreign),
+        "held": as_document(outcome.held),
+        "runtimes": as_document(outcome.runtimes),
+        "diff": [
+            module_diff.diff(
+                change.path, *(_shown(content, change, wanted.kind) for content in (change.before, change.after))
+            )
+            for change in outcome.plan.changes
+        ],
+    }
+    return result, [*warnings, *outcome.warnings]
+
+
+def _nobody(_names: Any) -> containers.Found:
+    """Who has devices of an image that is not booted."""
+    return containers.Found(())
+
+
+def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:
+    """A file's content for the diff.
+
+    Of the inventory it is the devices of `kind`: the others are other runs' doing, and check mode has none of theirs.
+    """
+    document = module_diff.parsed(content)
+    if change.kind:
+        return document
+    devices = document.get("devices", ()) if isinstance(document, dict) else ()
+    return {"devices": [device for device in devices if device["kind"] == kind]}

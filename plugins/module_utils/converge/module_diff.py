@@ -1,0 +1,109 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changes, as the diff of a module shows it. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from .kinds.plan_spec import Change
+
+
+def diff(name: str, before: Any, after: Any) -> dict[str, Any]:
+    """One part of a diff."""
+    return {"before_header": name, "after_header": name, "before": before, "after": after}
+
+
+def text(change: Change) -> dict[str, Any]:
+    """A file that is text."""
+    before, after = ((content or b"").decode(errors="replace") for content in (change.before, change.after))
+    return diff(change.path, before, after)
+
+
+def document(change: Change) -> dict[str, Any]:
+    """A file that is JSON."""
+    return diff(change.path, parsed(change.before), parsed(change.after))
+
+
+def parsed(content: Optional[bytes]) -> Any:
+    """The document in a file, or its text if it holds none, or "" for no file."""
+    try:
+        return json.loads(content) if content else ""
+    except (ValueError, RecursionError):
+        return (content or b"").decode(errors="replace")
+
+
+def units(before: Any, after: Any) -> list[dict[str, Any]]:
+    """What systemd is to say of units (a record) other than it does; [] where that is the same."""
+    return [] if before == after else [diff("systemd", before._asdict(), after._asdict())]
+
+
+NAMED = 10  # devices that a short diff names, for each of what was added, removed and changed
+
+
+def brief(part: dict[str, Any]) -> dict[str, Any]:
+    """`part` in a line for each kind, "fleet.cdi/tty: + tty61, - tty60, ~ tty3: deviceNodes (PATH)".
+
+    Only where it is about devices, of a spec or of an inventory; other parts are short, and stay.
+    """
+    sides = [part.get(side) for side in ("before", "after")]
+    if not any(isinstance(side, dict) and isinstance(side.get("devices"), list) for side in sides):
+        return part
+    before, after = map(_by_kind, sides)
+    path = part["after_header"]
+    lines = []
+    for kind in dict.fromkeys((*before, *after)):
+        changes = list(_changes(before.get(kind, {}), after.get(kind, {})))
+        lines += [f"{kind}: {', '.join(changes)} ({path})"] if changes else []
+    text = "\n".join(lines or [f"only how it is written ({path})"])
+    return {"before_header": path, "after_header": path, "prepared": f"{text}\n"}
+
+
+def _by_kind(document: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Kind -> name of each device -> what there is of it; "" is what a spec has besides its devices.
+
+    A file of others may hold anything: what is no device of a kind is left out.
+    """
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    if not isinstance(document, dict):
+        return found
+    if isinstance(document.get("kind"), str):
+        rest = {key: value for key, value in document.items() if key not in ("devices", "kind", "containerEdits")}
+        found[document["kind"]] = {"": {**rest, **_mapping(document.get("containerEdits"))}}
+    devices = document.get("devices")
+    for device in filter(None, map(_mapping, devices if isinstance(devices, list) else ())):
+        kind = document.get("kind") or device.get("kind")
+        name = device.get("name") or _first(device.get("names"), device.get("id"))
+        found.setdefault(str(kind), {})[str(name)] = _mapping(device.get("containerEdits", device))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """What is another one: names with +, - and ~, and what of the whole spec."""
+    yield from _named("+", [name for name in after if name and name not in before])
+    yield from _named("-", [name for name in before if name and name not in after])
+    differ = {name: _keys(before[name], after[name]) for name in after if name in before}
+    yield from _named("~", [f"{name}: {keys}" for name, keys in differ.items() if name and keys])
+    if differ.get(""):
+        yield f"~ whole spec: {differ['']}"
+
+
+def _named(sign: str, names: Sequence[str]) -> Iterator[str]:
+    yield from (f"{sign} {name}" for name in names[:NAMED])
+    if len(names) > NAMED:
+        yield f"{sign} {len(names) - NAMED} more"
+
+
+def _keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return " and ".join(key for key in dict.fromkeys((*before, *after)) if before.get(key) != after.get(key))
+
+
+def _first(names: Any, otherwise: Any) -> Any:
+    return names[0] if isinstance(names, list) and names else otherwise

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module runtime: CDI in docker, containerd, CRI-O or podman, on or off as wanted. Private API of fleet.cdi.
+
+Written, asked of the runtime's own program, and then of its daemon if that may be restarted; whatever goes wrong on the
+way puts the files back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional
+
+from ... import files
+from ...manifest import Manifest, locked_manifest, read_manifest
+from ...records import CdiError
+from ...release import guard
+from ...runtimes import containers, installations, running, verify
+from ...runtimes.place import Place, Source, Wanted
+from ..holders import holders
+from ..kinds import leaving
+from . import daemon_restart
+from .daemon_restart import Restarter
+from .key_diff import diff
+from .plan import RuntimePlan, plan
+
+
+class Outcome(NamedTuple):
+    """What was, or with `check` would be, done."""
+
+    plan: RuntimePlan
+    pending: bool  # whether the daemon runs with something else than its configuration says, afterwards
+    restarted: bool
+    warnings: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done."""
+        return self.restarted or any(change.before != change.after for change in self.plan.changes)
+
+
+def converge(
+    place: Place,
+    wanted: Optional[Wanted],
+    state_dir: str,
+    restart: str = daemon_restart.NEVER,
+    check: bool = False,
+    managed_by: str = "",
+    by: Optional[Restarter] = None,
+    on_held: str = leaving.KEEP,
+) -> Outcome:
+    """Make the configuration of one runtime as `wanted`; None takes back what was ever set. Raises CdiError, with the
+    files as they were.
+
+    `on_held`: what to do where that would turn CDI off under containers that have devices by it.
+    """
+    by = by or Restarter()
+    made = plan(place, wanted, read_manifest(state_dir), Source(), managed_by)
+    off = made.changes and made.before.enabled and not made.after.enabled
+    users = by.using(place.name) if off and on_held != leaving.DROP else containers.Found(())
+    held = _named(users.containers)
+    if held and on_held == leaving.FAIL:
+        raise CdiError(f"{'; '.join(held)}. Nothing was changed. Remove them, or let on_held be 'keep' or 'drop'.")
+    if held:
+        asked = by.ask(place)
+        why = f"{'; '.join(held)}; CDI stays on until they are removed and this runs again (on_held 'drop': off now)"
+        unchanged = RuntimePlan((), made.before, made.before)
+        return Outcome(unchanged, running.is_pending(asked, made.before), False, (why,))
+    asked = by.ask(place)
+    pending = running.is_pending(asked, made.after)
+    decision = daemon_restart.decide(place, pending, asked, restart, by)  # before anything is written
+    warnings = [*users.trouble, *made.warnings, *made.after.warnings, *filter(None, (asked.trouble, decision.why))]
+    if check and made.changes:
+        read_manifest(state_dir).check(change.path for change in made.changes)
+    elif made.changes:
+        with locked_manifest(state_dir) as manifest:
+            made = plan(place, wanted, manifest, Source(), managed_by)  # again: now nobody else of ours changes it
+            _write(place, made, manifest, decision.restart, by)
+    elif not check and decision.restart:
+        daemon_restart.restart(place, made.after, by)  # an earlier run wrote, and did not get to it
+    return Outcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
+
+
+def _named(users: Sequence[containers.Container]) -> list[str]:
+    """Containers that could not be started again, for people."""
+    shown = [f"{one} has {holders.some(one.devices)}" for one in users[: holders.SOME]]
+    more = len(users) - holders.SOME
+    return [*shown, *([f"and {more} more containers"] if more > 0 else [])]
+
+
+def _write(place: Place, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:
+    """Write, have the runtime look at it, restart. Raises CdiError, with everything put back."""
+    before = {change.path: manifest.edits.get(change.path) for change in made.changes}
+    live = {change.path: files.read(change.path) for change in made.changes}
+    for change in made.changes:
+        found = live[change.path]
+        if (found.content if found else None) != change.before:
+            raise CdiError(f"{change.path}: was changed by somebody else just now; nothing was changed. Run it again.")
+    restarting = False
+    try:
+        for change in made.changes:
+            manifest.amend(change.path, change.after, change.record)
+        verify.verify(place, made.after, by.run)
+        if restart:
+            restarting = True
+            daemon_restart.restart(place, made.after, by)
+    except CdiError as error:
+        _put_back(made, manifest, before)
+        done = f", {daemon_restart.put_back(place, by)}" if restarting else ""
+        paths = ", ".join(change.path for change in made.changes)
+        raise CdiError(f"{error}. {paths}: is as it was before{done}.") from None
+
+
+def _put_back(made: RuntimePlan, manifest: Manifest, records: dict[str, Any]) -> None:
+    for change in made.changes:
+        live = files.read(change.path)
+        if (live.content if live else None) == change.after:
+            manifest.amend(change.path, change.before, records[change.path])
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module runtime for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    place, found_warnings = _place(options)
+    wanted = _wanted(options)
+    warnings += found_warnings
+    if place is not None and wanted is not None and not place.reads and options["on_unsupported"] == "warn":
+        warnings.append(f"{place.title}: has no CDI at all; it is left as it is")
+        place = None
+    if place is None:
+        return {"changed": False, "name": options["name"], "pending_restart": False, "diff": []}, warnings
+    how = {"managed_by": options["managed_by"], "on_held": options["on_held"]}
+    done = converge(place, wanted, options["state_dir"], options["restart"], check, **how)
+    reading = done.plan.after
+    result = {
+        "changed": done.changed,
+        "name": place.name,
+        "installation": place.installation,
+        "version": place.version,
+        "reads": place.reads,
+        "enabled": reading.enabled,
+        "enabled_by": reading.enabled_by,
+        "spec_dirs": list(reading.spec_dirs),
+        "paths": [change.path for change in done.plan.changes if change.before != change.after],
+        "pending_restart": done.pending,
+        "restarted": done.restarted,
+        "diff": diff(done.plan),
+    }
+    return result, [*warnings, *done.warnings]
+
+
+def _wanted(options: dict[str, Any]) -> Optional[Wanted]:
+    """What is asked for. Raises CdiError for directories that no runtime takes."""
+    if options["state"] == "absent":
+        return None
+    dirs = options["spec_dirs"]
+    if dirs is None:
+        return Wanted(options["state"] == "enabled")
+    wrong = next((path for path in dirs if not os.path.isabs(path) or "\0" in path or "\n" in path), None)
+    if wrong is not None or not dirs:
+        raise CdiError(f"spec_dirs: found {dirs!r}; expected absolute paths, one at least. Name them, or leave it out.")
+    if options["state"] == "disabled":
+        raise CdiError("spec_dirs: is given with state disabled, which reads none. Leave it out.")
+    return Wanted(True, tuple(dirs))
+
+
+def _place(options: dict[str, Any]) -> tuple[Optional[Place], list[str]]:
+    """The runtime that is meant, and warnings; None where there is none and that is fine. Raises CdiError."""
+    name, installation = options["name"], options["installation"]
+    if installation not in installations.INSTALLATIONS[name]:
+        there = ", ".join(installations.INSTALLATIONS[name])
+        raise CdiError(f"installation: found {installation!r}; expected one of {there} for {name}")
+    found = installations.find(os.environ.get("PATH", ""), names=[name])
+    warnings = [text for text in found.warnings if f"this {name} " in text or f": {name} " in text]
+    places = [place for place in found.places if place.installation == installation]
+    if not places:
+        others = ", ".join(place.installation for place in found.places)
+        text = f"{name}: is not installed here ({installation})" + (f"; found installation {others}" if others else "")
+        if options["state"] != "enabled":
+            return None, [*warnings, text] if options["state"] == "disabled" else warnings
+        raise CdiError(f"{text}. Install it first, name the installation that is meant, or leave it out.")
+    place = places[0]
+    if options["config"]:
+        place = place._replace(config=options["config"])
+    more = [f"{one.program}: is a second {name} ({one.version}) of this installation" for one in places[1:]]
+    return place, [*warnings, *more]

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Have a runtime's daemon read its changed configuration, where that is wanted and ends no container. Private API of
+fleet.cdi.
+
+Docker keeps its containers over a restart with live-restore only. Containerd's and CRI-O's live in processes of their
+own, which systemd leaves alone where the unit says KillMode=process; CRI-O reads its directories anew on a reload.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable, NamedTuple
+
+from ...records import CdiError
+from ...runtimes import arguments, containers, running
+from ...runtimes.place import Place, Reading
+from ...runtimes.verify import Run, Said, run
+
+ANSWERS_WITHIN = 60.0  # seconds, after systemd says that it runs
+NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
+RELOADS = ("cri-o",)  # those that a reload is enough for
+SHIMS = "containerd-shim"
+
+
+def _shims() -> int:
+    """How many containers of containerd run on this host."""
+    count = 0
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/comm", encoding="utf-8", errors="replace") as file:
+                    count += file.read().startswith(SHIMS)
+            except OSError:
+                continue
+    return count
+
+
+class Restarter(NamedTuple):
+    """How this host does it; tests have their own."""
+
+    run: Run = run
+    show: Callable[[str], str] = arguments.show
+    ask: Callable[[Place], running.Asked] = running.ask
+    sleep: Callable[[float], None] = time.sleep
+    shims: Callable[[], int] = _shims
+    using: Callable[[str], containers.Found] = containers.using
+
+
+class Decision(NamedTuple):
+    """Whether it is to be restarted, and if not, why."""
+
+    restart: bool
+    why: str = ""
+
+
+def decide(place: Place, pending: bool, asked: running.Asked, restart: str, by: Restarter) -> Decision:
+    """Whether the daemon is to be restarted now. Raises CdiError where it should be and can't."""
+    if not pending:
+        return Decision(False)
+    unit = arguments.unit_of(place.units, by.show)
+    if restart == NEVER:
+        names = unit.name or " or ".join(place.units)
+        return Decision(False, f"{place.title} still runs without the change; restart {names} when it suits")
+    if not unit.is_active:
+        raise CdiError(
+            f"{place.title}: runs, but none of its systemd units does ({', '.join(place.units)}), so that it can't be "
+            "restarted from here. Use restart: never, and restart it by other means."
+        )
+    if restart == WHEN_IDLE and place.name not in RELOADS:
+        if place.name == "docker" and asked.running is not None and asked.running.would_die:
+            count = asked.running.would_die
+            return Decision(False, f"{place.title} is not restarted: {count} running containers would end")
+        if place.name != "docker" and not unit.keeps_processes and by.shims():
+            return Decision(False, f"{place.title} is not restarted: {unit.name} would end its containers")
+    return Decision(True)
+
+
+def restart(place: Place, wanted: Reading, by: Restarter) -> None:
+    """Restart, or reload, the daemon and wait until it says that it runs with `wanted`. Raises CdiError."""
+    unit = arguments.unit_of(place.units, by.show)
+    _do(unit.name, "reload" if place.name in RELOADS else "restart", by)
+    for _try in range(int(ANSWERS_WITHIN * 2)):
+        asked = by.ask(place)
+        if asked.running is not None and not running.is_pending(asked, wanted):
+            return
+        if not arguments.unit_of([unit.name], by.show).is_active:
+            break
+        by.sleep(0.5)
+    raise CdiError(f"{unit.name}: does not run with the new configuration{_said(unit.name, by)}")
+
+
+def put_back(place: Place, by: Restarter) -> str:
+    """Restart a daemon that did not take its new configuration with the old one; returns how that went."""
+    unit = arguments.unit_of(place.units, by.show)
+    by.run(["systemctl", "reset-failed", unit.name])  # it may have failed so often that systemd would not start it
+    try:
+        _do(unit.name, "restart", by)
+    except CdiError as error:
+        return f"and it does not start with that either: {error}"
+    return "and it runs with that again"
+
+
+def _do(unit: str, what: str, by: Restarter) -> None:
+    said = by.run(["systemctl", what, unit])
+    if said.status != 0:
+        raise CdiError(f"`systemctl {what} {unit}` failed (exit status {said.status}){_said(unit, by)}")
+
+
+def _said(unit: str, by: Restarter) -> str:
+    """The daemon's last words, for the message."""
+    told: Said = by.run(["journalctl", "--unit", unit, "--lines", "3", "--no-pager", "--output", "cat"])
+    text = " ".join(told.out.split())[-500:]
+    return f": {text}" if told.status == 0 and text else ""

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keys that we set in files of others, kept in the manifest (`edits`) and taken back. Private API of fleet.cdi.
+
+A record is {"for": whose configuration it is, as "docker/system", "syntax", "created": whether the file is ours, "keys"
+and "first": what was put in (runtimes/edit/key.py; `first` are keys that a new file needs), "by": who asked for it}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+from ... import files
+from ...manifest import Manifest
+from ...runtimes.edit import key_edits
+from ...runtimes.edit.key import Key, key_of
+from ...runtimes.place import Setting
+
+
+class Amended(NamedTuple):
+    """One file as it is to be: content (None: no file) and record (None: nothing in it is ours)."""
+
+    path: str
+    before: Optional[bytes]
+    after: Optional[bytes]
+    record: Optional[dict[str, Any]]
+    theirs: tuple[str, ...] = ()  # keys that others changed or removed since
+
+
+def amended(
+    path: str, content: Optional[bytes], settings: Sequence[Setting], owner: str, syntax: str, by: str
+) -> Amended:
+    """The file with what `settings` say of it. `content` is without anything of ours. Raises CdiError."""
+    first = key_edits.Edited(content, ())
+    if content is None:
+        first = key_edits.set_keys(None, [pair for one in settings for pair in one.first], syntax, path)
+    done = key_edits.set_keys(first.content, [pair for one in settings for pair in one.keys], syntax, path)
+    record = {
+        "for": owner,
+        "syntax": syntax,
+        "created": content is None,
+        "keys": [key.document() for key in done.keys],
+        "first": [key.document() for key in first.keys],
+        "by": by,
+    }
+    return Amended(path, content, done.content, record)
+
+
+def without_ours(path: str, content: Optional[bytes], record: Mapping[str, Any]) -> Amended:
+    """The file as if we had never been there. Raises CdiError for one that can't be read."""
+    keys = _keys(record["keys"])
+    if content is None:
+        return Amended(path, None, None, None, tuple(map(_name, keys)))
+    done = key_edits.take_back(content, keys, record["syntax"], path)
+    left = done.content
+    if record["created"] and left is not None:
+        alone = key_edits.take_back(left, _keys(record["first"]), record["syntax"], path).content
+        if not (alone or b"").strip():
+            left = None
+    theirs = tuple(_name(key) for key in keys if key not in done.keys)
+    return Amended(path, content, left, None, theirs)
+
+
+def take_back(manifest: Manifest, path: str, check: bool = False) -> str:
+    """Take back what we set in the file at `path`: returns "removed", "restored", or "gone" where nothing is there.
+
+    With `check` it only says so. Raises CdiError for a file that can't be read or written; it is then as before.
+    """
+    live = files.read(path)
+    found = without_ours(path, live.content if live else None, manifest.edits[path])
+    if check:
+        manifest.check([path])
+    else:
+        manifest.amend(path, found.after, None)
+    if found.before == found.after:
+        return "gone"
+    return "removed" if found.after is None else "restored"
+
+
+def _keys(documents: Sequence[Mapping[str, Any]]) -> list[Key]:
+    return [key_of(document) for document in documents]
+
+
+def _name(key: Key) -> str:
+    return ".".join(key.path)

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has to change in the configuration of one runtime so that it reads CDI, or not, as wanted. Private API of
+fleet.cdi.
+
+Nothing where it is so already. Otherwise the files are taken without what we ever set in them, and if that is not as
+wanted, the least that makes it so is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from ... import files
+from ...manifest import Manifest
+from ...records import CdiError
+from ...runtimes.edit.key_edits import syntax_of
+from ...runtimes.place import Place, Reading, Setting, Source, Wanted, satisfied
+from ...runtimes.survey import CONFIGURATIONS
+from . import managed_keys
+
+
+class RuntimePlan(NamedTuple):
+    """The files that change, and what the configuration says before and after."""
+
+    changes: tuple[managed_keys.Amended, ...]
+    before: Reading
+    after: Reading
+    warnings: tuple[str, ...] = ()
+
+
+def owner(place: Place) -> str:
+    """Whose configuration it is, for the manifest."""
+    return f"{place.name}/{place.installation}"
+
+
+def plan(
+    place: Place, wanted: Optional[Wanted], manifest: Manifest, source: Source, managed_by: str = ""
+) -> RuntimePlan:
+    """What makes it as `wanted`; None: as if we had never been there.
+
+    Raises CdiError where that can't be, and for files that can't be read.
+    """
+    read = CONFIGURATIONS[place.name].read
+    now = read(place, source)
+    if wanted is not None and satisfied(now, wanted):
+        return RuntimePlan((), now, now)
+    if wanted is not None and not place.reads:
+        raise CdiError(f"{place.title}: has no CDI at all; {_first(place)}. Upgrade it, or leave this runtime out.")
+    ours = [path for path, record in manifest.edits.items() if record["for"] == owner(place)]
+    changes = {path: managed_keys.without_ours(path, source.read(path), manifest.edits[path]) for path in ours}
+    base = source.with_({path: change.after for path, change in changes.items()})
+    if wanted is not None and not satisfied(read(place, base), wanted):
+        for path, settings in _by_path(CONFIGURATIONS[place.name].settings(place, base, wanted)).items():
+            made = managed_keys.amended(
+                path, base.read(path), settings, owner(place), syntax_of(place.config), managed_by
+            )
+            changes[path] = made._replace(before=source.read(path))
+    after = read(place, source.with_({path: change.after for path, change in changes.items()}))
+    if wanted is not None and not satisfied(after, wanted):
+        raise CdiError(
+            f"{place.config}: setting {_wish(wanted)} has no effect on {place.title}: {after.enabled_by} and "
+            f"{after.spec_dirs_by} overrule it. Nothing was changed."
+        )
+    warnings = [
+        f"{change.path}: {key}: was changed by somebody else since fleet.cdi set it; it stays as it is"
+        for change in changes.values()
+        if wanted is None
+        for key in change.theirs
+    ]
+    return RuntimePlan(tuple(changes.values()), now, after, tuple(warnings))
+
+
+def _by_path(settings: tuple[Setting, ...]) -> Mapping[str, list[Setting]]:
+    found: dict[str, list[Setting]] = {}
+    for setting in settings:
+        found.setdefault(files.canonical(setting.path), []).append(setting)
+    return found
+
+
+def _wish(wanted: Wanted) -> str:
+    dirs = "" if wanted.spec_dirs is None else f" with {list(wanted.spec_dirs)}"
+    return f"CDI {'on' if wanted.enabled else 'off'}{dirs}"
+
+
+def _first(place: Place) -> str:
+    first: dict[str, Any] = {"docker": "25.0", "podman": "4.1", "containerd": "1.7", "cri-o": "1.24"}
+    return f"the first release that has it is {first[place.name]}"

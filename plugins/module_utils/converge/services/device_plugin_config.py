@@ -1,0 +1,190 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_plugin_config: the device plugin's configuration, and whether what runs has it. Private API of
+fleet.cdi.
+
+The file is in the manifest. Instances read it anew by themselves; they keep what they serve while they do.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, NamedTuple, Optional
+
+from ... import files
+from ...device_plugin.allocate import delivery
+from ...device_plugin.config import configuration, fields
+from ...device_plugin.config.configuration import Settings
+from ...device_plugin.process import instance_status
+from ...manifest import Manifest, locked_manifest, read_manifest
+from ...records import CdiError
+from ...release import guard
+from ...spec import registry
+from ...system import systemd
+from .. import module_diff
+from ..apply import apply
+from ..kinds.plan_spec import OR_FORCE, Change, Plan, plan_file
+from .device_plugin_unit import INSTANCES, RUN_DIR, instance
+
+BY = "device_plugin_config"  # who asked for the file, for the manifest
+PAUSE = 0.2  # seconds between two looks at the instances
+HEARD = 2.0  # seconds after which what an instance says is about this file, and not about the one before
+
+# Options of the module that are fields of the document as they are.
+FIELDS = (
+    "resources",
+    "delivery",
+    "registration",
+    "takeover",
+    "occupied",
+    "occupied_ignore",
+    "metrics",
+    "grace",
+    "spec_dirs",
+    "inventory",
+    "state_dir",
+)
+
+# Fields of the document that are places below the kubelet's directory.
+PLACES = {
+    "plugin_dir": "device-plugins",
+    "registry_dir": "plugins_registry",
+    "pod_resources": "pod-resources/kubelet.sock",
+}
+
+
+class Taken(NamedTuple):
+    """Whether an instance that runs has the configuration; `error` says why not, where it said so."""
+
+    instance: str
+    taken: bool
+    error: Optional[str]
+
+
+def rendered(options: Mapping[str, Any]) -> bytes:
+    """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
+    kubelet = options["kubelet_dir"].rstrip("/")
+    for name, path in (("path", options["path"]), ("kubelet_dir", kubelet)):
+        try:
+            fields.path(path)
+        except fields.Wrong as error:
+            raise CdiError(f"{options['path']}: {error.below(f'.{name}')}") from None
+    # The usual ones, too: which of them runtimes read is not settled by what the plugin does.
+    directories = {*options["spec_dirs"], *Settings().spec_dirs}
+    if os.path.realpath(os.path.dirname(options["path"])) in map(os.path.realpath, directories):
+        raise CdiError(
+            f"{options['path']}: is in a spec directory, where container runtimes would take it for a spec; choose "
+            "another path"
+        )
+    document = {
+        "version": configuration.VERSION,
+        **{field: options[field] for field in FIELDS},
+        **{field: f"{kubelet}/{place}" for field, place in PLACES.items()},
+    }
+    configuration.parse(document, options["path"])
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+
+
+def write(path: str, content: Optional[bytes], state_dir: str, force: bool, check: bool) -> Optional[Change]:
+    """Make `content` the configuration at `path`, or (None) put back what was there before us; returns the change.
+
+    None if it was so already. Raises CdiError, with nothing changed.
+    """
+    where = files.canonical(path)
+    if content is None:
+        return _take_back(where, state_dir, force, check)
+
+    def make_plan(manifest: Manifest) -> Plan:
+        return Plan(where, plan_file(where, content, manifest, BY, force, "Move it away, " + OR_FORCE), ())
+
+    return next(iter(apply(make_plan, state_dir, check).changes), None)
+
+
+def _take_back(path: str, state_dir: str, force: bool, check: bool) -> Optional[Change]:
+    manifest = read_manifest(state_dir)
+    if path not in manifest.files:
+        return None
+    live, prior = files.read(path), manifest.files[path]["prior"]
+    change = Change(path, "", live.content if live else None, base64.b64decode(prior["content"]) if prior else None)
+    if check:
+        manifest.take_back(path, check=True, force=force)
+    else:
+        with locked_manifest(state_dir) as manifest:
+            manifest.take_back(path, force=force)
+    return change
+
+
+def taken(
+    path: str,
+    content: Optional[bytes],
+    wait: float,
+    living: Callable[[], Iterable[Mapping[str, Any]]],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Taken, ...]:
+    """Which of the instances that run with the configuration at `path` have it; they get `wait` seconds for that."""
+    wanted = hashlib.sha256(content).hexdigest() if content is not None else ""
+    until = clock() + wait
+    heard = clock() + HEARD
+    while True:
+        found = tuple(
+            Taken(one["instance"], one["config"]["sha256"] == wanted, one["config"]["error"])
+            for one in living()
+            if files.canonical(one["config"]["path"]) == files.canonical(path)
+        )
+        if all(one.taken or (one.error and clock() >= heard) for one in found) or clock() >= until:
+            return found
+        sleep(PAUSE)
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module device_plugin_config for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    path = options["path"]
+    content = rendered(options) if options["state"] == "present" else None
+    if content is not None:
+        settings = configuration.parse(json.loads(content), path)
+        warnings += delivery.warnings(
+            settings,
+            delivery.readers(settings.root),
+            registry.load(settings.spec_dirs),
+            delivery.kubelets(settings.root),
+        )
+    change = write(path, content, options["state_dir"], options["force"], check)
+    if change and not check:
+        _reload()
+    live = files.read(files.canonical(path))
+    has = live.content if live else None
+    found = () if check else taken(path, has, options["wait"], _living)
+    for one in found:
+        if not one.taken:
+            warnings.append(
+                f"{path}: instance {one.instance} of the device plugin has not taken it: "
+                f"{one.error or 'it did not say why'}. It goes on with what it had."
+            )
+    result = {
+        "changed": change is not None,
+        "path": files.canonical(path),
+        "taken": all(one.taken for one in found) if found else None,
+        "instances": [one._asdict() for one in found],
+        "diff": [module_diff.document(change)] if change else [],
+    }
+    return result, warnings
+
+
+def _living() -> list[Mapping[str, Any]]:
+    return [seen.document for seen in instance_status.look(RUN_DIR) if seen.alive]
+
+
+def _reload() -> None:
+    """Tell the instances under systemd; they see a change by themselves, too, but not on every file system."""
+    if systemd.booted() and shutil.which("systemctl"):
+        for unit in systemd.active(systemd.run, [*map(instance, INSTANCES)]):
+            systemd.run(["systemctl", "reload", unit])

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_plugin_info: what the device plugin serves, and what the kubelet made of it. Private API of fleet.cdi.
+
+The instances' own status is one side, the kubelet's podresources the other; where gRPC is missing there is only the
+first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+from ... import files
+from ...device_plugin.config.configuration import Settings
+from ...device_plugin.process import instance_status
+from ...manifest import read_manifest
+from ...system import systemd
+from .device_plugin_unit import INSTANCES, RUN_DIR, instance
+
+UP, DOWN, ABSENT = "up", "down", "absent"  # of a kubelet
+WRONG = (
+    instance_status.CONFLICT,
+    instance_status.REFUSED,
+    instance_status.RETRYING,
+)  # what an operator has to know of, and not just wait
+
+
+class Kubelet(NamedTuple):
+    """What the kubelet of this host says of itself."""
+
+    state: str
+    listed: Optional[Mapping[str, frozenset[str]]]  # resource -> device IDs, of all plugins; None: it can't be asked
+    why: str  # it can't be asked
+    drivers: tuple[str, ...]  # of dynamic resource allocation, that are registered
+
+
+def judged(
+    instances: Sequence[Mapping[str, Any]], kubelet: Kubelet
+) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """(resources, what is not ready yet, warnings) of the instances that work, the youngest last."""
+    if not instances:
+        return [], ["no instance of the device plugin runs"], []
+    youngest = instances[-1]
+    pending, warnings = list(_unready(youngest)), [*youngest.get("warnings", ())]
+    resources = []
+    for name, found in sorted(youngest["resources"].items()):
+        devices, delivery = found["devices"], found["delivery"] or {}
+        listed = None if kubelet.listed is None else kubelet.listed.get(name, frozenset())
+        resources.append(
+            {
+                "name": name,
+                "state": found["state"],
+                "stream": found["stream"],
+                "error": found["error"],
+                "devices": found["healthy"] + found["unhealthy"],
+                "healthy": found["healthy"],
+                "unhealthy": {device: one["reason"] for device, one in sorted(devices.items()) if not one["healthy"]},
+                "listed": None if listed is None else len(listed),
+                "delivery": delivery,
+                "warnings": found["warnings"],
+            }
+        )
+        wrong = found["error"] if found["state"] in WRONG else None
+        warnings += [f"{name}: {text}" for text in (wrong, delivery.get("why"), *found["warnings"]) if text]
+        warnings += _collisions(name, kubelet)
+        if kubelet.state == UP:
+            pending += _unlisted(name, found, listed)
+    if kubelet.state != UP:
+        offered = ", ".join(sorted(youngest["resources"])) or "what it finds"
+        warnings.append(
+            f"No kubelet runs on this host ({kubelet.why}). The device plugin offers {offered} once one starts."
+        )
+    return resources, pending, warnings
+
+
+def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
+    manifest = read_manifest(options["state_dir"])
+    alive = [seen for seen in instance_status.look(RUN_DIR) if seen.alive]
+    kubelet = _ask(options["kubelet_dir"])
+    resources, pending, warnings = judged([seen.document for seen in alive if not seen.hangs], kubelet)
+    warnings += [seen.problem for seen in alive if seen.hangs]
+    units = [*map(instance, INSTANCES)]
+    live = systemd.booted()
+    path = files.canonical(options["path"])
+    return {
+        "ready": not pending,
+        "pending": pending,
+        "resources": resources,
+        "instances": [_instance(seen.document) for seen in alive],
+        "kubelet": {
+            "state": kubelet.state,
+            "asked": kubelet.listed is not None,
+            "why": kubelet.why,
+            "drivers": list(kubelet.drivers),
+        },
+        "service": {
+            "enabled": [name for name in INSTANCES if instance(name) in systemd.enabled(systemd.run, units)],
+            "active": [name for name in INSTANCES if live and instance(name) in systemd.active(systemd.run, units)],
+        },
+        "config": {
+            "path": path,
+            "exists": os.path.lexists(path),
+            "managed": path in manifest.files and manifest.owns(path),
+        },
+    }, warnings
+
+
+def _instance(document: Mapping[str, Any]) -> dict[str, Any]:
+    fields = ("instance", "pid", "release", "started", "config")
+    return {field: document[field] for field in fields}
+
+
+def _unready(document: Mapping[str, Any]) -> Iterator[str]:
+    if document["config"]["error"]:
+        yield f"its configuration was not taken: {document['config']['error']}"
+    elif not document["ready"]:
+        yield "it is still looking at the devices"
+
+
+def _unlisted(name: str, found: Mapping[str, Any], listed: Optional[frozenset[str]]) -> Iterator[str]:
+    """What the kubelet does not know yet of a resource that has devices, and that is not another plugin's."""
+    if found["state"] in (instance_status.IDLE, instance_status.CONFLICT):
+        return
+    if found["state"] != instance_status.REGISTERED or not found["stream"]:
+        yield f"{name}: is {found['state']}" + (f" ({found['error']})" if found["error"] else "")
+        return
+    healthy = {device for device, one in found["devices"].items() if one["healthy"]}
+    if listed is not None and (healthy - listed or len(listed) < found["healthy"]):
+        some = f", {min(healthy - listed)} not among them" if healthy - listed else ""
+        yield f"{name}: the kubelet lists {len(listed)} devices of {found['healthy']} that are healthy{some}"
+
+
+def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:
+    """Drivers of dynamic resource allocation that may have a resource of the same name.
+
+    Only the cluster knows: a DeviceClass says so by extendedResourceName. One of the same vendor is what to look at.
+    """
+    domain = name.partition("/")[0]
+    for driver in kubelet.drivers:
+        if driver == domain or driver.endswith("." + domain):
+            yield (
+                f"{name}: the driver {driver} of dynamic resource allocation is registered on this node, too. Where a "
+                f"DeviceClass has extendedResourceName {name} pods may get its devices instead of these: remove that, "
+                "or do not offer the resource here (kubernetes#141426)"
+            )
+
+
+def _ask(kubelet_dir: str) -> Kubelet:
+    """The kubelet whose directory this is."""
+    paths = Settings()  # of the usual directory
+    own = os.path.join(kubelet_dir, os.path.basename(paths.plugin_dir), "kubelet.sock")
+    sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one that only finds plugins has this
+    if not any(map(os.path.lexists, sockets)):
+        return Kubelet(ABSENT, None, f"{own}: there is none", ())
+    # Here, as few hosts that are asked have one.
+    from ...device_plugin.kubelet import dra_drivers
+
+    return Kubelet(*dra_drivers.ask(kubelet_dir, sockets, (UP, DOWN)))

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a device plugin that is removed leaves: sockets, status files, holds in the ledger. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from ...device_plugin.config import configuration
+from ...device_plugin.kubelet import unix_sockets
+from ...discovery import inventory
+from ...manifest import Manifest
+from ...records import CdiError
+from . import device_plugin_config
+
+DIRECTORIES = ("device-plugins", "plugins_registry")  # of the kubelet's
+
+
+def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, check: bool = False) -> list[str]:
+    """Clear up, once no instance runs and before the configuration goes, which says where the kubelet is.
+
+    Returns warnings for what has to stay; with `check` it is all that it does.
+    """
+    configured = list(_configured(manifest))
+    kubelets = sorted({kubelet_dir.rstrip("/"), *(os.path.dirname(one.plugin_dir) for one in configured)})
+    sockets = [os.path.join(one, "pod-resources", "kubelet.sock") for one in kubelets]
+    if not check:
+        for one in kubelets:
+            for name in DIRECTORIES:
+                unix_sockets.remove_stale(os.path.join(one, name))
+        with suppress(OSError):  # there is none, or others have files there
+            for entry in os.scandir(run_dir):
+                os.unlink(entry.path)
+            os.rmdir(run_dir)
+    try:
+        return _free(state_dir, sockets, configured, check)
+    except CdiError as error:
+        return [f"what is held for Kubernetes stays so: {error}"]
+
+
+def _configured(manifest: Manifest) -> Iterable[configuration.Settings]:
+    """The configurations that we wrote."""
+    for path, record in manifest.files.items():
+        if record["by"] == device_plugin_config.BY:
+            with suppress(CdiError):
+                yield configuration.read(path)
+
+
+def _free(
+    state_dir: str, sockets: Iterable[str], configured: Iterable[configuration.Settings], check: bool
+) -> list[str]:
+    """Free what the ledger holds for Kubernetes, unless pods may still use it, after its teardown. Raises CdiError."""
+    if not os.path.lexists(os.path.join(state_dir, "ledger.db")):
+        return []
+    # Here, as few hosts have a store, and SQLite takes long to be imported.
+    from ...allocation.holds import pod_holds
+    from ...allocation.ledger.ledger import Ledger
+
+    ledger = Ledger(state_dir, inventory.boot_id())
+    grants = ledger.grants()
+    holds = list(pod_holds.holds(grants))
+    stuck = [text for _key, part in holds for text in pod_holds.stuck(part)]
+    holds = [(key, part) for key, part in holds if not any(pod_holds.stuck(part))]
+    held = sorted({hold.device for _key, part in holds for hold in part.holds})
+    resources = {key.plugin for key, _part in holds}
+    why = next((text for one in sockets if resources and (text := _used(one, resources))), "")
+    if why:
+        some = ", ".join(held[:4]) + (", ..." if held[4:] else "")
+        text = f"{len(held)} devices stay held for Kubernetes ({some}): {why}. Drain the node, then free them with "
+        return [text + "`fleet-cdi plugin forget`.", *stuck]
+    if check or not (held or any(pod_holds.is_dra(grant.key) for grant in grants)):
+        return stuck
+    from ...device_plugin.daemon import operate
+
+    for settings in configured:
+        if os.path.abspath(settings.state_dir) == os.path.abspath(state_dir):
+            operate.give_back(settings, ledger)
+    pod_holds.clear(ledger)  # what no configuration is for
+    return [text for _key, part in pod_holds.holds(ledger.grants()) for text in pod_holds.stuck(part)]
+
+
+def _used(pod_resources: str, resources: Collection[str]) -> str:
+    """Why pods may still have devices of these resources; "" if they have none.
+
+    Only where no kubelet ever made its socket there are no pods: they outlive a kubelet that is stopped.
+    """
+    if not os.path.lexists(pod_resources):
+        return ""
+    # Here, as gRPC takes long to be imported, and hosts without the plugin need not have it.
+    from ...device_plugin.kubelet import podresources
+
+    try:
+        used = asyncio.run(podresources.in_use(pod_resources))
+    except (CdiError, ImportError) as error:
+        return f"the kubelet can't be asked which pods use them ({error})"
+    number = sum(name in resources for name, _device_id in used.devices)
+    return f"the kubelet has {number} devices in use by pods" if number else ""

@@ -1,0 +1,317 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module device_plugin_service: the device plugin's units, one of its two instances running; or none. Private API of
+fleet.cdi.
+
+One instance runs from what is installed now. What runs from an older unit or release is not restarted: the other
+instance is started beside it, and when the kubelet watches each resource there, the older one is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Callable, NamedTuple, Optional
+
+from ... import files
+from ...device_plugin.process import instance_status
+from ...manifest import Manifest, locked_manifest, read_manifest
+from ...records import CdiError
+from ...release import guard
+from ...spec.registry import DIRECTORIES
+from ...system import systemd
+from .. import module_diff
+from ..apply import apply
+from ..driver import device_links
+from ..kinds.plan_spec import Change, Plan, plan_file
+from . import device_plugin_unit as unit_file
+from .device_plugin_removal import tidy
+from .device_plugin_unit import INSTANCES, Unit, instance
+from .openers_unit import PROCESSES, SOCKET
+
+BY = "device_plugin_service"  # who asked for the file, for the manifest
+PAUSE = 0.2  # seconds between two looks at an instance that is starting
+
+
+def _living() -> dict[str, Mapping[str, Any]]:
+    """The status of each instance that lives and works. One that hangs serves nobody, whatever it says."""
+    seen = [one for one in instance_status.look(unit_file.RUN_DIR) if one.alive and not one.hangs]
+    return {str(one.document["instance"]): one.document for one in seen}
+
+
+def _environment(process: int) -> bytes:
+    try:
+        with open(f"/proc/{process}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+class Host(NamedTuple):
+    """What the work is done with; tests have their own."""
+
+    run: systemd.Run = systemd.run
+    booted: Callable[[], bool] = systemd.booted
+    statuses: Callable[[], Mapping[str, Mapping[str, Any]]] = _living  # by instance
+    environment: Callable[[int], bytes] = _environment  # of a process
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+THIS = Host()
+
+
+class State(NamedTuple):
+    """The instances: which start at boot, which run, and which of those run from what is installed now."""
+
+    enabled: tuple[str, ...]
+    active: tuple[str, ...]
+    current: tuple[str, ...]  # the youngest first: it is the one that serves
+    looking: tuple[str, ...] = ()  # what the socket of who looks at processes is: enabled, active
+
+
+def install(
+    unit: Unit, release: Optional[str], state_dir: str, wait: float, check: bool, host: Host = THIS
+) -> dict[str, Any]:
+    """Have one instance run from `unit` and `release`; returns what changed, for the module.
+
+    One that is older is replaced as the module's docstring says; a new one has `wait` seconds to take over. If it does
+    not, it is stopped again and CdiError raised: the older one goes on serving. Raises CdiError.
+    """
+    contents = unit_file.texts(unit)
+    _check_host()
+    live = host.booted()
+    before = _state(host, contents[unit_file.path()] or b"", release)
+
+    def make_plan(manifest: Manifest) -> Plan:
+        wanted = ((path, content) for path, content in contents.items() if content is not None)
+        changes = (change for path, content in wanted for change in plan_file(path, content, manifest, BY))
+        return Plan(unit_file.path(), tuple(changes), ())
+
+    leaving = _leaving(read_manifest(state_dir), [path for path, content in contents.items() if content is None])
+    if not (leaving or unit.process_access):
+        before = before._replace(looking=())  # of somebody else's
+    plan = apply(make_plan, state_dir, check)
+    if leaving and not check:
+        _stop_looking(host)
+        _take_back(leaving, state_dir)
+    chosen = _chosen(before)
+    looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
+    after = State((chosen,), (chosen,), (chosen,), looking) if live else State((chosen,), (), (), looking)
+    changed = bool(plan.changes or leaving) or before != after
+    links = device_links.keep(DIRECTORIES, state_dir, check) if changed and live else ()  # before systemd is reloaded
+    if changed and not check:
+        if live:
+            systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
+        if unit.process_access:
+            systemd.enable(host.run, [SOCKET])
+            renewed = any(os.path.basename(change.path) == SOCKET for change in plan.changes)
+            if live and (renewed or "active" not in before.looking):
+                systemd.do(host.run, ["systemctl", "restart", SOCKET])
+        systemd.enable(host.run, [instance(chosen)])
+        if live:
+            _take_over(host, chosen, before, wait)
+        for other in INSTANCES:
+            if other != chosen and (other in before.active or other in before.enabled):
+                systemd.disable(host.run, [instance(other)])
+                if live:
+                    systemd.do(host.run, ["systemctl", "stop", instance(other)])
+    diff = [
+        *map(module_diff.text, (*plan.changes, *leaving)),
+        *module_diff.units(before, after),
+        *device_links.shown(links),
+    ]
+    return {"changed": changed, "diff": diff, "instance": chosen}
+
+
+def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) -> tuple[dict[str, Any], list[str]]:
+    """Stop both instances, take the unit back and clear up; returns what changed, and warnings. Raises CdiError."""
+    manifest = read_manifest(state_dir)
+    if not installed(manifest):
+        return {"changed": False, "diff": [], "instance": None}, []
+    leaving = _leaving(manifest, unit_file.paths())  # before anything is stopped
+    before = _state(host, b"", None)
+    if not check:
+        stop(host)
+    # While the units are in the manifest: the next run ends what one that is killed has begun.
+    warnings = tidy(manifest, state_dir, kubelet_dir, unit_file.RUN_DIR, check)
+    if not check:
+        _take_back(leaving, state_dir)
+        forget(host)
+    diff = [*map(module_diff.text, leaving), *module_diff.units(before, State((), (), ()))]
+    return {"changed": True, "diff": diff, "instance": None}, warnings
+
+
+def _leaving(manifest: Manifest, paths: Sequence[str]) -> list[Change]:
+    """Those of `paths` that the manifest lists, to be taken back. Raises CdiError where somebody changed one."""
+    changes = []
+    for path in filter(manifest.record, paths):
+        manifest.take_back(path, check=True)
+        live = files.read(path)
+        changes.append(Change(path, "", live.content if live else None, None))
+    return changes
+
+
+def _take_back(changes: Sequence[Change], state_dir: str) -> None:
+    with locked_manifest(state_dir) as manifest:
+        for change in changes:
+            manifest.take_back(change.path)
+
+
+def installed(manifest: Manifest) -> bool:
+    """Whether the manifest lists a unit."""
+    return any(manifest.record(path) for path in unit_file.paths())
+
+
+def stop(host: Host = THIS) -> None:
+    """Stop and disable both instances, and who looks at processes for them, before the files of the units go.
+
+    Raises CdiError while an instance runs.
+    """
+    units = [*map(instance, INSTANCES)]
+    if shutil.which("systemctl"):
+        if host.booted():
+            _status, said = host.run(["systemctl", "stop", *units])  # also fails for one that systemd does not know
+            running = systemd.active(host.run, units)
+            if running:
+                raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
+        systemd.disable(host.run, units)
+        _stop_looking(host)
+
+
+def _stop_looking(host: Host) -> None:
+    """Stop and disable who looks at processes. What is said where there is none is not heard."""
+    if host.booted():
+        host.run(["systemctl", "stop", SOCKET, PROCESSES])
+    systemd.disable(host.run, [SOCKET])
+
+
+def forget(host: Host = THIS) -> None:
+    """Have systemd forget the units, after their files went."""
+    if host.booted() and shutil.which("systemctl"):
+        with suppress(CdiError):
+            systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
+        host.run(
+            ["systemctl", "reset-failed", *map(instance, INSTANCES), SOCKET]
+        )  # that of one that did not fail fails
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module device_plugin_service for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    if options["state"] == "absent":
+        result, more = uninstall(options["state_dir"], options["kubelet_dir"], check)
+        return result, [*warnings, *more]
+    if options["wait"] < 0:
+        raise CdiError(f"wait: found {options['wait']}; expected 0 or more seconds")
+    unit = Unit(**{key: options[key] for key in Unit._fields})._replace(
+        capabilities=tuple(options["capabilities"]), writable_paths=tuple(options["writable_paths"])
+    )
+    command = os.path.join(unit.prefix, "bin", "fleet-cdi")
+    if not check and not os.access(command, os.X_OK):
+        raise CdiError(f"{command}: there is no such program; install the release first (module fleet.cdi.release)")
+    # The release that is active now, or in check mode comes to be.
+    return install(unit, options["release"], options["state_dir"], options["wait"], check), warnings
+
+
+def _check_host() -> None:
+    if shutil.which("systemctl") is None:
+        raise CdiError(
+            "systemctl: there is none on this host; the device plugin's service needs systemd. Run "
+            "`fleet-cdi plugin run` by other means, or in a pod (examples/kubernetes)."
+        )
+
+
+def _state(host: Host, content: bytes, release: Optional[str]) -> State:
+    units = [*map(instance, INSTANCES)]
+    enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, units))
+    looking: tuple[str, ...] = ("enabled",) if systemd.enabled(host.run, [SOCKET]) else ()
+    if not host.booted():
+        return State(enabled, (), (), looking)
+    looking += ("active",) if systemd.active(host.run, [SOCKET]) else ()
+    active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, units))
+    statuses = host.statuses()
+    mark = f"{unit_file.MARK}={unit_file.mark(content)}".encode()
+    current = tuple(
+        name
+        for name in active
+        if mark in host.environment(_main(host, name)).split(b"\0")
+        and statuses.get(name, {}).get("release", release) == release
+    )
+    ages = [*statuses]
+    youngest = sorted(current, key=lambda name: ages.index(name) if name in ages else -1, reverse=True)
+    return State(enabled, active, tuple(youngest), looking)
+
+
+def _main(host: Host, name: str) -> int:
+    """The process of an instance, 0 if there is none."""
+    _status, said = host.run(["systemctl", "show", "--property=MainPID", "--value", instance(name)])
+    return int(said) if said.strip().isdigit() else 0
+
+
+def _chosen(state: State) -> str:
+    """The instance that is to run: the one that does, if it is current; otherwise one that does not."""
+    if state.current:
+        return state.current[0]
+    if not state.active:
+        return state.enabled[0] if state.enabled else INSTANCES[0]
+    return next((name for name in INSTANCES if name not in state.active), INSTANCES[0])
+
+
+def _take_over(host: Host, name: str, before: State, wait: float) -> None:
+    """Have an instance run as it should, and wait until it has what others have that run.
+
+    One that runs so is started anew only where a younger one has its resources. Raises CdiError, with it stopped where
+    there are others.
+    """
+    others = [other for other in before.active if other != name]
+    statuses = host.statuses()
+    old = [one for other, one in statuses.items() if other in others]
+    if name in before.current and (not others or (name in statuses and not _lacking(statuses[name], old))):
+        return
+    ages = [other for other in statuses if other in before.active]
+    overtaken = name in ages[:-1]
+    try:
+        if overtaken or name not in before.current:
+            systemd.do(host.run, ["systemctl", "restart", instance(name)])
+        lacking = _waited(host, name, old, wait)
+        if not lacking:
+            return
+        lacking = f"did not take over within {wait:g} s: {lacking}"
+    except CdiError as error:
+        lacking = str(error)
+    _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
+    said = " ".join(log.split())
+    if others:
+        systemd.disable(host.run, [instance(name)])
+        host.run(["systemctl", "stop", instance(name)])
+    rest = "The one that ran before goes on serving" if others else "It is tried again by systemd"
+    raise CdiError(f"{instance(name)}: {lacking.rstrip('.')}. {rest}. Its last words: {said or 'none'}")
+
+
+def _waited(host: Host, name: str, old: list[Mapping[str, Any]], wait: float) -> str:
+    """What an instance still lacks after `wait` seconds, or when it is known that it will not get it; "" if nothing."""
+    until = host.clock() + wait
+    lacking = "it does not answer"
+    while True:
+        new = host.statuses().get(name)
+        if new is not None:
+            lacking = _lacking(new, old)
+        if not lacking or host.clock() >= until or (new or {}).get("config", {}).get("error"):
+            return lacking
+        host.sleep(PAUSE)
+
+
+def _lacking(new: Mapping[str, Any], old: list[Mapping[str, Any]]) -> str:
+    """What a new instance still lacks that older ones have, in words; "" if nothing."""
+    if new.get("config", {}).get("error"):
+        return str(new["config"]["error"])
+    if not new.get("ready"):
+        return "it is still looking at the devices"
+    watched = {name for one in old for name, found in one["resources"].items() if found.get("stream")}
+    missing = [name for name in sorted(watched & set(new["resources"])) if not new["resources"][name].get("stream")]
+    return f"the kubelet does not watch {', '.join(missing)} there yet" if missing else ""

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The systemd units of the Kubernetes device plugin, as texts. Private API of fleet.cdi.
+
+systemd.service(5), systemd.exec(5), systemd.resource-control(5); docs/device-plugin.md says why each line is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import NamedTuple, Optional
+
+from ...device_plugin.config.configuration import KUBELET, PATH, Settings
+from ...records import CdiError
+from . import openers_unit
+from .refresh_unit import UNIT_DIR, argument, check_path, quoted
+
+# Two of one template: an upgrade starts the one that does not run, and stops the other when that has taken over.
+INSTANCES = ("a", "b")
+TEMPLATE = "fleet-cdi-device-plugin@.service"
+RUN_DIR = Settings().run_dir  # of both instances
+
+# A process knows by it which text of the unit it was started from.
+MARK = "FLEET_CDI_UNIT"
+
+# The kubelet, under its own name and those of distributions of Kubernetes that have it inside of something else.
+KUBELETS = (
+    "kubelet.service",
+    "k3s.service",
+    "k3s-agent.service",
+    "rke2-server.service",
+    "rke2-agent.service",
+    "k0scontroller.service",
+    "k0sworker.service",
+    "snap.microk8s.daemon-kubelite.service",
+)
+
+# Where the plugin has its sockets, below the kubelet's directory. What else is there belongs to pods.
+KUBELET_DIRECTORIES = ("device-plugins", "plugins_registry")
+
+WATCHDOG = 30  # seconds without a word of the event loop until systemd ends the process; it speaks three times as often
+
+CAPABILITY = re.compile(r"CAP_[A-Z0-9_]+\Z")
+
+HEAD = """\
+# Written by fleet.cdi.device_plugin_service; run it with other options instead of changing this file.
+"""
+
+# Not after the refresh: a restart during one would have to wait for it. At boot the kubelet starts after both.
+# Specs mount files of /tmp and of homes into containers (sockets of a display, of NVIDIA's MPS): the plugin has to see
+# whether they are there, so neither is hidden from it.
+_TEXT = """\
+[Unit]
+Description=Kubernetes device plugin for the CDI devices of this host (instance %i)
+Before={before}
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+Environment={mark}={digest}
+# Made outside of the sandbox, which can open only what is there.
+ExecStartPre=-+/usr/bin/mkdir -p {needed}
+ExecStart={command} plugin run --config {config} --instance %i
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+RestartSec=1
+TimeoutStopSec=15
+KillMode=mixed
+# The event loop says that it is alive; a process that is frozen is ended, and started again.
+WatchdogSec={watchdog}
+OOMScoreAdjust=-900
+# The directory is that of both instances: it stays while the other one runs.
+RuntimeDirectory={run_dir}
+RuntimeDirectoryPreserve=yes
+ReadWritePaths={writable}
+
+NoNewPrivileges=yes
+CapabilityBoundingSet={capabilities}
+ProtectSystem=strict
+ProtectHome=read-only
+ProtectHostname=yes
+ProtectControlGroups=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectProc=invisible
+PrivateMounts=yes
+RestrictAddressFamilies=AF_UNIX AF_NETLINK{families}
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+KeyringMode=private
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+UMask=0077
+{closed}
+[Install]
+WantedBy=multi-user.target
+"""
+
+# Nobody else on the network has to do with it, unless metrics are asked for.
+_NO_NETWORK = "IPAddressDeny=any\n"
+_LOCAL = _NO_NETWORK + "IPAddressAllow=localhost\n"
+
+# The plugin looks at device nodes and opens none. The commands that an operator has it run may have to, and shells
+# among them put things aside in /tmp.
+_NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\n"
+
+
+class Unit(NamedTuple):
+    """What the unit is to be like."""
+
+    prefix: str = "/opt/cdi"
+    config: str = PATH
+    state_dir: str = "/var/lib/cdi"
+    kubelet_dir: str = KUBELET
+    metrics: str = ""  # "host:port", "" for none
+    device_access: bool = False  # for the commands setup and teardown
+    capabilities: tuple[str, ...] = ()  # for them, too
+    writable_paths: tuple[str, ...] = ()  # for them, too: directories or files besides those that the plugin needs
+    process_access: bool = True  # whether a service beside it looks which processes have devices open
+
+
+def path() -> str:
+    """Where the unit is."""
+    return os.path.join(UNIT_DIR, TEMPLATE)
+
+
+def instance(name: str) -> str:
+    """The unit of one instance."""
+    return TEMPLATE.replace("@", f"@{name}")
+
+
+def paths() -> tuple[str, ...]:
+    """Where it is, and where those are that look at processes for it."""
+    return (path(), *(os.path.join(UNIT_DIR, name) for name in (openers_unit.TEMPLATE, openers_unit.SOCKET)))
+
+
+def texts(unit: Unit) -> dict[str, Optional[bytes]]:
+    """Path -> content of each file; None where there is to be none. Raises CdiError for what can't be part of one."""
+    beside = openers_unit.texts(unit.prefix)
+    contents = ((HEAD + beside[os.path.basename(one)]).encode() if unit.process_access else None for one in paths()[1:])
+    return dict(zip(paths(), (text(unit), *contents)))
+
+
+def text(unit: Unit) -> bytes:
+    """The unit's file. Raises CdiError for what can't be part of one."""
+    for capability in unit.capabilities:
+        if not CAPABILITY.match(capability):
+            raise CdiError(f"capabilities: found {capability!r}; expected names as in capabilities(7), CAP_SYS_ADMIN")
+    paths = [(name, getattr(unit, name)) for name in ("prefix", "config", "state_dir", "kubelet_dir")]
+    for name, value in (*paths, *(("writable_paths", path) for path in unit.writable_paths)):
+        check_path(name, value)
+    local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
+    needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
+    writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
+    values = {
+        "before": " ".join(KUBELETS),
+        "mark": MARK,
+        "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),
+        "config": argument(unit.config),
+        "needed": " ".join(map(argument, needed)),
+        "watchdog": WATCHDOG,
+        "run_dir": os.path.basename(RUN_DIR),
+        "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
+        "capabilities": " ".join(unit.capabilities),
+        "families": " AF_INET AF_INET6" if unit.metrics else "",
+        "closed": (_NO_DEVICES if not unit.device_access else "")
+        + (_NO_NETWORK if not unit.metrics else _LOCAL if local else ""),
+    }
+    digest = hashlib.sha256(_TEXT.format(**values, digest="").encode()).hexdigest()[:12]
+    return (HEAD + _TEXT.format(**values, digest=digest)).encode()
+
+
+def mark(content: bytes) -> str:
+    """The mark in a unit's file, "" if it has none."""
+    found = re.search(rf"^Environment={MARK}=([0-9a-f]+)$".encode(), content, re.MULTILINE)
+    return found.group(1).decode() if found else ""

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Module refresh: the units that start a refresh, installed, enabled and started; or gone. Private API of fleet.cdi.
+
+The files are in the manifest, so undo takes them back; what systemd knows of them is asked and told by systemctl(1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from typing import Any, NamedTuple, Optional
+
+from ... import files
+from ...manifest import Manifest, locked_manifest, read_manifest
+from ...records import CdiError
+from ...release import guard
+from ...spec.registry import DIRECTORIES
+from ...system import systemd
+from ...system.systemd import Run, run
+from .. import module_diff
+from ..apply import apply
+from ..driver import device_links
+from ..driver.virtual_functions import parse
+from ..kinds.plan_spec import Change, Plan, plan_file
+from .refresh_unit import (
+    LIBRARIES_PATH,
+    LIBRARIES_SERVICE,
+    PATH,
+    RULES,
+    SERVICE,
+    TIMER,
+    UNIT_DIR,
+    WANTED,
+    Settings,
+    texts,
+)
+
+UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # those that are enabled
+WATCHERS = (PATH, TIMER, LIBRARIES_PATH)  # those that run all the time
+SERVICES = (SERVICE, LIBRARIES_SERVICE)
+BY = "refresh"  # who asked for the files, for the manifest
+MODULE = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+class State(NamedTuple):
+    """What systemd says of the units."""
+
+    enabled: tuple[str, ...]
+    active: tuple[str, ...]  # of WATCHERS; all of them where systemd does not run (an image), as there is none to start
+
+
+def install(
+    settings: Settings, state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None
+) -> dict[str, Any]:
+    """Make files, enabled units and running watchers as `settings` say; returns what changed, for the module.
+
+    `booted` says whether systemd runs here; None finds out. Raises CdiError.
+    """
+    live = systemd.booted() if booted is None else booted
+    _check(settings)
+    wanted = texts(settings)
+    before = _state(run, live)
+
+    def make_plan(manifest: Manifest) -> Plan:
+        changes = [change for path, content in wanted.items() for change in plan_file(path, content, manifest, BY)]
+        return Plan(UNIT_DIR, tuple(changes), ())
+
+    plan = apply(make_plan, state_dir, check)
+    after = State(UNITS, WATCHERS)
+    spec_dirs = tuple(dict.fromkeys((settings.directory, *DIRECTORIES)))
+    links = device_links.keep(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
+    changed = bool(plan.changes) or before != after
+    if changed and not check:
+        touched = {os.path.basename(change.path) for change in plan.changes}
+        if live:
+            systemd.reload(run, (*WATCHERS, *SERVICES))
+        if os.path.basename(RULES) in touched:
+            run(["udevadm", "control", "--reload"])  # udevd looks for itself, too, and may not run
+        systemd.enable(run, UNITS)
+        stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
+        if live and stale:
+            systemd.do(run, ["systemctl", "restart", *stale])
+        if live:
+            systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
+    diff = [*map(module_diff.text, plan.changes), *module_diff.units(before, after), *device_links.shown(links)]
+    return {"changed": changed or bool(links), "diff": diff}
+
+
+def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
+    """Stop and disable the units and take the files back; returns what changed. Raises CdiError."""
+    paths = installed(read_manifest(state_dir))
+    if not paths:
+        return {"changed": False, "diff": []}
+    live = systemd.booted() if booted is None else booted
+    before = _state(run, live)
+    links = [device_links.Change(*one, "") for one in device_links.ours(read_manifest(state_dir)).items()]
+    changes = []
+    for path in paths:
+        found = files.read(path)
+        changes.append(Change(path, "", found.content if found else None, None))
+    if not check:
+        stop(run, live)
+        with locked_manifest(state_dir) as manifest:
+            for path in paths:
+                manifest.take_back(path)
+            device_links.take_back(manifest)
+        forget(run, live)
+    diff = [*map(module_diff.text, changes), *module_diff.units(before, State((), ())), *device_links.shown(links)]
+    return {"changed": True, "diff": diff}
+
+
+def installed(manifest: Manifest) -> tuple[str, ...]:
+    """The files of ours that the manifest lists."""
+    return tuple(path for path in texts(Settings()) if manifest.record(path))
+
+
+def stop(run: Run, booted: Optional[bool] = None) -> None:
+    """Stop and disable the units, before their files go."""
+    live = systemd.booted() if booted is None else booted
+    if shutil.which("systemctl"):
+        if live:
+            run(["systemctl", "stop", *WATCHERS, *SERVICES])
+        systemd.disable(run, UNITS)
+
+
+def forget(run: Run, booted: Optional[bool] = None) -> None:
+    """Have systemd and udev forget the units, after their files went."""
+    live = systemd.booted() if booted is None else booted
+    if live and shutil.which("systemctl"):
+        with suppress(CdiError):
+            systemd.reload(run, (*WATCHERS, *SERVICES))
+        run(["systemctl", "reset-failed", *UNITS])  # that of one that did not fail fails
+        run(["udevadm", "control", "--reload"])
+    files.remove(WANTED)
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of module refresh for its `options`. Raises CdiError."""
+    warnings = guard.check(options["prefix"], options["release"], check)
+    if options["state"] == "absent":
+        return uninstall(options["state_dir"], check), warnings
+    settings = Settings(**{key: options[key] for key in Settings._fields})
+    functions = tuple(f"{device}={count}" for device, count in sorted(options["virtual_functions"].items()))
+    settings = settings._replace(load_modules=tuple(options["load_modules"]), virtual_functions=functions)
+    return install(settings, options["state_dir"], check), warnings
+
+
+def _check(settings: Settings) -> None:
+    if shutil.which("systemctl") is None:
+        raise CdiError(
+            "systemctl: there is none on this host; a refresh at boot and on hot-plug needs systemd. Use state: absent "
+            "(role: cdi_host_refresh: false), and run `fleet-cdi refresh` by other means."
+        )
+    for key, least in (("timeout", 0), ("grace", 0), ("interval", 10)):
+        if getattr(settings, key) < least:
+            raise CdiError(f"{key}: found {getattr(settings, key)}; expected {least} or more seconds")
+    for text in settings.virtual_functions:
+        parse(text)
+    for module in settings.load_modules:
+        if not MODULE.match(module):
+            raise CdiError(
+                f"load_modules: found {module!r}; expected names of kernel modules: letters, digits, - and _"
+            )
+
+
+def _state(run: Run, live: bool) -> State:
+    return State(systemd.enabled(run, UNITS), systemd.active(run, WATCHERS) if live else WATCHERS)

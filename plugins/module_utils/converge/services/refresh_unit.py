@@ -1,0 +1,233 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The systemd units and the udev rules that start a refresh, as texts. Private API of fleet.cdi.
+
+systemd.service(5), systemd.path(5), systemd.timer(5), systemd.exec(5), udev(7); docs/refresh.md says why each is there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ...records import CdiError
+
+UNIT_DIR = "/etc/systemd/system"
+RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
+SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
+LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in ("service", "path"))
+
+# udev's rules make this file; the path unit starts the service because of it, which removes it before it looks. So what
+# changes while a refresh runs leads to one more, and a burst of a thousand events to one or two.
+WANTED = "/run/cdi-refresh.wanted"
+
+# What hands devices to containers at boot: it finds specs and inventory as the devices are.
+BEFORE = ("docker.service", "containerd.service", "crio.service", "kubelet.service", "podman-restart.service")
+
+SETTLE = 30  # seconds that udev gets for the events it has
+MARGIN = 30  # seconds, besides its waiting, after which systemd ends a command of the service
+
+# ldconfig(8) writes it when libraries come, go or change, a driver's among them: an upgrade may change nothing else.
+LIBRARIES = "/etc/ld.so.cache"
+QUIET, PATIENCE = (
+    5,
+    60,
+)  # seconds for which no ldconfig has run when the refresh starts, and how long that is waited for
+
+HEAD = """\
+# Written by fleet.cdi.refresh; run it with other options instead of changing this file.
+"""
+
+_SERVICE = """\
+[Unit]
+Description=CDI specs and inventory as the devices of this host are now
+Before={before}
+# An event never finds the service refused because there were many.
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+# Made outside of the sandbox, which can open only what is there.
+ExecStartPre=-+/usr/bin/mkdir -p {needed}
+{first}\
+# Devices that come one after the other lead to one refresh in two seconds; a boot does not wait for that.
+ExecStartPre=-/bin/sh -c "systemctl --quiet is-active multi-user.target && sleep 2"
+ExecStartPre=-/usr/bin/udevadm settle --timeout={settle}
+ExecStartPre=/usr/bin/rm -f {wanted}
+ExecStart={command} refresh --timeout={timeout} --grace={grace}{nodes}
+TimeoutStartSec={limit}
+
+NoNewPrivileges=yes
+CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER{mknod}
+ProtectSystem=strict
+ReadWritePaths={writable}
+ProtectHome=read-only
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+RestrictAddressFamilies=AF_UNIX AF_NETLINK
+IPAddressDeny=any
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+UMask=0022
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_PATH = """\
+[Unit]
+Description=Refresh CDI specs when devices change
+
+[Path]
+PathExists={wanted}
+# Nodes of MIG instances and IMEX channels come and go without an event of the kernel.
+PathChanged=/dev/nvidia-caps
+PathChanged=/dev/nvidia-caps-imex-channels
+
+[Install]
+WantedBy=paths.target
+"""
+
+_LIBRARIES_PATH = """\
+[Unit]
+Description=See that the libraries of this host change
+
+[Path]
+PathChanged={libraries}
+
+[Install]
+WantedBy=paths.target
+"""
+
+# One upgrade runs ldconfig many times. What runs it while the refresh looks starts this unit anew, and a more refresh.
+_LIBRARIES_SERVICE = """\
+[Unit]
+Description=Refresh CDI specs when the libraries of this host have changed
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=-/bin/sh -c "for second in $$(seq {patience}); do \
+[ $$(($$(date +%%s) - $$(stat -c %%Y {libraries}))) -lt {quiet} ] || break; sleep 1; done"
+ExecStart=/usr/bin/touch {wanted}
+
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+ProtectSystem=strict
+ReadWritePaths={run}
+ProtectHome=yes
+PrivateNetwork=yes
+PrivateTmp=yes
+ProtectControlGroups=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+RestrictNamespaces=yes
+MemoryDenyWriteExecute=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+"""
+
+_TIMER = """\
+[Unit]
+Description=Refresh CDI specs for what has no event
+
+[Timer]
+OnActiveSec={interval}
+OnUnitInactiveSec={interval}
+AccuracySec=5
+
+[Install]
+WantedBy=timers.target
+"""
+
+# What comes and goes with containers and volumes is left out: virtual interfaces, device mapper, virtual consoles.
+_RULES = """\
+ACTION!="add|remove|bind|unbind|move", GOTO="fleet_cdi_end"
+SUBSYSTEM=="net", DEVPATH=="/devices/virtual/*", GOTO="fleet_cdi_end"
+SUBSYSTEM=="block", KERNEL=="dm-*", GOTO="fleet_cdi_end"
+SUBSYSTEM=="vc", GOTO="fleet_cdi_end"
+ENV{{DEVNAME}}=="?*", GOTO="fleet_cdi_wanted"
+SUBSYSTEM=="pci|net|infiniband|mdev|dsa|auxiliary|fpga_region|fpga_manager", GOTO="fleet_cdi_wanted"
+SUBSYSTEM=="module", KERNEL=="nvidia*|gdrdrv|amdgpu|i915|xe|habanalabs|vfio*|mlx*|ib_*|rdma_*", GOTO="fleet_cdi_wanted"
+GOTO="fleet_cdi_end"
+LABEL="fleet_cdi_wanted"
+RUN+="/usr/bin/touch {wanted}"
+LABEL="fleet_cdi_end"
+"""
+
+
+class Settings(NamedTuple):
+    """What the units are to be like. Times are whole seconds."""
+
+    prefix: str = "/opt/cdi"
+    directory: str = "/etc/cdi"
+    state_dir: str = "/var/lib/cdi"
+    inventory: str = "/run/cdi-inventory.json"
+    timeout: int = 60  # for devices that are missing
+    grace: int = 600
+    interval: int = 300
+    load_modules: tuple[str, ...] = ()
+    make_nodes: bool = False
+    virtual_functions: tuple[str, ...] = ()  # "0000:3b:00.0=8"
+
+
+def texts(settings: Settings) -> dict[str, bytes]:
+    """Path -> content of each file. Raises CdiError for a path that can't be part of one."""
+    for name in ("prefix", "directory", "state_dir", "inventory"):
+        check_path(name, getattr(settings, name))
+    writable = sorted({settings.directory, settings.state_dir, os.path.dirname(settings.inventory)})
+    command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
+    modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
+    functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
+    values = {
+        "before": " ".join(BEFORE),
+        "first": (modprobe if settings.load_modules else "") + (functions if settings.virtual_functions else ""),
+        "settle": SETTLE,
+        "wanted": WANTED,
+        "command": command,
+        "timeout": settings.timeout,
+        "grace": settings.grace,
+        "nodes": " --make-nodes" if settings.make_nodes else "",
+        "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd counts anew for each command
+        "mknod": " CAP_MKNOD" if settings.make_nodes else "",
+        "writable": " ".join("-" + quoted(path) for path in writable),
+        "needed": " ".join(map(argument, writable)),
+        "interval": settings.interval,
+        "libraries": LIBRARIES,
+        "quiet": QUIET,
+        "patience": PATIENCE,
+        "run": os.path.dirname(WANTED),
+    }
+    files = {
+        f"{UNIT_DIR}/{SERVICE}": _SERVICE,
+        f"{UNIT_DIR}/{PATH}": _PATH,
+        f"{UNIT_DIR}/{TIMER}": _TIMER,
+        f"{UNIT_DIR}/{LIBRARIES_PATH}": _LIBRARIES_PATH,
+        f"{UNIT_DIR}/{LIBRARIES_SERVICE}": _LIBRARIES_SERVICE,
+        RULES: _RULES,
+    }
+    return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}
+
+
+def check_path(name: str, path: str) -> None:
+    """Raise CdiError for a path that is not absolute, or would not stay on one line of a unit, or not be seen there."""
+    if not path.startswith("/") or not path.isprintable():
+        raise CdiError(f"{name}: found {path!r}; expected an absolute path without control characters")
+
+
+def quoted(path: str) -> str:
+    """A path as the first word of a command, or as one of a list of paths: "%" begins a specifier there."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
+
+
+def argument(text: str) -> str:
+    """A text as a later word of a command, where "$" begins a variable, too."""
+    return quoted(text).replace("$", "$$")

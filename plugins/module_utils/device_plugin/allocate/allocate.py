@@ -1,0 +1,291 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Allocate: the kubelet gives devices to containers, all of them or none. Private API of fleet.cdi.
+
+Before the answer every device is looked at, its CDI name found in what is on disk now (KEP-4009, "What are other known
+failure modes?": a name that no spec has is the runtime's to find out, when the pod is long admitted), and the hold is
+recorded, durably. What fails on the way refuses the whole request (device plugin proposal, "Failure Handling"), undoes
+the other devices, and says which units the kubelet had better not ask for again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Optional
+
+from ...allocation.commands import turns
+from ...allocation.holds import pod_holds
+from ...allocation.holds.pod_holds import Handed, Refusal, Want, key_of
+from ...allocation.ledger.grant import ACTIVE
+from ...allocation.ledger.ledger import Ledger
+from ...allocation.ledger.tables import Tables
+from ...discovery import out_of_service
+from ...records import CdiError, plain
+from ...spec import inject
+from ...spec import registry as specs
+from ...spec.errors import InjectError
+from ...spec.registry import Registry
+from ..config.configuration import ResourceSettings
+from ..config.faults import class_of, reason, some
+from ..health.probe import look
+from ..offer.identity import items_of
+from ..offer.resources import Resource, Unit, units_of
+from . import commands, delivery
+from .delivery import Delivery
+from .dra_claims import paths_in_claims
+
+
+class Failed(CdiError):
+    """The request is refused as a whole. `troubles`: unit id -> why it can't be had (trouble.py)."""
+
+    def __init__(self, message: str, troubles: Optional[Mapping[str, str]] = None) -> None:
+        super().__init__(message)
+        self.troubles = dict(troubles or {})
+
+
+class Allocator:
+    """Hands units out. Its methods block, for `longest` seconds at most besides those that the ledger waits for others;
+    threads may share it."""
+
+    def __init__(self, ledger: Ledger, root: str = "/") -> None:
+        self._ledger = ledger
+        self._root = root
+        self._state_dir = os.path.dirname(ledger.path)
+
+    def allocate(
+        self,
+        resource: Resource,
+        containers: Sequence[Sequence[str]],
+        registry: Registry,
+        ways: Delivery,
+        unhealthy: Optional[Mapping[str, str]] = None,
+        abandoned: Callable[[], bool] = lambda: False,
+        check: Callable[[Sequence[Unit]], None] = lambda _units: None,
+    ) -> list[Any]:
+        """The ContainerAllocateResponse for each container, by its device IDs; all are held when this returns.
+
+        What can't be had for one of them is refused to all, as it is one request. `unhealthy` are the device IDs, or
+        ids of units, that the kubelet was told not to ask for: ID -> why. Once the call is `abandoned` nothing is
+        recorded: the next container may have the devices. `check` raises Failed for units that are in use.
+        Raises Failed.
+        """
+        _each_once(resource, containers)
+        asked = [_asked(resource, ids, unhealthy or {}) for ids in containers]
+        units = list({unit.id: unit for own in asked for unit in own}.values())
+        registry = self._fit(resource, units, registry)
+        given = [
+            (list(dict.fromkeys(name for unit in own for name in unit.qualified_names)), _expanded(own, registry, ways))
+            for own in asked
+        ]
+        check(units)
+        self._hold(resource, units, registry, abandoned)
+        return [delivery.response(ways, resource.name, *one) for one in given]
+
+    def start(
+        self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool] = lambda: False
+    ) -> None:
+        """PreStartContainer: set up what is not set up in this boot. A restarted container changes nothing.
+
+        After a reboot the kubelet starts the containers that it had without asking for their devices again. Health is
+        not looked at: the container has its devices already. Raises Failed.
+        """
+        _each_once(resource, [device_ids])
+        units = _asked(resource, device_ids, {})
+
+        def ready(tables: Tables) -> set[str]:
+            found = (
+                (unit.id, stored.part) for unit in units for stored in tables.parts(key_of(resource.name, unit.id))
+            )
+            return {unit for unit, part in found if part.state == ACTIVE and part.boot_id == self._ledger.boot_id}
+
+        try:
+            done = self._ledger.transact(ready)
+        except CdiError as error:
+            raise Failed(f"{resource.name}: {error}") from None
+        left = [unit for unit in units if unit.id not in done]
+        if left:
+            self._hold(resource, left, None, abandoned)
+
+    def _fit(self, resource: Resource, units: Sequence[Unit], registry: Registry) -> Registry:
+        """The specs as they are on disk, in which these units are what they were, and well. Raises Failed."""
+        now = specs.load(registry.directories) if specs.changed(registry) else registry
+        out: Mapping[str, out_of_service.Disabled] = {}
+        with suppress(CdiError):  # each look says what is wrong with that
+            out = out_of_service.in_force(self._state_dir)
+        found = look(resource, now, self._root, out, units)
+        if now is not registry:
+            claimed = paths_in_claims(now)  # the ledger has them from the next look on
+            for unit in units:
+                for path in unit.paths:
+                    if path in claimed:
+                        found.setdefault(unit.id, reason("taken", f"{claimed[path]} has {path}"))
+                if unit.id not in found and _items(unit, now) != _items(unit, registry):
+                    text = f"{', '.join(unit.qualified_names)} gives other device nodes than a moment ago"
+                    found[unit.id] = reason("unresolved", text)
+        if found:
+            raise _failed(resource, found)
+        return now
+
+    def _hold(
+        self,
+        resource: Resource,
+        units: Sequence[Unit],
+        registry: Optional[Registry],
+        abandoned: Callable[[], bool],
+    ) -> None:
+        """Record the holds, and run the operator's commands where a unit changes hands. Raises Failed.
+
+        Without a `registry` it stays with the holder that it had: nothing is torn down first, and nothing looked at.
+        """
+        wants = [Want(unit.id, unit.device, unit.replicas > 1) for unit in units]
+        settings = resource.settings
+        try:
+            # Also where there are no commands: one may still run, of the configuration before or the other daemon's.
+            with turns.turn(self._state_dir, [key_of(resource.name, unit.id) for unit in units], settings.time_limit):
+                if settings.setup or settings.teardown:
+                    handed = pod_holds.take(self._ledger, resource.name, wants, True, abandoned)
+                    self._prepare(resource, units, handed, registry, abandoned)
+                else:
+                    pod_holds.take(self._ledger, resource.name, wants, abandoned=abandoned)
+        except Refusal as error:
+            raise _failed(resource, {unit: _taken(why) for unit, why in error.units.items()}) from None
+        except Failed:
+            raise
+        except CdiError as error:
+            raise Failed(f"{resource.name}: {error}") from None
+
+    def _prepare(
+        self,
+        resource: Resource,
+        units: Sequence[Unit],
+        handed: Handed,
+        registry: Optional[Registry],
+        abandoned: Callable[[], bool],
+    ) -> None:
+        """Tear down what the holder before left, set up for the next; undo all if anything fails. Raises Failed.
+
+        A container that is started has its devices, whatever fails: they stay pending.
+        """
+        settings = resource.settings
+        new = commands.subjects(unit for unit in units if unit.id in handed.changed)
+        failed: dict[str, str] = {}
+        begun: commands.Subjects = {}
+        if registry is not None:
+            failed = commands.run(settings, "teardown", commands.of_holds(handed.owed, resource.units))
+        clean = [Want(unit.id, unit.device) for unit in units if unit.id in handed.owed.keys() - failed.keys()]
+        if not failed:
+            begun = new
+            failed = commands.run(settings, "setup", new)
+        lost = {} if failed or registry is None else look(resource, registry, self._root, units=units)
+        settle = partial(pod_holds.settle, self._ledger, resource.name, handed.tokens, torn_down=clean)
+        late = not (failed or lost or registry is None) and abandoned()
+        if not (failed or lost or late):
+            settle(active=handed.changed)
+            return
+        failed = {**commands.run(settings, "teardown", begun), **failed}
+        free = handed.changed - failed.keys() if registry is not None else ()
+        more = "nobody waits for its devices any more" if late else ""
+        try:
+            settle(free=free, withheld=failed)
+        except CdiError as error:  # what is pending stays held until it is torn down
+            more += f"; then it could not be undone: {error}"
+        raise _failed(resource, {**lost, **failed}, more)
+
+
+def longest(settings: ResourceSettings, number: int) -> float:
+    """The seconds that the commands of a resource may take for a request for `number` devices.
+
+    A turn, then one command, or up to three, for as many devices at a time as commands run.
+    """
+    if not (settings.setup or settings.teardown):
+        return 0.0
+    times = -(-number // commands.AT_ONCE)
+    return settings.time_limit * (1 + times * (2 * bool(settings.teardown) + bool(settings.setup)))
+
+
+def _each_once(resource: Resource, containers: Sequence[Sequence[str]]) -> None:
+    """Raises Failed for a container without a device ID, and for an ID that is there twice."""
+    where: dict[str, int] = {}
+    for number, ids in enumerate(containers, 1):
+        container = f" in container {number} of the request" if len(containers) > 1 else ""
+        if not ids:
+            raise Failed(f"{resource.name}: found no device{container}; expected one or more")
+        for one in ids:
+            other = where.setdefault(one, number)
+            if other != number:
+                raise Failed(
+                    f"{resource.name}: found the device {one!r} in the containers {other} and {number} of the request; "
+                    "expected each device in one container"
+                )
+        if len(set(ids)) != len(ids):
+            twice = next(one for one, times in Counter(ids).items() if times > 1)
+            raise Failed(f"{resource.name}: found the device {twice!r} twice{container}; expected each once")
+
+
+def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[Unit]:
+    """The units that are asked for, by id. Raises Failed for an ID that can't be asked for."""
+    found: dict[str, Unit] = {}
+    sick: dict[str, str] = {}
+    known = units_of(resource, device_ids)
+    unknown = [repr(device_id) for device_id, unit in known.items() if unit is None]
+    if unknown:
+        raise Failed(
+            f"{resource.name}: found the device{'s'[: len(unknown) > 1]} {some(unknown)}; expected one that this "
+            f"resource has now ({_has(resource)})"
+        )
+    for device_id, unit in known.items():
+        if unit is None:
+            continue
+        why = unhealthy.get(device_id) or unhealthy.get(unit.id)
+        if why:
+            sick[unit.id] = why
+        found[unit.id] = unit
+    if sick:
+        raise _failed(resource, sick)
+    return [found[name] for name in sorted(found)]
+
+
+def _has(resource: Resource) -> str:
+    ids = [one for unit in resource.units[:5] for one in unit.device_ids[:2]][:5]
+    rest = sum(unit.replicas for unit in resource.units) - len(ids)
+    return ", ".join(ids) + (f" and {rest} more" if rest else "") or "none"
+
+
+def _failed(resource: Resource, troubles: Mapping[str, str], more: str = "") -> Failed:
+    text = some([f"{unit}: {why}" for unit, why in sorted(troubles.items())], "; ")
+    return Failed(f"{resource.name}: {text}{more}", troubles)
+
+
+def _taken(why: str) -> str:
+    return why if class_of(why) else reason("taken", why)
+
+
+def _items(unit: Unit, registry: Registry) -> Collection[str]:
+    """The device nodes and network interfaces that a unit's names inject."""
+    try:
+        return frozenset(
+            item for _path, one in inject.resolve(unit.qualified_names, registry) for item in items_of(one)
+        )
+    except InjectError:
+        return ()
+
+
+def _expanded(units: Iterable[Unit], registry: Registry, ways: Delivery) -> delivery.Expanded:
+    """What is spelled out. Raises Failed for a unit of which a container would get nothing."""
+    if not ways.expanded:
+        return delivery.expand([])
+    names: list[str] = []
+    for unit in units:
+        found = delivery.expand(one for _path, one in inject.resolve(unit.qualified_names, registry))
+        if {plain(path) for path in found.paths}.isdisjoint(unit.paths) and not (ways.cdi or ways.annotations):
+            raise Failed(
+                f"{unit.id}: a container gets nothing of it: this node's runtime reads no CDI, and "
+                f"{', '.join(found.lost)} can't be given without. Configure the runtime for CDI"
+            )
+        names += unit.qualified_names
+    return delivery.expand(one for _path, one in inject.resolve(names, registry))

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operator's setup and teardown commands, for the units of a resource that change hands. Private API of fleet.cdi.
+
+The device plugin proposal's "gpu cleanup", "scrubbing"; the same commands, in the same environment, as an executable
+runs (docs/executables.md, "Setup and teardown"): resource-type `kubernetes`, the resource as plugin, the unit as
+request-id. One call for each unit, so that it is known which one failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from ...allocation.holds.pod_holds import key_of
+from ...allocation.ledger.grant import Hold
+from ...protocol import errors
+from ...protocol.errors import ProtocolError
+from ...protocol.versions import VERSIONS
+from ...records import NODE, Device, items
+from ..config.configuration import ResourceSettings
+from ..config.faults import reason
+from ..offer.resources import Unit
+
+AT_ONCE = 16  # processes
+
+# What is done -> the CDI_COMMAND that it belongs to, the code of its failure.
+STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
+
+Subjects = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # unit id -> Device.id, paths of device nodes
+
+
+def subjects(units: Iterable[Unit]) -> Subjects:
+    """What the commands are told of these units."""
+    return {unit.id: about(unit.device) for unit in units}
+
+
+def about(device: Device) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the commands are told of a device. One that only a spec knows has its nodes as ids (offer.py)."""
+    own = [name[len(NODE) :] for name in (device.id, *device.consists_of) if name.startswith(NODE)]
+    return (device.id,), tuple(dict.fromkeys([*(node.path for node in device.nodes), *own]))
+
+
+def of_holds(holds: Mapping[str, Hold], units: Iterable[Unit]) -> Subjects:
+    """What a teardown is told of what was held, unit id -> hold; `units` are those that there are now.
+
+    A unit may have become another device since, and what was held another unit. Of what is no unit now only the id is
+    known, unless a spec alone knew it then, and its node is one's now.
+    """
+    known = {unit.device.id: about(unit.device) for unit in units} if holds else {}
+
+    def one(hold: Hold) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        now = [known[name] for name in (hold.device, *hold.consists_of) if name in known]
+        ids = tuple(name for own, _paths in now for name in own)
+        paths = tuple(dict.fromkeys(path for _own, own in now for path in own))
+        there = hold.device in ids or hold.device in items(paths)
+        return (ids if there else (hold.device, *ids)), paths
+
+    return {name: one(hold) for name, hold in holds.items()}
+
+
+def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
+    """Run the `setup` or `teardown` of a resource for each of `units`, at the same time: unit id -> why it failed.
+
+    Nothing to run is no failure. Of AT_ONCE units this takes `settings.time_limit`, or little more. Raises nothing.
+    """
+    command = {"setup": settings.setup, "teardown": settings.teardown}[what]
+    if not command or not units:
+        return {}
+    # Here, as what runs commands costs memory that most nodes have no use for.
+    from ...allocation.commands import setup
+
+    verb, code = STEPS[what]
+
+    def one(unit: str) -> str:
+        told = setup.variables(VERSIONS[-1], verb, key_of(settings.name, unit), *units[unit])
+        try:
+            setup.run(code, command, told, settings.time_limit)
+        except ProtocolError as error:
+            return reason(what, error.details)
+        except OSError as error:
+            return reason(what, f"{command[0]}: {error}")
+        return ""
+
+    with ThreadPoolExecutor(min(len(units), AT_ONCE)) as pool:
+        return {unit: why for unit, why in zip(units, pool.map(one, units)) if why}

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hardware claims of DRA drivers have, whoever's drivers these are: of the specs, and of what the kubelet lists.
+
+Most drivers write a transient spec for each claim when it is prepared (its file is named by the claim's UID), and
+remove it when nobody needs the claim any more: while it is there, the claim has what it names. Others give their claims
+devices of a spec that stays; then the kubelet's list is all that tells. Pure. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+from ...allocation.holds.dra_holds import UNNAMED, Claim, disjoint, excludes, key_of, kind_of
+from ...allocation.holds.pod_holds import claim_text
+from ...allocation.ledger.grant import hold_of
+from ...discovery.inventory import Inventory
+from ...records import Device
+from ...safe_text import one_line
+from ...spec.names import claim_uid, named_uid
+from ...spec.registry import Registry
+from ..kubelet.podresources import Listed
+from ..offer import resources
+from ..offer.identity import NEVER, items_of
+
+OURS = "fleet.cdi"  # the vendor of our own claims, which are in the ledger as what they are
+PREFIX = "k8s."  # drivers put it before their name to make a vendor of it
+LONGEST = 253  # characters of a driver's, a namespace's and a claim's name: an API server takes no more
+
+
+class Found(NamedTuple):
+    """The claims at one moment."""
+
+    claims: tuple[Claim, ...] = ()  # by key
+    unknown: tuple[str, ...] = ()  # why it is not known what a claim has
+
+
+class Known:
+    """Specs and inventory, by what claims may have of them."""
+
+    def __init__(self, registry: Registry, inventory: Optional[Inventory]) -> None:
+        self._registry = registry
+        self._inventory = inventory
+        self._hardware: Optional[_Hardware] = None
+        self.edits: dict[str, Mapping[str, Any]] = {}  # qualified name of a claim's device -> its edits
+        self.of_uid: dict[tuple[str, str], list[str]] = {}  # (driver, UID) -> qualified names
+        for file in registry.specs:
+            vendor, _slash, _class = file.spec["kind"].partition("/")
+            uid = claim_uid(file.path, file.spec["kind"])
+            if uid and vendor != OURS:
+                driver = vendor[len(PREFIX) :] if vendor.startswith(PREFIX) else vendor
+                for name, device in zip(file.qualified_names, file.spec["devices"]):
+                    self.edits[name] = device["containerEdits"]
+                    self.of_uid.setdefault((driver, uid), []).append(name)
+        self.uids = frozenset(filter(None, map(named_uid, registry.broken))) | {uid for _driver, uid in self.of_uid}
+        self.complete = not any(one in registry.errors for one in registry.directories)  # none is known to be missing
+
+    def claims(self, listed: Sequence[Listed]) -> Found:
+        """All claims that the specs show, and that the kubelet `listed`."""
+        found: dict[tuple[str, str], set[str]] = {}
+        shown = {name: key for key, names in self.of_uid.items() for name in names}
+        named: set[tuple[str, str]] = set()
+        unknown = []
+        for one in listed:
+            mine = {shown[name] for name in one.names if name in shown}
+            named |= mine
+            names = {*one.names, *(name for key in mine for name in self.of_uid[key])}
+            lost = sorted(one_line(name)[:LONGEST] for name in names if not self._has(name))
+            driver, claim = one_line(one.driver)[:LONGEST], one_line(one.claim)[: 2 * LONGEST + 1]
+            found.setdefault((driver, claim), set()).update(filter(self._has, names))
+            if lost:
+                unknown.append(
+                    f"claim {claim} of DRA driver {driver} has {lost[0]}, which no spec that can be read gives"
+                )
+        for (driver, uid), shown_names in self.of_uid.items():
+            if (driver, uid) not in named:
+                found.setdefault((driver, f"{UNNAMED}{uid}"), set()).update(shown_names)
+        claims = [self._claim(driver, claim, sorted(names)) for (driver, claim), names in sorted(found.items())]
+        return Found(tuple(claims), tuple(unknown))
+
+    def shows(self, names: Iterable[str]) -> bool:
+        """Whether the specs still show the claim whose CDI devices these are."""
+        return any(name in self.edits or any(uid in name for uid in self.uids) for name in names)
+
+    def _has(self, name: str) -> bool:
+        return name in self.edits or name in self._registry.edits
+
+    def _claim(self, driver: str, claim: str, names: Sequence[str]) -> Claim:
+        if self._hardware is None:  # here: few hosts have a claim
+            self._hardware = _Hardware(self._registry, self._inventory)
+        devices: dict[str, Device] = {}
+        for name in names:
+            if name.partition("=")[2] not in NEVER:  # not that much of the host is meant by what a container is given
+                edits = self.edits.get(name) or self._registry.edits.get(name, {})
+                devices.update((one.id, one) for one in self._hardware.of(items_of(edits)))
+        holds = (hold_of(device)._replace(kind=kind_of(driver)) for _id, device in sorted(devices.items()))
+        return Claim(key_of(driver, claim), tuple(names), disjoint(holds))
+
+
+def paths_in_claims(registry: Registry) -> dict[str, str]:
+    """Path of a device node -> the claim, for people, whose transient spec has it; also what a whole family has."""
+    known = Known(registry, None)
+    return {
+        item.partition(":")[2]: claim_text(key_of(driver, f"{UNNAMED}{uid}"))
+        for (driver, uid), names in known.of_uid.items()
+        for name in names
+        for item in items_of(known.edits[name])
+    }
+
+
+class _Hardware:
+    """Whose a device node or network interface is, as the ledger would lock it for anybody else."""
+
+    def __init__(self, registry: Registry, inventory: Optional[Inventory]) -> None:
+        self._records: dict[str, Device] = {}
+        self._listed: dict[str, dict[str, Device]] = {}  # item -> id -> record of the inventory
+        self._made: dict[str, dict[str, Device]] = {}  # item -> id -> device of which only specs tell
+        self._shared: set[str] = set()  # items that several of these devices have
+        for device in inventory.devices if inventory else ():
+            self._records.setdefault(device.id, device)
+            for item in device.items:
+                self._listed.setdefault(item, {})[device.id] = device
+        self._units: dict[str, list[tuple[frozenset[str], Device]]] = {}  # item -> all items of a unit, the unit
+        for one in resources.known(registry, inventory):
+            whole = frozenset(one.identity.own)
+            for item in one.identity.own:
+                self._units.setdefault(item, []).append((whole, one.device))
+                if one.device.id not in self._records and self._records.keys().isdisjoint(one.device.consists_of):
+                    self._made.setdefault(item, {})[one.device.id] = one.device
+            self._shared.update(one.identity.above)
+
+    def of(self, items: Collection[str]) -> list[Device]:
+        """The devices that have some of the items. What a whole family has, as /dev/kfd, tells none of them.
+
+        A device of which a part is among them is not: that the part's nodes include the whole one's is how parts work.
+        """
+        wanted = frozenset(items)
+        found: dict[str, Device] = {}
+        for item in sorted(wanted):
+            found.update((unit.id, unit) for own, unit in self._units.get(item, ()) if own <= wanted)
+            if item in self._listed:
+                found.update((name, self._named(name)) for name in self._common(self._listed[item]))
+            else:
+                found.update(self._made.get(item, {}))
+        if not found and wanted <= self._shared.union(self._listed):  # the parent of partitions that are all we know
+            found = {item: Device(item, "", "", (), ()) for item in sorted(wanted & self._shared)}
+        above = {name for device in found.values() for name in device.part_of}
+        return [device for name, device in found.items() if name not in above]
+
+    def _common(self, owners: Mapping[str, Device]) -> Collection[str]:
+        """What has an item that these have: what all are or are a part of, or all, where they are one hardware."""
+        if len(owners) == 1:
+            return tuple(owners)
+        common = frozenset.intersection(*(frozenset({name, *one.part_of}) for name, one in owners.items()))
+        first, *others = map(hold_of, owners.values())
+        return common or (tuple(owners) if all(excludes(first, other) for other in others) else ())
+
+    def _named(self, name: str) -> Device:
+        return self._records.get(name) or Device(name, "", "", (), ())

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Giving back what no container has any more: there is no Deallocate, only what podresources leaves out.
+
+A hold is released when podresources has left its unit, with all its replicas, out twice and for a grace period: the
+kubelet answers Allocate a moment before it lists the pod. What podresources shows without a hold is adopted: it is in
+use, whatever was lost; so is what a hold does not lock, because only an inventory that came later says that it is the
+same. Nothing is released while podresources can't be asked, and it is not believed so soon of what it has never listed:
+after a restart a kubelet without its API server knows of static pods alone, or of none, while all containers go on, and
+what only an init container has is not listed at all.
+
+Releases go by token, so an Allocate in between wins. Two daemons may do this at the same time, as they do during an
+upgrade. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple, Optional
+
+from ...allocation.commands import turns
+from ...allocation.holds import pod_holds
+from ...allocation.holds.pod_holds import Refusal, Want, key_of
+from ...allocation.ledger.grant import ACTIVE, INTERRUPTED, PENDING, WITHHELD, Key, Part
+from ...allocation.ledger.ledger import Ledger
+from ...protocol.errors import ProtocolError
+from ..config.configuration import PROFILE, ResourceSettings
+from ..kubelet.podresources import InUse
+from ..offer.resources import Resource, Unit, unit_id
+from ..process import garbage
+from . import commands
+
+# Grace periods, where there is reason for doubt: this kubelet has never listed the device, it lists no pod at all, or
+# the resource is not offered now.
+LONG = 10
+
+
+class Event(NamedTuple):
+    """What happened to one hold."""
+
+    what: str  # "released"; "withheld": its teardown failed; "adopted"; "clash": in use, and held by somebody else
+    resource: str
+    unit: str
+    reason: str = ""
+
+
+class Reclaimer:
+    """Remembers what was left out from one look to the next. `grace` is in seconds, more than 0.
+
+    So two looks at least leave out what is released: the first one begins the time. `resources` are those that the
+    configuration names: it says how to tear down what is not offered any more.
+    """
+
+    def __init__(self, ledger: Ledger, grace: float, resources: Mapping[str, ResourceSettings]) -> None:
+        self._ledger = ledger
+        self._grace = grace
+        self._resources = resources
+        self._missed: dict[tuple[str, str], float] = {}  # token and state of a hold -> the first look that left it out
+        self._listed: set[str] = set()  # tokens of holds that this kubelet has listed
+        self._clashes: set[Event] = set()
+        self._starts = 0  # of the kubelet
+        self._kubelet: tuple[int, ...] = ()  # which one said last what is in use
+
+    def forget(self) -> None:
+        """The kubelet was started anew: what it left out before counts no more. From any thread."""
+        self._starts += 1
+        self._missed, self._listed = {}, set()
+
+    @garbage.none()
+    def step(self, resources: Iterable[Resource], in_use: Optional[InUse], now: float) -> list[Event]:
+        """Release and adopt. `in_use` is what podresources says, None if it can't be asked; `now` is time.monotonic().
+
+        Blocks; with a teardown for as long as that may take. Raises Unusable if the ledger can't be read.
+        """
+        if in_use is not None and in_use.kubelet != self._kubelet:
+            self.forget()
+            self._kubelet = in_use.kubelet
+        starts = self._starts
+        offered = {resource.name: resource for resource in resources}
+        used = {(name, unit_id(one)) for name, one in in_use.devices} if in_use else set()
+        found = list(pod_holds.holds(self._ledger.grants())) if os.path.lexists(self._ledger.path) else []
+        events = self._adopt(offered.values(), used, found)
+        listed = {part.token for key, part in found if part.token in self._listed or key[1:] in used}
+        missed: dict[tuple[str, str], float] = {}
+        due: dict[str, list[tuple[Key, Part]]] = {}
+        for key, part in found:
+            interrupted = part.state == WITHHELD and set(part.reasons.values()) == {INTERRUPTED}
+            if part.state == WITHHELD and not interrupted:
+                continue  # an operator's to release
+            if interrupted and key.plugin in offered:
+                due.setdefault(key.plugin, []).append((key, part))
+            elif in_use is not None and key[1:] not in used:
+                since = self._missed.get((part.token, part.state), now)
+                missed[part.token, part.state] = since
+                told = part.token in listed or part.state == PENDING  # no Allocate has answered that yet
+                sure = told and in_use.pods and key.plugin in offered
+                if now - since >= self._grace * (1 if sure else LONG):
+                    due.setdefault(key.plugin, []).append((key, part))
+        if starts == self._starts:
+            self._missed, self._listed = missed, listed
+            for name, these in due.items():
+                events += self._release(name, offered.get(name) or self._heir(name, these, offered), these)
+        return events
+
+    def _adopt(
+        self, resources: Iterable[Resource], used: Collection[tuple[str, str]], found: Sequence[tuple[Key, Part]]
+    ) -> list[Event]:
+        """Hold what containers have, as all that it is; what is held so already costs nothing."""
+        held = dict(found)
+        events = []
+        clashes = set()
+        for resource in resources:
+            for unit in resource.units:
+                part = held.get(key_of(resource.name, unit.id))
+                if not self._to_adopt(resource, unit, part, (resource.name, unit.id) in used):
+                    continue
+                settings = resource.settings
+                set_up = not settings.setup or (part is None and not settings.pre_start)
+                try:
+                    if pod_holds.adopt(self._ledger, resource.name, Want(unit.id, unit.device), set_up):
+                        events.append(Event("adopted", resource.name, unit.id))
+                except Refusal as error:
+                    clashes.add(Event("clash", resource.name, unit.id, str(error)))
+        events += sorted(clashes - self._clashes)  # each is told once
+        self._clashes = clashes
+        return events
+
+    def _to_adopt(self, resource: Resource, unit: Unit, part: Optional[Part], used: bool) -> bool:
+        if part is None:
+            return used
+        if part.state != ACTIVE:
+            return False
+        if part.boot_id == self._ledger.boot_id:
+            return not pod_holds.is_held(part, unit.device)
+        # It is not set up in this boot: PreStartContainer is to know that, and who gets the next replica.
+        return used and not (resource.settings.setup and pod_holds.is_held(part, unit.device))
+
+    def _heir(self, name: str, due: Sequence[tuple[Key, Part]], offered: Mapping[str, Resource]) -> Optional[Resource]:
+        """What a resource that is not offered is to be torn down as: as it is configured, without units; and what is
+        configured no more as the one that has its devices now. None where nobody has."""
+        settings = _configured(self._resources, name)
+        if settings:
+            return Resource(name, (), (), settings)
+        held = {device for _key, part in due for device in part.holds[0].locks()}
+        return next((one for one in offered.values() if any(unit.device.id in held for unit in one.units)), None)
+
+    def _release(self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, Part]]) -> Iterator[Event]:
+        """Free holds of one resource, each after its teardown; so many at a time as are torn down at the same time."""
+        settings = resource.settings._replace(name=name) if resource else ResourceSettings(name)
+        units = resource.units if resource else ()
+        size = commands.AT_ONCE if settings.teardown else len(due)
+        for start in range(0, len(due), size):
+            parts = {key.request_id: part for key, part in due[start : start + size]}
+            with ExitStack() as stack:
+                mine = [unit for unit, part in parts.items() if self._turn(stack, key_of(name, unit), part, settings)]
+                if mine:
+                    yield from self._free(settings, {unit: parts[unit] for unit in mine}, units)
+
+    def _free(self, settings: ResourceSettings, parts: Mapping[str, Part], units: Iterable[Unit]) -> Iterator[Event]:
+        """Free these holds, unit -> hold, as far as they are what they were; nobody else works on them."""
+        name = settings.name
+        tokens = {unit: part.token for unit, part in parts.items()}
+        if not settings.teardown:
+            freed = pod_holds.settle(self._ledger, name, tokens, free=parts, seen=parts)
+            yield from (Event("released", name, unit) for unit in sorted(freed))
+            return
+        begun = dict.fromkeys(parts, INTERRUPTED)
+        mine = sorted(pod_holds.settle(self._ledger, name, tokens, withheld=begun, seen=parts))
+        told = commands.of_holds({unit: parts[unit].holds[0] for unit in mine}, units)
+        failed = commands.run(settings, "teardown", told)
+        done = pod_holds.settle(self._ledger, name, tokens, free=set(mine) - failed.keys(), withheld=failed)
+        for unit in sorted(done):
+            yield Event("withheld", name, unit, failed[unit]) if unit in failed else Event("released", name, unit)
+
+    def _turn(self, stack: ExitStack, key: Key, part: Part, settings: ResourceSettings) -> bool:
+        """Whether nobody else works on the hold now; nobody will until `stack` ends. Without commands nobody does."""
+        if part.state == ACTIVE and not settings.teardown:
+            return True
+        try:
+            stack.enter_context(turns.turn(os.path.dirname(self._ledger.path), [key], 0))
+        except ProtocolError:  # an Allocate, or the other daemon: the next look will tell
+            return False
+        return True
+
+
+def _configured(resources: Mapping[str, ResourceSettings], name: str) -> Optional[ResourceSettings]:
+    """What the configuration says of a resource that is not offered just now."""
+    for pattern, settings in resources.items():
+        before, profile, after = pattern.partition(PROFILE)
+        if name == pattern or (profile and name.startswith(before) and name.endswith(after)):
+            return settings
+    return None

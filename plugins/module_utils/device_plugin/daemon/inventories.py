@@ -1,0 +1,60 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that discovery knows of the host's devices: the inventory, and the pools of the executables beside it.
+
+An executable grants devices of its pool, which need not be in the inventory. What a spec of somebody's offers of the
+same hardware has to be locked by the same id, or both would be granted. Private API of fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from ...discovery import inventory
+from ...discovery.inventory import Inventory
+from ...protocol.pools import pool_path
+from ...records import CdiError
+
+ENDING = ".json"
+
+
+def folder(path: str) -> str:
+    """Where the pools beside the inventory at `path` are."""
+    return os.path.dirname(pool_path(path, "", "", {}))
+
+
+def read(path: str, boot_id: str) -> tuple[Optional[Inventory], dict[str, str]]:
+    """(what is known, file -> why it can't be read). None where there is no inventory and no pool. Raises nothing.
+
+    The records of the inventory come first; a pool adds those that it has not.
+    """
+    found: list[Inventory] = []
+    problems: dict[str, str] = {}
+    for one in (path, *_pools(path)):
+        if not os.path.exists(one):  # specs of others are served without any
+            continue
+        try:
+            found.append(inventory.read(one, boot_id, in_turns=True))
+        except CdiError as error:
+            problems[one] = str(error)
+    if not found:
+        return None, problems
+    seen: set[tuple[object, ...]] = set()
+    records = []
+    for device in (device for one in found for device in one.devices):
+        same = (device.id, device.kind, device.names, device.nodes, device.net_devices)
+        if same not in seen:
+            seen.add(same)
+            records.append(device)
+    links = tuple(dict.fromkeys(link for one in found for link in one.links))
+    return Inventory(tuple(records), found[0].kinds, links), problems
+
+
+def _pools(path: str) -> list[str]:
+    where = folder(path)
+    try:
+        return [os.path.join(where, name) for name in sorted(os.listdir(where)) if name.endswith(ENDING)]
+    except OSError:
+        return []

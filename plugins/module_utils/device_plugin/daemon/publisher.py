@@ -1,0 +1,91 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the daemon tells others how it stands: the status in run_dir, the metrics. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Callable, Optional
+
+from ...records import CdiError
+from ..process.instance_status import Instance
+from ..process.log import Log
+from ..process.metrics import serve
+
+SETTLE = 0.1  # seconds in which more may change before it is written once
+AGAIN = 1.0  # seconds until an address that can't be had is tried again
+
+
+class Teller:
+    """Writes `document()` as the status of `instance`. `later` runs a coroutine beside the rest."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        log: Log,
+        document: Callable[[], Mapping[str, Any]],
+        later: Callable[[Any], None],
+    ) -> None:
+        self._instance = instance
+        self._log = log
+        self._document = document
+        self._later = later
+        self._writing = asyncio.Lock()
+        self._to_write: Optional[asyncio.TimerHandle] = None
+        self._http: Optional[tuple[str, Any]] = None
+        self._wanted: tuple[str, tuple[Callable[[], str], ...]] = ("", ())
+        self._serving = asyncio.Lock()
+        self._again: Optional[asyncio.TimerHandle] = None
+
+    def soon(self) -> None:
+        """Something that the status says is another one: write it soon, once for many changes."""
+        if self._to_write is None:
+            loop = asyncio.get_running_loop()
+            self._to_write = loop.call_later(SETTLE, lambda: self._later(self.write()))
+
+    async def write(self) -> None:
+        """Write it now. What can't be written is logged: what serves the kubelet is worth more."""
+        if self._to_write is not None:
+            self._to_write.cancel()
+            self._to_write = None
+        async with self._writing:
+            document = self._document()
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, self._instance.write, document)
+                self._log.over("status")
+            except CdiError as error:
+                self._log.change("status", str(error), "warning", reason=error)
+
+    async def metrics_at(self, where: str, *answers: Callable[[], str]) -> None:
+        """Serve metrics at an address from now on, "" for none: `answers` as of metrics.serve.
+
+        One that can't be had is tried again: in an upgrade it is the older instance's until that one ends.
+        """
+        self._wanted = (where, answers)
+        await self._serve()
+
+    async def _serve(self) -> None:
+        async with self._serving:
+            where, answers = self._wanted
+            if self._http is not None and self._http[0] == where:
+                return
+            self.close()
+            if not where:
+                return
+            try:
+                self._http = (where, await serve(where, *answers))
+                self._log.over("metrics", "metrics", address=where)
+            except CdiError as error:  # what serves the kubelet is worth more than what counts it
+                self._log.change("metrics", str(error), "warning", reason=error)
+                self._again = asyncio.get_running_loop().call_later(AGAIN, lambda: self._later(self._serve()))
+
+    def close(self) -> None:
+        """Serve no metrics any more."""
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        if self._http is not None:
+            self._http[1].close()
+            self._http = None

@@ -1,0 +1,318 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One resource that the daemon serves: its list, its answers, its registration. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from heapq import nsmallest
+from typing import Any, Callable, NamedTuple, Optional
+
+from ...allocation.ledger.ledger import Ledger
+from ...records import IGNORE, REFUSE, CdiError
+from ...spec.registry import Registry
+from ..allocate.allocate import Allocator, Failed, longest
+from ..allocate.delivery_decision import Decision, Readers
+from ..allocate.prefer import preferred
+from ..config.faults import class_of, reason, some
+from ..health.device_list import Event, Roster
+from ..health.occupied_units import Lookout, choice
+from ..health.probe import look
+from ..kubelet import api
+from ..kubelet.register_call import Part, Site
+from ..kubelet.registration import Registrar
+from ..kubelet.server import LONGEST, Answers, Refusal, Server
+from ..kubelet.stream import Feed, Stream
+from ..offer.resources import Resource, Unit, units_of
+from ..process import garbage, instance_status, waiting
+
+ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
+ALLOCATIONS = 8  # at a time
+PREFER = 0.5  # seconds, then the first that fit
+HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
+AGAIN = 1.0  # seconds until a registration with a defect begins anew
+MOST_LINES = 16  # for units that changed alike at one time
+
+
+class Hands(NamedTuple):
+    """What the resources of a daemon share."""
+
+    ledger: Ledger
+    allocator: Allocator
+    choosing: ThreadPoolExecutor
+    readers: Readers
+    numa_nodes: Optional[frozenset[int]]
+    look_again: Callable[[], None]
+    lookout: Lookout
+
+
+class Served:
+    """One resource, from its first device until it is configured no more."""
+
+    def __init__(self, resource: Resource, site: Site, hands: Hands, former: Collection[str]) -> None:
+        self.resource = resource
+        self.decision = Decision(site, hands.readers)
+        self.feed = Feed(self._stream_changed)
+        self.roster = Roster(hands.numa_nodes)
+        self._site = site
+        self._hands = hands
+        self._former = frozenset(former)
+        self._registry: Optional[Registry] = None
+        self._troubles: dict[str, str] = {}
+        self._listed: Optional[Resource] = None  # as the list says
+        self._publishing = asyncio.Lock()
+        # Its own: what hangs over the devices of one resource, for ever perhaps, has none of the others' threads.
+        self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
+        self._closing = False
+        part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
+        self.registrar = Registrar(part, site)
+        site.metrics.begin(resource.name)
+        self.overlaps = False  # its holds make devices of other resources Unhealthy
+        self.missed = 0  # times in a row that the kubelet listed none of its devices
+        self._task: Optional[asyncio.Task[None]] = None
+
+    @property
+    def started(self) -> bool:
+        """Whether it registers: from its first device on."""
+        return self._task is not None
+
+    @property
+    def state(self) -> str:
+        """How its registration stands."""
+        return self.registrar.state if self.started else instance_status.IDLE
+
+    @property
+    def name(self) -> str:
+        """Its extended resource name."""
+        return self.resource.name
+
+    def start(self) -> None:
+        """Begin to register."""
+        self._task = asyncio.ensure_future(self.registrar.run())
+        self._task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Take no more calls, end the streams, remove the socket; calls in progress end first."""
+        self._closing = True
+        if self._task is not None:
+            await waiting.ended(self._task)
+        await self.registrar.close()
+        await self.registrar.closed()
+        self._allocating.shutdown(wait=False)
+
+    async def update(
+        self, resource: Resource, registry: Registry, troubles: Mapping[str, str], in_use: Optional[Collection[str]]
+    ) -> None:
+        """Take in what a look found, and tell the kubelet what changed."""
+        moved = self._registry is not registry
+        self.resource, self._registry, self._troubles = resource, registry, dict(troubles)
+        await self._publish(in_use)
+        if moved and self.decision.delivery is not None:  # what gives the names may lie where the runtime does not look
+            self.decision.begin(resource, registry)
+
+    async def _publish(self, in_use: Optional[Collection[str]] = None) -> None:
+        """Tell the kubelet how it stands. The loop is free while a list of tens of thousands is made."""
+        async with self._publishing:
+            loop = asyncio.get_running_loop()
+            said = (self.resource, dict(self._troubles), loop.time(), in_use)
+            events, list_ = await loop.run_in_executor(None, self._list, *said)
+            self._log(events)
+            if list_ is not None:
+                self.feed.publish(list_)
+                self._site.metrics.count("updates_total", resource=self.name)
+                self._site.changed()
+
+    @garbage.none()
+    def _list(self, *said: Any) -> tuple[Sequence[Event], Optional[Any]]:
+        """(What changed, the message that says so or None), in a thread."""
+        anew, self._listed = said[0] is not self._listed, said[0]
+        changed, events = self.roster.update(*said)
+        garbage.left(len(self.roster.advertised) if anew else len(events))
+        return events, message(self.roster) if changed or self.feed.empty else None
+
+    def _log(self, events: Sequence[Event]) -> None:
+        """A line for each unit, or one for many that changed alike: a host may have tens of thousands."""
+        alike: dict[tuple[str, str, str], list[Event]] = {}
+        for event in events:
+            alike.setdefault((event.before, event.after, class_of(event.reason)), []).append(event)
+        for group in alike.values():
+            many = len(group) > MOST_LINES
+            for event in group[:1] if many else group:
+                say = self._site.log.warning if event.after == "unhealthy" else self._site.log.info
+                others = len(group) - 1 if many else None
+                fields = {"device": event.unit, "others": others, "before": event.before or None}
+                say(event.after, resource=self.name, **fields, reason=event.reason or None)
+
+    def _offered(self) -> Collection[str]:
+        return self._former.union(one.id for one in self.roster.advertised)
+
+    def _server(self, path: str) -> Server:
+        answers = Answers(self._prefer, self._allocate, self._start, self.registrar.notified)
+        return Server(self.name, path, self.resource.settings.pre_start, self.feed, answers)
+
+    async def _prepare(self) -> None:
+        """Decide anew how containers get their devices: a runtime may have been replaced since the last time.
+
+        Only the first decision is waited for: no pod that comes later needs the kubelet to be kept waiting for one.
+        """
+        if self._registry is None:
+            return
+        deciding = self.decision.begin(self.resource, self._registry)
+        if self.decision.delivery is None:
+            await deciding
+
+    async def _prefer(self, available: Sequence[str], must_include: Sequence[str], size: int) -> list[str]:
+        began = time.monotonic()
+        self._site.metrics.count("preferences_total", resource=self.name)
+        try:
+            chosen = await self._in(
+                self._hands.choosing, PREFER, preferred, self.resource, available, must_include, size
+            )
+        except Exception as error:  # an error would reject the pod
+            self._site.metrics.count("preference_fallbacks_total", resource=self.name)
+            reason = "took too long" if isinstance(error, asyncio.TimeoutError) else repr(error)
+            self._site.log.change(
+                (self.name, "prefer"), reason, "preference-fallback", resource=self.name, reason=reason
+            )
+            rest = nsmallest(max(size - len(must_include), 0), set(available).difference(must_include))
+            chosen = [*must_include, *rest][: max(size, 0)]
+        self._site.metrics.observe("prefer_seconds", time.monotonic() - began, resource=self.name)
+        return chosen
+
+    async def _allocate(self, containers: Sequence[Sequence[str]]) -> Sequence[Any]:
+        began = time.monotonic()
+        device_ids = [one for ids in containers for one in ids]
+        devices = some(device_ids, ",", MOST_LINES)[:LONGEST]
+        try:
+            way = self.decision.delivery
+            if self._registry is None or way is None:
+                raise Refusal(f"Allocate: {self.name} has not been looked at yet; ask again", "UNAVAILABLE")
+            allocate = self._hands.allocator.allocate
+            asked = frozenset(device_ids)
+            unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
+            work = partial(allocate, self.resource, containers, self._registry, way, unhealthy)
+            work = partial(work, check=partial(self._open, self.resource))
+            answer = await self._within("Allocate", device_ids, work)
+        except Refusal as error:
+            self._site.log.warning("refused", resource=self.name, devices=devices, reason=str(error))
+            raise
+        finally:
+            self._site.metrics.observe("allocate_seconds", time.monotonic() - began, resource=self.name)
+        delivery = "+".join(name for name in ("cdi", "annotations", "expanded") if getattr(way, name))
+        self._site.metrics.count("allocations_total", len(containers), resource=self.name, delivery=delivery)
+        if self.overlaps:
+            self._hands.look_again()
+        self._site.log.info("allocated", resource=self.name, devices=devices, seconds=time.monotonic() - began)
+        return answer
+
+    def _open(self, resource: Resource, units: Sequence[Unit]) -> None:
+        """Blocks. See whether processes have units open that the kubelet takes for free. Raises Failed.
+
+        Of units that containers share nothing can be said: who has them already has them open.
+        """
+        settings = self._site.settings
+        wanted = choice(resource, settings)
+        if wanted == IGNORE:
+            return
+        found = self._hands.lookout.now((unit for unit in units if unit.replicas == 1), settings)
+        texts = {name: f"{one}, and the kubelet takes it for free" for name, one in found.items()}
+        if texts and wanted == REFUSE:
+            text = some([f"{name}: {why}" for name, why in sorted(texts.items())], "; ")
+            raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
+        for name, why in texts.items():
+            self._site.log.warning("occupied", resource=resource.name, device=name, reason=why)
+        gaps = self._hands.lookout.gaps
+        if gaps:
+            self._site.log.change("processes", gaps, "processes-unseen", reason=gaps)
+
+    async def _start(self, device_ids: Sequence[str]) -> None:
+        await self._within("PreStartContainer", device_ids, partial(self._ready, self.resource, device_ids))
+
+    def _ready(self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool]) -> None:
+        """Blocks. What a container could not start with is said here; whether its devices are well is not asked: it
+        has them. Raises Failed."""
+        units = [unit for unit in units_of(resource, device_ids).values() if unit is not None]
+        found = look(resource, self._registry, self._site.settings.root, units=units) if self._registry else {}
+        found = {name: why for name, why in found.items() if class_of(why) not in HELD}
+        if found:
+            raise Failed(some([f"{name}: {why}" for name, why in sorted(found.items())], "; "), found)
+        self._hands.allocator.start(resource, device_ids, abandoned)
+
+    async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[Callable[[], bool]], Any]) -> Any:
+        """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal.
+
+        `work` can ask whether that is over: the kubelet was refused, or is gone, and may give the devices to others.
+        """
+        seconds = ALLOCATE + longest(self.resource.settings, len(device_ids))
+        over = threading.Event()
+        reason, code = "", "FAILED_PRECONDITION"
+        try:
+            if self._closing:
+                raise Refusal(f"{call}: this instance of the device plugin ends", "UNAVAILABLE")
+            return await self._in(self._allocating, seconds, work, over.is_set)
+        except Refusal:
+            reason = "shutdown"
+            raise
+        except Failed as error:
+            classes = {class_of(why) or "other" for why in error.troubles.values()}
+            reason = classes.pop() if len(classes) == 1 else "several" if classes else "request"
+            await self._take(error.troubles)
+            text = str(error)
+        except asyncio.TimeoutError:
+            reason, code = "time", "DEADLINE_EXCEEDED"
+            text = f"it took more than {seconds:g} s; look for what keeps {some(device_ids)} busy"
+        except (CdiError, OSError) as error:
+            reason, text = "error", str(error)
+        except Exception as error:  # a defect must not go without a line
+            reason, code, text = "defect", "INTERNAL", repr(error)
+        finally:
+            over.set()
+            if reason:
+                self._site.metrics.count("allocation_failures_total", resource=self.name, reason=reason)
+        raise Refusal(f"{call}: {text}", code)
+
+    async def _take(self, troubles: Mapping[str, str]) -> None:
+        """Units that turned out to be unfit: the list says so before the call is refused, even if nobody waits."""
+        if troubles:
+            self._troubles.update(troubles)
+            self._hands.look_again()
+            await asyncio.shield(self._publish())
+
+    @staticmethod
+    async def _in(pool: ThreadPoolExecutor, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Raises asyncio.TimeoutError. What did not begin by then never does; what did, ends unheard."""
+        calm = garbage.none()(work)
+        return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(pool, calm, *arguments), seconds)
+
+    def _stream_changed(self, stream: Stream) -> None:
+        if stream.over.is_set() and not self._closing:
+            self._site.metrics.count("stream_ends_total", resource=self.name)
+        self.registrar.look()
+        self._site.changed()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A registration never ends by itself: that would be a defect, and must not pass in silence."""
+        if not task.cancelled() and task.exception() is not None:
+            reason = repr(task.exception())
+            self._site.log.change((self.name, "defect"), reason, "defect", resource=self.name, reason=reason)
+            asyncio.get_running_loop().call_later(AGAIN, self._restart)
+
+    def _restart(self) -> None:
+        if not self._closing:
+            self.start()
+
+
+def message(roster: Roster) -> Any:
+    """The ListAndWatchResponse of a list."""
+    answer = api.v1beta1.ListAndWatchResponse()
+    for one in roster.advertised:
+        device = answer.devices.add(ID=one.id, health=api.HEALTHY if one.healthy else api.UNHEALTHY)
+        for node in one.numa_nodes:
+            device.topology.nodes.add(ID=node)
+    return answer

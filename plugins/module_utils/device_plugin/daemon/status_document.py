@@ -1,0 +1,142 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the daemon says of itself: the status document and the gauges of the metrics. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import re
+import resource
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Optional
+
+from ..config.faults import class_of
+from ..process import instance_status
+from ..process.metrics import Sample
+from .served_node import Node
+from .served_resource import Served
+
+MOST = 2000  # devices of a resource that status and metrics name; of more the status names those that are Unhealthy
+_RELEASE = re.compile(r"[^/]+-[0-9a-f]{8,}\Z")
+
+
+def release() -> str:
+    """The release that this code runs from, as its directory is called; "" for a checkout."""
+    directory = os.path.realpath(__file__)
+    for _level in range(8):  # ansible_collections/fleet/cdi/plugins/module_utils/device_plugin/daemon/<this file>
+        directory = os.path.dirname(directory)
+    name = os.path.basename(directory)
+    return name if _RELEASE.match(name) else ""
+
+
+def document(started: float, since_boot: float, node: Optional[Node]) -> dict[str, Any]:
+    """The status of an instance that started at these seconds: of the epoch, and since the host did."""
+    resources = {name: of_refused(why) for name, why in (node.refused if node else {}).items()}
+    resources.update((name, of_resource(one)) for name, one in (node.served if node else {}).items())
+    return {
+        "pid": os.getpid(),
+        "release": release(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "since_boot": since_boot,
+        "ready": node is not None and node.looked,
+        "resources": resources,
+        "warnings": list(node.warnings) if node else [],
+    }
+
+
+def lacking(error: Optional[str], node: Optional[Node]) -> str:
+    """What has to come before another instance may go, "" if nothing. What nobody waits for is told elsewhere.
+
+    `error`: what is wrong with the configuration.
+    """
+    if error or node is None or not node.looked:
+        return error or "still looking at the devices"
+    waits = (instance_status.WAITING, instance_status.REGISTERING, instance_status.RETRYING)
+    return "; ".join(f"{one.name}: {one.state}" for one in node.served.values() if one.state in waits)
+
+
+def of_resource(served: Served) -> dict[str, Any]:
+    """One resource in the status document."""
+    registrar, listed, way = served.registrar, served.roster.advertised, served.decision.delivery
+    named = listed if len(listed) <= MOST else [one for one in listed if not one.healthy][:MOST]
+    healthy = sum(one.healthy for one in listed)
+    return {
+        "state": served.state,
+        "error": registrar.reason or None,
+        "stream": bool(served.feed.streams),
+        "streams": len(served.feed.streams),
+        "mode": registrar.mode,
+        "kubelet": None if registrar.kubelet is None else list(registrar.kubelet),
+        "socket": registrar.server.path if registrar.server else "",
+        "healthy": healthy,
+        "unhealthy": len(listed) - healthy,
+        "devices": {one.id: {"healthy": one.healthy, "reason": one.reason} for one in named},
+        "omitted": len(listed) - len(named),
+        "delivery": way._asdict() if way else None,
+        "warnings": list(served.decision.warnings),
+    }
+
+
+def of_refused(why: str) -> dict[str, Any]:
+    """A resource that can't be offered as it is."""
+    return {
+        "state": instance_status.REFUSED,
+        "error": why,
+        "stream": False,
+        "streams": 0,
+        "mode": "",
+        "kubelet": None,
+        "socket": "",
+        "healthy": 0,
+        "unhealthy": 0,
+        "devices": {},
+        "omitted": 0,
+        "delivery": None,
+        "warnings": [],
+    }
+
+
+def gauges(served: Iterable[Served]) -> Iterator[Sample]:
+    """What the metrics say of the resources, as they are now."""
+    for one in served:
+        labels = {"resource": one.name}
+        yield from _devices(one, labels)
+        yield Sample("registered", labels, one.state == instance_status.REGISTERED)
+        yield Sample("streams", labels, len(one.feed.streams))
+        for state in instance_status.STATES:
+            yield Sample("resource_state", {**labels, "state": state}, state == one.state)
+
+
+def _devices(one: Served, labels: Mapping[str, str]) -> Iterator[Sample]:
+    listed = one.roster.advertised
+    ill = [device for device in listed if not device.healthy]
+    taken = sum(class_of(device.reason) == "taken" for device in ill)
+    counts = {"healthy": len(listed) - len(ill), "unhealthy": len(ill) - taken, "taken": taken}
+    for state, count in counts.items():
+        yield Sample("devices", {**labels, "state": state}, count)
+    for device in ill[:MOST]:
+        yield Sample("device_fault", {**labels, "device": device.id, "reason": class_of(device.reason)}, 1)
+
+
+def of_process(started: float, polling: bool, config_error: bool) -> Iterator[Sample]:
+    """What the metrics say of the process."""
+    yield Sample("polling", {}, polling)
+    yield Sample("config_error", {}, config_error)
+    version = release().rpartition("-")[0]
+    yield Sample("build_info", {"version": version, "release": release(), "python": platform.python_version()}, 1)
+    yield Sample("process_start_time_seconds", {}, started)
+    yield Sample("process_cpu_seconds_total", {}, time.process_time())
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    yield Sample("process_max_fds", {}, math.inf if limit == resource.RLIM_INFINITY else limit)
+    try:
+        yield Sample("process_open_fds", {}, len(os.listdir("/proc/self/fd")) - 1)  # less the one that lists them
+        with open("/proc/self/statm", encoding="ascii") as file:
+            virtual, resident = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in file.read().split()[:2])
+    except (OSError, ValueError):
+        return  # no /proc here
+    yield Sample("process_virtual_memory_bytes", {}, virtual)
+    yield Sample("process_resident_memory_bytes", {}, resident)

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ListAndWatch says of one resource, and when it changes. Private API of fleet.cdi.
+
+A state machine that reads no clock: it is told the time, which only ever runs forward (time.monotonic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ..config.configuration import Health
+from ..config.faults import MOVED, class_of, is_fault, reason
+from ..offer.list_size import LONGEST, size
+from ..offer.resources import Resource, Unit, unit_id
+
+HIGHEST_NODE = 63  # in a kubelet's mask of NUMA nodes (pkg/kubelet/cm/topologymanager/bitmask)
+TOLD = 1.0  # seconds that a device is Unhealthy, at least, before another one has its place on a list that is full
+
+
+class Advertised(NamedTuple):
+    """One device of a ListAndWatchResponse."""
+
+    id: str  # device ID, as the kubelet is told
+    healthy: bool
+    numa_nodes: tuple[int, ...] = ()  # those that this host has; () stands for an empty topology
+    reason: str = ""  # why it is not healthy (trouble.py)
+
+
+class Event(NamedTuple):
+    """One change of a unit's state, for the log and the metrics."""
+
+    unit: str
+    before: str  # "", "healthy" or "unhealthy"
+    after: str  # "healthy", "unhealthy" or "removed"
+    reason: str = ""
+
+
+Listed = tuple[str, Advertised]  # unit, one of its devices
+States = Mapping[str, tuple[str, str]]  # unit -> state, reason
+
+
+class Roster:
+    """The list of one resource. `numa_nodes`: those of the host (look.numa_nodes); None: it does not say."""
+
+    def __init__(self, numa_nodes: Optional[frozenset[int]] = None) -> None:
+        self.advertised: tuple[Advertised, ...] = ()  # by unit and replica
+        self.due: Optional[float] = None  # when to call `update` again if nothing happens before
+        self._numa_nodes = frozenset(node for node in numa_nodes or () if 0 <= node <= HIGHEST_NODE)
+        self._units: dict[str, str] = {}  # device ID -> unit, of all that are listed
+        self._gone: dict[str, float] = {}  # device ID -> since when it is not offered
+        self._faults: dict[str, str] = {}  # unit -> its last fault, until it has proved itself
+        self._until: dict[str, float] = {}  # unit -> when it has, from the end of its fault on
+        self._made: dict[str, tuple[Unit, str, list[Listed]]] = {}  # unit id -> its devices, if it is as it was
+        self._states: States = {}
+        self._resource: Optional[Resource] = None
+        self._troubles: Mapping[str, str] = {}
+        self._used: frozenset[str] = frozenset()  # device IDs that pods have
+        self._in_use: frozenset[str] = frozenset()  # their units
+
+    def update(
+        self,
+        resource: Resource,
+        troubles: Mapping[str, str],
+        now: float,
+        in_use: Optional[Collection[str]] = None,
+    ) -> tuple[bool, tuple[Event, ...]]:
+        """Take in what is offered and what is wrong: unit id -> reason. Returns whether `advertised` changed, and how.
+
+        `in_use`: device IDs that pods have. Their units are not taken off the list, may have moved into the pod, and
+        are nobody's alone while pods share them. None where nobody knows just now: those of before.
+        """
+        used = self._used if in_use is None else frozenset(in_use)
+        news = resource is not self._resource or troubles != self._troubles or used != self._used
+        if not news and (self.due is None or now < self.due):
+            return False, ()
+        self._resource, self._troubles, self._used = resource, dict(troubles), used
+        self._in_use = in_use = frozenset(map(unit_id, used))
+        sharing = {unit_id(one): _shared(one) for one in sorted(used, reverse=True) if unit_id(one) != one}
+        health = resource.settings.health
+        wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
+        made = self._made  # changed in place: to free all of a former one at once stops every thread
+        for unit in resource.units:
+            why = wrong.get(unit.id) or (sharing.get(unit.id, "") if unit.replicas == 1 else "")
+            why = self._reason(unit.id, why, health, now)
+            old = made.get(unit.id)
+            if not old or old[0] is not unit or old[1] != why:
+                made[unit.id] = unit, why, self._listed(unit, why)
+        offered = {unit.id for unit in resource.units}
+        for name in [name for name in made if name not in offered]:
+            del made[name]
+        found = [one for unit in resource.units for one in made[unit.id][2]]
+        listed = self._with_gone(found, offered, health, now)
+        self._units = {one.id: name for name, one in listed}
+        self._gone = {name: since for name, since in self._gone.items() if name in self._units}
+        self._forget(offered)
+        waits = [end for name, end in self._until.items() if name in offered]
+        waits += [since + health.linger for name, since in self._gone.items() if self._units[name] not in in_use]
+        if any(one.id not in self._units for _name, one in found):
+            waits += [since + TOLD for since in self._gone.values() if now < since + TOLD]
+        self.due = min(waits, default=None)
+        before, self._states = self._states, _states(listed)
+        told, self.advertised = self.advertised, tuple(one for _name, one in listed)
+        return self.advertised != told, tuple(_events(before, self._states))
+
+    def _listed(self, unit: Unit, why: str) -> list[Listed]:
+        near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes)
+        return [(unit.id, Advertised(device_id, not why, near, why)) for device_id in unit.device_ids]
+
+    def _reason(self, name: str, why: str, health: Health, now: float) -> str:
+        """Why a unit is not healthy now, "" if it is."""
+        if why and is_fault(why):
+            self._faults[name] = why
+            self._until.pop(name, None)
+            return why
+        if name in self._faults:
+            end = self._until.setdefault(name, now + health.hold_down)
+            if now < end:
+                return why or f"{self._faults[name]} - this is over, and held back for {health.hold_down:g} s"
+            del self._faults[name], self._until[name]
+        return why
+
+    def _with_gone(self, found: list[Listed], offered: Collection[str], health: Health, now: float) -> list[Listed]:
+        """What is offered, and what was: Unhealthy for a while, and as long as a pod has it. As much as one list holds.
+
+        Where that is not all, what is gone leaves the list sooner, and what is new waits until the kubelet knows so.
+        """
+        there = {one.id for _name, one in found}
+        gone = [(self._units[one.id], one) for one in self.advertised if one.id not in there]
+        self._gone = {one.id: self._gone.get(one.id, now) for _name, one in gone}
+        if not gone:
+            return found
+        kept = [
+            (name, one._replace(healthy=False, reason=_gone(name in offered)))
+            for name, one in gone
+            if now < self._gone[one.id] + health.linger or name in self._in_use
+        ]
+
+        def rank(listed: Listed) -> tuple[int, float]:
+            name, one = listed
+            since = self._gone.get(one.id)
+            if since is None:
+                return (0 if one.id in self._units else 2), 0.0
+            return (1 if now < since + TOLD else 3 if name in self._in_use else 4), -since
+
+        room, fit = LONGEST, []
+        for listed in sorted(found + kept, key=rank):
+            room -= size([(listed[1].id, len(listed[1].numa_nodes))])
+            if room < 0:
+                break
+            fit.append(listed)
+        return sorted(fit, key=lambda listed: (listed[0], len(listed[1].id), listed[1].id))
+
+    def _forget(self, offered: Collection[str]) -> None:
+        """Drop what is known of units that are neither listed any more nor offered."""
+        units = {*self._units.values(), *offered}
+        for name in [name for name in self._faults if name not in units]:
+            del self._faults[name]
+            self._until.pop(name, None)
+
+
+def _states(listed: Sequence[Listed]) -> States:
+    """Each unit's. One that is listed healthy in part is healthy."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, one in listed:
+        if one.healthy or name not in found:
+            found[name] = ("healthy", "") if one.healthy else ("unhealthy", one.reason)
+    return found
+
+
+def _shared(device_id: str) -> str:
+    return reason("taken", f"a pod has {device_id}, of when it was shared")
+
+
+def _gone(unit_is_there: bool) -> str:
+    return reason("gone", "there are fewer replicas now" if unit_is_there else "it is not offered any more")
+
+
+def _events(before: States, after: States) -> Iterator[Event]:
+    """The changes of state, in order of units; another class of reason counts as one."""
+    for name in sorted(name for name in {*before, *after} if before.get(name) != after.get(name)):
+        old, why = before.get(name, ("", ""))
+        new, because = after.get(name, ("removed", why))
+        if old != new or class_of(why) != class_of(because):
+            yield Event(name, old, new, because)

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which units the kubelet can't have because of what the ledger says: others hold them, or own their kind.
+
+What Allocate would refuse is Unhealthy for the kubelet before it asks; an ADD never asks the kubelet. Private API of
+fleet.cdi.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...allocation.holds.dra_holds import Claim
+from ...allocation.holds.pod_holds import KUBERNETES, claim_text, holder, is_held, key_of, stuck
+from ...allocation.ledger.errors import Unusable
+from ...allocation.ledger.grant import PARTS, WHOLE, Grant, Key, Part, hold_of, why_not_owned
+from ...allocation.ledger.ledger import Ledger
+from ..config.faults import class_of, reason
+from ..offer.resources import Resource, Unit
+
+INCOMPLETE = (
+    "the ledger was damaged and somebody may hold it for all it knows; run fleet-cdi grants gc with the list of all "
+    "requests, or fleet-cdi grants accept-loss"
+)
+
+
+class Held(NamedTuple):
+    """What the ledger says at one moment."""
+
+    grants: Sequence[Grant] = ()
+    owners: Mapping[str, Sequence[str]] = {}  # kind -> who it was given to
+    complete: bool = True  # False: it was damaged and may have lost grants, so that none are made
+    unusable: str = ""  # why no grant can be made now; the rest is then of the last time that it could be read
+
+
+def read(ledger: Ledger) -> Held:
+    """What the ledger says now. Where there is no store none is made. Raises Unusable."""
+    if not os.path.lexists(ledger.path):
+        return Held()
+    return ledger.transact(lambda tables: Held(tables.grants(), dict(tables.state.owners), tables.state.complete))
+
+
+def unread(before: Held, error: Exception) -> Held:
+    """What counts while the ledger can't be read; `before` is what it said last. That others are at it will pass."""
+    busy = isinstance(error, Unusable) and error.cause == "busy"
+    return before if busy else before._replace(unusable=f"the ledger can't be used: {error}")
+
+
+def overlapping(resources: Iterable[Resource]) -> frozenset[str]:
+    """Names of the resources with a unit whose hold takes another unit, of whichever resource, from the kubelet."""
+    users: dict[str, list[tuple[str, str]]] = {}  # resource of the ledger -> whose, sort of lock
+    for resource in resources:
+        for unit in resource.units:
+            for locked, mode in hold_of(unit.device).locks().items():
+                users.setdefault(locked, []).append((resource.name, mode))
+    excluding = [found for found in users.values() if len(found) > 1 and {mode for _name, mode in found} != {PARTS}]
+    return frozenset(name for found in excluding for name, _mode in found)
+
+
+class _Index(NamedTuple):
+    """The same, to look things up in, for one resource."""
+
+    locks: Mapping[str, list[tuple[str, Key, Part]]]  # resource of the ledger -> sort of lock, whose
+    using: Mapping[str, set[str]]  # kind -> owners that hold devices of it
+    own: Mapping[str, list[Part]]  # unit id -> the kubelet's holds on it
+    claimed: Mapping[str, list[tuple[str, Claim]]]  # resource of the ledger -> sort of lock, whose
+
+
+def taken(resource: Resource, held: Held, claims: Iterable[Claim] = ()) -> dict[str, str]:
+    """Unit id -> why the kubelet can't have it (trouble.py). Its own holds on this resource are none of the reasons.
+
+    `claims` of DRA drivers are, whether or not the ledger could hold what they have.
+    """
+    index = _index(resource.name, held.grants)._replace(claimed=_claimed(claims))
+    reasons = {unit.id: _why(resource.name, unit, held, index) for unit in resource.units}
+    return {unit: why for unit, why in reasons.items() if why}
+
+
+def _index(name: str, grants: Sequence[Grant]) -> _Index:
+    locks: dict[str, list[tuple[str, Key, Part]]] = {}
+    using: dict[str, set[str]] = {}
+    own: dict[str, list[Part]] = {}
+    for grant in grants:
+        for part in grant.parts:
+            if grant.key == key_of(name, grant.key.request_id):
+                own.setdefault(grant.key.request_id, []).append(part)
+            for hold in part.holds:
+                using.setdefault(hold.kind, set()).add(part.owner)
+                for locked, mode in hold.locks().items():
+                    locks.setdefault(locked, []).append((mode, grant.key, part))
+    return _Index(locks, using, own, {})
+
+
+def _claimed(claims: Iterable[Claim]) -> Mapping[str, list[tuple[str, Claim]]]:
+    found: dict[str, list[tuple[str, Claim]]] = {}
+    for claim in claims:
+        for hold in claim.holds:
+            for name, mode in hold.locks().items():
+                found.setdefault(name, []).append((mode, claim))
+    return found
+
+
+def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
+    """Why one unit can't be had, "" if it can."""
+    hold, key = hold_of(unit.device), key_of(name, unit.id)
+    own = index.own.get(unit.id, ())
+    for why in (why for part in own for why in stuck(part)):
+        return why if class_of(why) else reason("teardown", why)
+    why = why_not_owned(hold.kind, KUBERNETES, held.owners.get(hold.kind, ()), index.using.get(hold.kind, ()))
+    if why or not (held.complete or any(is_held(part, unit.device) for part in own)):
+        return reason("taken", why or INCOMPLETE)
+    for locked, wanted in hold.locks().items():
+        for mode, other, part in index.locks.get(locked, ()):
+            if other != key and (mode != wanted or mode == WHOLE):
+                return reason("taken", f"{holder(other, part)} holds {locked}")
+        for mode, claim in index.claimed.get(locked, ()):
+            if mode != wanted or mode == WHOLE:
+                also = ", which a pod was given as well" if own else ""
+                return reason("taken", f"{claim_text(claim.key)} has {locked}{also}")
+    return reason("taken", held.unusable) if held.unusable and not own else ""

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether processes have units open that nobody holds. docs/occupied.md. Private API of fleet.cdi.
+
+A look at all processes of a host takes a while: looks at the host share one, Allocate makes its own. Threads may share
+a lookout.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Callable, Optional
+
+from ...allocation.ledger.grant import Grant
+from ...records import Device
+from ...system import openers
+from ...system.occupied import Nodes, Occupied, numbers, occupied
+from ...system.openers import Number, Seen
+from ..config.configuration import Settings
+from ..offer.resources import Resource, Unit
+
+AGE = 10.0  # seconds that looks at the host may share a look at the processes by which nothing is occupied
+DOUBT = 1.0  # seconds, where something is: its holder may have ended since
+
+# Nodes that all devices of a driver need. Where there is only one device its spec can't show that they are shared.
+# NVIDIA: README of the driver, "Installed components"; AMD: ROCm, "Accessing GPUs in containers"; linux/vfio.h.
+SHARED = frozenset(
+    {
+        "/dev/nvidiactl",
+        "/dev/nvidia-modeset",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia-uvm-tools",
+        "/dev/kfd",
+        "/dev/vfio/vfio",
+        "/dev/infiniband/rdma_cm",
+    }
+)
+
+
+class Lookout:
+    """Looks for processes that have units open. `ask` says who has nodes open, openers.look."""
+
+    def __init__(
+        self,
+        root: str = "/",
+        ask: Callable[[Collection[Number]], Seen] = openers.look,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root.rstrip("/")
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen = Seen()
+        self._numbers: frozenset[Number] = frozenset()  # that were looked for
+        self._when: Optional[float] = None  # the look began
+        self.gaps = ""  # what could not be seen, as of the last look
+
+    def now(self, units: Iterable[Unit], settings: Settings) -> dict[str, Occupied]:
+        """Id of a unit -> who has it open now. Blocks; raises nothing."""
+        units = list(units)
+        with self._lock:
+            return _of_units(units, self._look(self._nodes(units), settings, None))
+
+    def lately(self, units: Iterable[Unit], settings: Settings) -> dict[str, Occupied]:
+        """Id of a device -> who had it open some seconds ago, or has now. Blocks; raises nothing."""
+        with self._lock:
+            nodes = self._nodes(units)
+            found = self._look(nodes, settings, AGE)
+            return self._look(nodes, settings, DOUBT) if found else found
+
+    def _look(self, nodes: Nodes, settings: Settings, age: Optional[float]) -> dict[str, Occupied]:
+        wanted, now = numbers(nodes), self._clock()
+        fresh = self._when is not None and age is not None and now < self._when + age
+        if not (fresh and wanted <= self._numbers):
+            self._seen, self._numbers, self._when = self._ask(wanted), wanted, now
+            self.gaps = self._seen.gaps
+        return occupied(nodes, self._seen, settings.occupied_ignore)
+
+    def _nodes(self, units: Iterable[Unit]) -> Nodes:
+        """The nodes that tell each unit apart, by the id of its device."""
+        found: dict[str, dict[Number, str]] = {}
+        for unit in units:
+            known = {node.path for node in unit.device.nodes}  # the inventory knows better what is a device's own
+            own = [path for path in unit.paths if path not in SHARED]
+            for path in [path for path in own if path in known] or own:
+                number = openers.number_of(self._root + path)
+                if number:
+                    found.setdefault(unit.device.id, {})[number] = path
+        return found
+
+
+def _of_units(units: Sequence[Unit], found: Mapping[str, Occupied]) -> dict[str, Occupied]:
+    return {unit.id: found[unit.device.id] for unit in units if unit.device.id in found}
+
+
+def choice(resource: Resource, settings: Settings) -> str:
+    """What is done about a unit of a resource that is open though nobody holds it: one of records.OCCUPIED."""
+    return resource.settings.occupied or settings.occupied
+
+
+def held_hardware(grants: Iterable[Grant]) -> frozenset[str]:
+    """The hardware that somebody holds, or holds a part of."""
+    return frozenset(name for grant in grants for hold in grant.holds for name in hold.locks())
+
+
+def is_free(device: Device, taken: Collection[str]) -> bool:
+    """Whether nobody holds any of its hardware."""
+    return not any(name in taken for name in (device.id, *device.part_of, *device.consists_of))

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at the units of a resource: what is wrong with which, now. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Optional
+
+from ...discovery.out_of_service import Disabled, health_of
+from ...discovery.root import Root
+from ...records import Device
+from ...spec.registry import Registry
+from ...spec.stale import MISSING, Glance, Host, of_edits
+from ...system.device_nodes import fault
+from ..config.faults import MOVED, class_of, is_ignored, reason
+from ..offer.resources import Resource, Unit
+
+_WRONG = MISSING | {"node-type", "node-number"}  # what a container would trip over, or silently get wrong
+
+_CLASSES = {"unhealthy": "device", "reserved": "reserved"}  # of the states of a device that is not usable
+
+
+def look(
+    resource: Resource,
+    registry: Registry,
+    root: str = "/",
+    disabled: Optional[Mapping[str, Disabled]] = None,
+    units: Optional[Iterable[Unit]] = None,
+) -> dict[str, str]:
+    """What is wrong: unit id -> reason (trouble.py), for all units of the resource or for these. Raises nothing.
+
+    What the resource's settings ignore is not wrong. Of several things it is the first; what a container may have taken
+    with it comes last, as that need not be wrong. `disabled`: what an operator took out of service,
+    discovery.disabled.in_force.
+    """
+    host = Glance(host_below(root))
+    ignore = resource.settings.health.ignore
+    common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
+    seen: dict[str, str] = {}  # file -> what is wrong with the edits of the whole spec
+
+    def first(reasons: Iterable[str]) -> str:
+        left = (why for why in reasons if not is_ignored(why, ignore))
+        return min(left, key=lambda why: class_of(why) in MOVED, default="")
+
+    def of_unit(unit: Unit) -> Iterator[str]:
+        for name in unit.qualified_names:
+            if name not in registry.edits:
+                yield reason("unresolved", f"no spec gives {name} any more, or several do")
+                continue
+            yield from _of_edits(registry.edits[name], name, host)
+            path = registry.devices[name]
+            if path not in seen:
+                seen[path] = first(_of_edits(common[path], path, host))
+            if seen[path]:
+                yield seen[path]
+        yield from _of_device(unit.device, host, disabled or {})
+
+    found = {unit.id: first(of_unit(unit)) for unit in (resource.units if units is None else units)}
+    return {name: why for name, why in found.items() if why}
+
+
+def host_below(root: str) -> Host:
+    """How to look at a host whose root directory is `root`: symlinks of the host stay in the host."""
+    if not root.strip("/"):
+        return Host()
+    inside = Root(root)
+
+    def real(path: str) -> str:
+        return inside.prefix + inside.resolve(path) or "/"
+
+    return Host(inside.lstat, lambda path: os.lstat(real(path)), lambda path: os.listdir(real(path)))
+
+
+def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:
+    """The NUMA nodes of this host (sysfs, devices/system/node/online); None where it does not say."""
+    try:
+        with open(root.rstrip("/") + "/sys/devices/system/node/online", encoding="ascii") as file:
+            ranges = [part.partition("-") for part in file.read(4096).strip().split(",") if part]
+        return frozenset(node for low, _dash, high in ranges for node in range(int(low), int(high or low) + 1))
+    except (OSError, ValueError):
+        return None
+
+
+def _of_edits(edits: Mapping[str, Any], where: str, host: Glance) -> Iterator[str]:
+    for why in of_edits(dict(edits), "", host):
+        if why.rule in _WRONG:
+            yield reason(why.rule, f"{where}: needs {why.expected}, found {why.found}")
+
+
+def _of_device(device: Device, host: Glance, disabled: Mapping[str, Disabled]) -> Iterator[str]:
+    """What is wrong with the hardware: its nodes are those of another one, or discovery or an operator says so."""
+    for node in device.nodes:
+        rule, why = fault(node, host.lstat)
+        if rule:
+            yield reason(rule, why)
+    health = health_of(device, disabled) or device.health
+    if not health.is_usable:
+        yield reason(_CLASSES.get(health.state, "device"), health.reason or health.state)

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a kubelet knows of the devices on its node, asked from outside of the daemon. Private API of fleet.cdi.
+
+Plugins of others are asked nothing that changes what they do: GetInfo is what the kubelet itself asks each socket in
+plugins_registry, as often as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+from . import api, podresources, unix_sockets
+
+PATIENCE = 5.0  # seconds for the kubelet
+GLANCE = 1.0  # seconds for each driver, as long as the kubelet gives it
+DRA = "DRAPlugin"  # the type of a driver of dynamic resource allocation, in its PluginInfo
+
+
+def ask(
+    kubelet_dir: str, sockets: Sequence[str], states: tuple[str, str]
+) -> tuple[str, Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
+    """(state, resource -> device IDs or None, why None, names of drivers); `states`: what up and down are called.
+
+    A kubelet is up where somebody listens at one of `sockets`.
+    """
+    if not any(map(unix_sockets.listening, sockets)):
+        return states[1], None, f"{sockets[0]}: nobody listens", ()
+    try:
+        return (states[0], *asyncio.run(_all(kubelet_dir)))
+    except ImportError as error:
+        return states[0], None, f"python3-grpcio is missing ({error})", ()
+
+
+async def _all(kubelet_dir: str) -> tuple[Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
+    names = await drivers(os.path.join(kubelet_dir, os.path.basename(api.REGISTRY_DIR)))
+    try:
+        listed = await podresources.allocatable(os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"), PATIENCE)
+    except podresources.Unavailable as error:
+        return None, str(error), names
+    return listed, "", names
+
+
+async def drivers(registry_dir: str) -> tuple[str, ...]:
+    """The drivers of dynamic resource allocation that are registered through sockets in `registry_dir`."""
+    found = await asyncio.gather(
+        *(_driver(path) for path in unix_sockets.sockets(registry_dir) if not unix_sockets.is_own(path))
+    )
+    return tuple(sorted(filter(None, found)))
+
+
+async def _driver(path: str) -> str:
+    """The name of the driver behind a socket, "" if there is none."""
+    import grpc
+
+    if not unix_sockets.listening(path):
+        return ""
+    try:
+        async with unix_sockets.channel(path) as channel:
+            stub = api.stub(channel, "pluginregistration.Registration")
+            info = await stub.GetInfo(api.registration.InfoRequest(), timeout=GLANCE)
+    except grpc.RpcError:
+        return ""
+    return str(info.name) if info.type == DRA else ""

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hardware an identity is: the record of the inventory, or one made of what the spec says.
+
+Private API of fleet.cdi. The ledger locks what the record names. So a unit of a foreign spec has the locks that an
+executable's grant of the same device has, where the inventory knows the device; and elsewhere those of every other
+kind with the same device nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ...discovery.inventory import Inventory
+from ...locality import RELATIONS
+from ...records import Device, Health, Link
+from .identity import Identity
+
+
+class Found(NamedTuple):
+    """An identity and its hardware."""
+
+    identity: Identity
+    device: Device
+    numa_nodes: tuple[int, ...]
+
+
+class Hardware:
+    """The inventory, by what specs say of devices."""
+
+    def __init__(self, inventory: Optional[Inventory]) -> None:
+        self.links: tuple[Link, ...] = inventory.links if inventory else ()
+        self._records: dict[str, list[Device]] = {}  # id -> records: a card may be found by several profiles
+        self._items: dict[str, set[str]] = {}  # id -> its device nodes and network interfaces
+        self._names: dict[str, str] = {}  # qualified name -> id
+        self._of_item: dict[str, set[str]] = {}  # item -> ids: what is a part of another may have its nodes
+        for device in inventory.devices if inventory else ():
+            self._records.setdefault(device.id, []).append(device)
+            self._items.setdefault(device.id, set()).update(device.items)
+            for name in device.qualified_names:
+                self._names.setdefault(name, device.id)
+        for name, items in self._items.items():
+            for item in items:
+                self._of_item.setdefault(item, set()).add(name)
+
+    @property
+    def items(self) -> Iterable[set[str]]:
+        """What each device consists of, as identities have it."""
+        return self._items.values()
+
+    def of_kind(self, kind: str, identities: Sequence[Identity]) -> list[Found]:
+        """The hardware of all identities of a kind."""
+        hits = [self._hits(kind, one) for one in identities]
+        often = Counter(name for ids in hits for name in ids)
+        return [self._one(kind, one, ids, often) for one, ids in zip(identities, hits)]
+
+    def _hits(self, kind: str, one: Identity) -> list[str]:
+        """The ids of the devices that have hardware of an identity, sorted."""
+        ids = {name for item in one.own for name in self._of_item.get(item, ())}
+        if not ids:
+            named = {self._names.get(f"{kind}={name}", "") for name in one.names} - {""}
+            # A name alone proves nothing where both know nodes, and other ones.
+            ids = {name for name in named if not self._items[name] or one.own[0].startswith("mount:")}
+        return sorted(ids)
+
+    def _one(self, kind: str, one: Identity, ids: Sequence[str], often: Mapping[str, int]) -> Found:
+        if len(ids) == 1 and often[ids[0]] == 1:
+            device = self._record(kind, ids[0])
+            return Found(one, device, _known(device.numa_node))
+        made = Device(one.own[0], "", kind, one.names, (), consists_of=one.own[1:], part_of=one.above)
+        inside = [name for name in ids if self._items[name].issubset(one.own)]
+        if inside and len(inside) == len(ids):  # several devices under one name
+            return Found(one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in inside]))
+        # A part of what the inventory knows, because that is older than the partition or sees only the whole.
+        above = dict.fromkeys([*(name for name in ids if name not in inside), *self._above(one)])
+        if not ids and not above:
+            return Found(one, made, ())
+        known = [self._record(kind, name) for name in (*inside, *above) if name in self._records]
+        composed, near = _composed(made, [self._record(kind, name) for name in inside])
+        part_of = {*composed.part_of, *above, *(name for device in known for name in device.part_of)}
+        whole = known[0] if known else made
+        device = whole._replace(
+            id=made.id,
+            kind=kind,
+            names=one.names,
+            nodes=composed.nodes,
+            part_of=tuple(sorted(part_of.difference(composed.consists_of, [made.id]))),
+            consists_of=composed.consists_of,
+            capacity={},
+        )
+        return Found(one, device, near or _known(whole.numa_node))
+
+    def _above(self, one: Identity) -> list[str]:
+        """The ids of what an identity is a part of, by the nodes that it shares with its likes."""
+        found: set[str] = set()
+        for item in one.above:
+            ids = self._of_item.get(item, set())
+            if len(ids) > 1:  # the node of a GPU that the inventory has as partitions: what they all are parts of
+                found |= set.intersection(*(set(self._records[name][0].part_of) for name in ids))
+            else:
+                found |= ids
+        return sorted(found)
+
+    def _record(self, kind: str, name: str) -> Device:
+        """The record of a device; that of this kind, if there is one."""
+        records = self._records[name]
+        return next((device for device in records if device.kind == kind), records[0])
+
+
+def together(name: str, parts: Sequence[Found]) -> Found:
+    """A unit of several, under this id; all or nothing."""
+    if len(parts) == 1:
+        return parts[0]
+    names = tuple(name for part in parts for name in part.identity.names)
+    identity = Identity(names, tuple(item for part in parts for item in part.identity.own), ())
+    first = parts[0].device
+    device, _nodes = _composed(Device(name, "", first.kind, first.names, ()), [part.device for part in parts])
+    return Found(identity, device, tuple(sorted({node for part in parts for node in part.numa_nodes})))
+
+
+def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:
+    """`made` with all that these devices are, and the NUMA nodes that they are near."""
+    inside = dict.fromkeys([*made.consists_of, *(name for one in devices for name in (one.id, *one.consists_of))])
+    parts = [*made.part_of, *(name for one in devices for name in one.part_of)]
+    above = dict.fromkeys(name for name in parts if name not in inside)
+    near = tuple(sorted({node for one in devices for node in _known(one.numa_node)}))
+    bad = [one.health for one in devices if not one.health.is_usable]
+    composed = made._replace(
+        consists_of=tuple(name for name in inside if name != made.id),
+        part_of=tuple(above),
+        nodes=tuple(dict.fromkeys(node for one in devices for node in one.nodes)),
+        numa_node=near[0] if len(near) == 1 else None,
+        pcie_path=devices[0].pcie_path if len({one.pcie_path for one in devices}) == 1 else (),
+        nic_relation=min(
+            (one.nic_relation for one in devices if one.nic_relation in RELATIONS), key=RELATIONS.index, default=""
+        ),
+        health=bad[0] if bad else Health("unknown"),
+    )
+    return composed, near
+
+
+def _known(node: Optional[int]) -> tuple[int, ...]:
+    """A NUMA node as a list, empty where it is unknown: sysfs' -1 is no node."""
+    return () if node is None or node < 0 else (node,)

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A process that looks at all others, so that the daemon need not have the right to. Private API of fleet.cdi.
+
+Who has nodes open can be told with CAP_SYS_PTRACE alone, and with that a process can do whatever root can. The daemon
+reads specs of others and answers on the network. So systemd starts another process, in a sandbox of its own, for who
+connects to a socket (converge/services/openers_unit.py). What it is asked are device numbers, as a line of JSON; it
+answers with a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, BinaryIO, Optional
+
+from ...records import CdiError
+from ...system import openers
+from ...system.control_group import Group
+from ...system.openers import Number, Opener, Seen
+
+PATH = "/run/fleet-cdi-openers.socket"
+PATIENCE = 5.0  # seconds that an answer may take besides the look: the process has to start
+LONGEST = 8 << 20  # bytes of a question, which are the numbers of 300,000 nodes
+
+Look = Callable[[Collection[Number]], Seen]
+
+
+def serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer questions until nobody is left to ask one. Raises CdiError for what is none."""
+    while line := questions.readline(LONGEST):
+        seen = openers.look(_numbers(line))
+        found = [[*number, each] for number, each in seen.openers.items()]
+        try:
+            answers.write(json.dumps([found, *seen[1:]]).encode() + b"\n")
+            answers.flush()
+        except BrokenPipeError:
+            return
+
+
+def _numbers(line: bytes) -> list[Number]:
+    numbers: list[Number] = []
+    try:
+        for sort, major, minor in json.loads(line):
+            if sort not in ("c", "b") or not type(major) is type(minor) is int:
+                raise ValueError
+            numbers.append((sort, major, minor))
+    except (ValueError, TypeError, RecursionError):
+        start = line[:40].decode(errors="replace")
+        raise CdiError(
+            f"plugin openers: found {start!r}; expected one line of JSON as [['c', 195, 0]], of {LONGEST} bytes at "
+            "most. The device plugin asks; `fleet-cdi grants list --open` is for people"
+        ) from None
+    return numbers
+
+
+class Channel:
+    """Asks that process by the socket at `path`, if there is one; looks itself, if not. Threads may share it."""
+
+    def __init__(self, path: str = PATH) -> None:
+        self._path = path
+        self._channel: Optional[socket.socket] = None
+        self._lines: Any = None
+        self._lock = threading.Lock()
+
+    def look(self, numbers: Collection[Number]) -> Seen:
+        """As openers.look. Blocks, for some seconds at most; raises nothing."""
+        with self._lock:
+            if self._channel is not None:
+                try:
+                    return self._ask(self._channel, numbers)
+                except socket.timeout as error:
+                    return self._failed(error)
+                except (OSError, ValueError):
+                    self.close()  # that process has ended since; there may be another one
+            if not os.path.lexists(self._path):
+                return openers.look(numbers)
+            try:
+                return self._ask(self.connect(), numbers)
+            except (OSError, ValueError) as error:
+                return self._failed(error)
+
+    def connect(self) -> socket.socket:
+        """Raises OSError."""
+        self._channel = channel = socket.socket(socket.AF_UNIX)
+        channel.settimeout(openers.SECONDS + PATIENCE)
+        channel.connect(self._path)
+        self._lines = channel.makefile("rb")
+        return channel
+
+    def _ask(self, channel: socket.socket, numbers: Collection[Number]) -> Seen:
+        """Raises OSError, ValueError."""
+        channel.sendall(json.dumps(sorted(numbers)).encode() + b"\n")
+        return _seen(json.loads(self._lines.readline()))
+
+    def _failed(self, error: Exception) -> Seen:
+        """What is told instead of an answer. One that comes yet would be that to another question: nobody hears it."""
+        self.close()
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
+        return Seen(trouble=f"{self._path}: {why}; `journalctl -u 'fleet-cdi-openers@*'` may say why")
+
+    def close(self) -> None:
+        """That process ends then."""
+        for one in filter(None, (self._lines, self._channel)):
+            with suppress(OSError):
+                one.close()
+        self._lines = self._channel = None
+
+
+def _seen(document: Any) -> Seen:
+    """Raises ValueError."""
+    found, processes, unseen, trouble = document
+    made = {
+        (sort, major, minor): tuple(
+            Opener(pid, command, uid, Group(*group), of_root) for pid, command, uid, group, of_root in each
+        )
+        for sort, major, minor, each in found
+    }
+    return Seen(made, processes, unseen, trouble)

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which device an operator means: by its id, a name, a PCI address, a uuid, a serial, or the path of a device node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+from ..records import CdiError, Device
+
+EXPECTED = (
+    "an id, a name (vendor/class=name, or name alone), a PCI address, a uuid, a serial or the path of a device node, "
+    "as `fleet-cdi devices` shows them"
+)
+
+
+def names_of(device: Device) -> tuple[frozenset[str], ...]:
+    """What `device` is called, the surest names first: one that names a device hides later ones of other devices."""
+    # A partition or a port sits on a function, too: that is not what its address names.
+    address = device.pci_address if device.id == f"pci:{device.pci_address}" else ""
+    short = address[len("0000:") :] if address.startswith("0000:") else ""
+    return (
+        frozenset({device.id, *device.qualified_names}),
+        frozenset({device.uuid, device.serial, address, short} - {""}),
+        frozenset(device.names),
+        frozenset(node.path for node in device.nodes),
+    )
+
+
+def find(name: str, devices: Sequence[Device], others: Iterable[str] = (), why: str = "") -> Optional[Device]:
+    """The one of `devices` that `name` means; None where it is one of `others`: ids of devices that may not be there.
+
+    A link to a device node (/dev/disk/by-id/...) means the node. Raises CdiError, with the nearest name as suggestion,
+    where nothing is called so (`why` says why `devices` may be empty), and with all candidates where several are.
+    """
+    called = {device.id: names_of(device) for device in devices}
+    by_id = {device.id: device for device in devices}
+    wanted = {name, os.path.realpath(name)} if name.startswith("/") else {name}
+    for rank in range(4):
+        found = [id_ for id_, ranks in called.items() if not wanted.isdisjoint(ranks[rank])]
+        if len(found) == 1:
+            return by_id[found[0]]
+        if found:
+            some = ", ".join(sorted(by_id[id_].qualified_names[0] for id_ in found))
+            raise CdiError(f"device: found {name!r}, which is one of {some}; expected a name of one device. Name one.")
+        if rank == 0 and name in others:
+            return None
+    near = _nearest(name, [one for ranks in called.values() for rank in ranks for one in rank])
+    raise CdiError(
+        f"device: found {name!r}, which is no device of this host; expected {EXPECTED}"
+        + (f"; did you mean {near!r}?" if near else "")
+        + (f" ({why})" if why else "")
+    )
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches  # here: only for a name that is wrong
+
+    return next(iter(get_close_matches(name, sorted(set(names)), 1, 0.7)), "")

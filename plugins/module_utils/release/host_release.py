@@ -1,0 +1,74 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What module release does and returns. Private API of fleet.cdi."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+from ..records import CdiError
+from . import host, install, launcher
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """(result, warnings) of the module for its `options`. Raises CdiError."""
+    result: dict[str, Any] = {"distribution": host.distribution()}
+    if options["supported_only"] and options["state"] != "absent":
+        host.refuse_unsupported(result["distribution"], options["distributions"])
+    if options["state"] == "absent":
+        outcome = install.remove(options["prefix"], check)
+    else:
+        python = host.probe(options["python"], _run, options["parts"])
+        result["python"] = {"path": python.path, "version": python.version}
+        result["missing_packages"] = list(python.missing_packages)
+        if options["state"] == "previous":
+            outcome = install.rollback(options["prefix"], _run, check)
+        else:
+            launchers = launcher.texts(python.path, {**options["paths"], "prefix": options["prefix"]})
+            outcome = install.present(
+                options["prefix"],
+                options["release"],
+                python,
+                launchers,
+                _run,
+                _archive(options["archive"]),
+                check,
+                options["command_link"],
+            )
+    if outcome.needs_archive:
+        return {"needs_archive": True}, []  # to the action plugin, which calls again
+    if outcome.changed and options["state"] == "present" and not check:
+        _migrate(os.path.join(options["prefix"], "bin", "fleet-cdi"))
+    result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
+    result["diff"] = {"before": outcome.before, "after": outcome.after}
+    return result, []
+
+
+def _archive(path: Any) -> Any:
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _migrate(command: str) -> None:
+    """Have the release that was just activated bring the store of grants to its schema. Raises CdiError.
+
+    The room of the ledger is none that this one may use; besides, it is the new release's code that knows how.
+    """
+    status, _out, error = _run([command, "grants", "migrate"])
+    if status != 0:
+        raise CdiError(
+            f"{command} grants migrate: {' '.join(error.split()) or f'exit status {status}'}. The release is active; "
+            "grants are refused until the store can be used. state: previous goes back to the release before."
+        )
+
+
+def _run(command: list[str]) -> tuple[int, str, str]:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
+    return done.returncode, done.stdout, done.stderr

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What we ask and tell systemd about units of ours, and their files. Private API of fleet.cdi.
+
+systemctl(1), sd_booted(3). The files are in the manifest, so undo takes them back.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Callable
+
+from ..records import CdiError
+
+# Runs a command; returns its exit status and output, 127 and why where it can't be started.
+Run = Callable[[list[str]], tuple[int, str]]
+
+# What is-enabled prints; messages on stderr are other lines.
+_ENABLED = {"enabled", "enabled-runtime", "linked", "linked-runtime", "alias", "masked", "masked-runtime", "static"}
+_ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found"}
+
+
+# systemd's docs/ENVIRONMENT.md: systemctl does not speak to the process 1 then.
+_OFFLINE = ("env", "SYSTEMD_OFFLINE=1", "systemctl")
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """Run `command` for real."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return 127, f"{command[0]}: {error.strerror}"
+    return done.returncode, done.stdout + done.stderr
+
+
+def do(run: Run, command: list[str]) -> None:
+    """Run `command`. Raises CdiError, with all that it said, if it fails."""
+    status, said = run(command)
+    if status != 0:
+        raise CdiError(f"`{' '.join(command)}` failed (exit status {status}): {' '.join(said.split())}")
+
+
+def booted() -> bool:
+    """sd_booted(3)."""
+    return os.path.isdir("/run/systemd/system")
+
+
+def enabled(run: Run, units: Sequence[str]) -> tuple[str, ...]:
+    """Those of `units` that start at boot; none of them where systemd does not know them all."""
+    _status, said = run(["systemctl", "is-enabled", *units])
+    lines = [line for line in said.splitlines() if line in _ENABLED]
+    return tuple(unit for unit, line in zip(units, lines) if line == "enabled") if len(lines) == len(units) else ()
+
+
+def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
+    """Those of `units` that run."""
+    _status, said = run(["systemctl", "is-active", *units])
+    return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
+
+
+def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
+    """Unit -> "enabled", "disabled", ... as the files say; "" where there is none.
+
+    systemd's own property UnitFileState is the one of its first look, until it reads all units anew.
+    """
+    said = {unit: run(["systemctl", "is-enabled", unit])[1] for unit in units}
+    return {unit: next((line for line in text.splitlines() if line in _ENABLED), "") for unit, text in said.items()}
+
+
+def enable(run: Run, units: Sequence[str]) -> None:
+    """Have `units` start at boot. Raises CdiError.
+
+    Only in the files, as in an image: systemd would read all units anew (`reload` says what that costs), or with
+    --no-reload, from 254 on, say of every unit that it is to be read anew.
+    """
+    do(run, [*_OFFLINE, "enable", *units])
+
+
+def disable(run: Run, units: Sequence[str]) -> None:
+    """Have `units` not start at boot, in the same way. What systemctl says of one that has no file is not heard."""
+    run([*_OFFLINE, "disable", *units])
+
+
+def reload(run: Run, units: Sequence[str]) -> None:
+    """Have systemd read the files of `units` again, if one of those that it knows was changed. Raises CdiError.
+
+    Not otherwise: it sets up all cgroups anew then, and containers lose devices that their runtime did not tell it of
+    (device_links.py). A unit that is new needs none.
+    """
+    found = show(run, units, ("Id", "NeedDaemonReload"))
+    if any(one.get("NeedDaemonReload") == "yes" for one in found.values()):
+        do(run, ["systemctl", "daemon-reload"])
+
+
+def show(run: Run, units: Sequence[str], properties: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    """Unit -> its `properties`, for those of `units` that systemd answers for (systemctl(1), "show")."""
+    _status, said = run(["systemctl", "show", f"--property={','.join(properties)}", "--", *units])
+    found: dict[str, Mapping[str, str]] = {}
+    for block in said.strip().split("\n\n"):
+        pairs = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
+        if pairs.get("Id"):
+            found[pairs["Id"]] = pairs
+    return found
