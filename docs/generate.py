@@ -1,7 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make what is generated: READMEs of roles from argument_specs, the settings' JSON Schema, the page of stricter rules.
+"""Make the generated texts: READMEs of roles from argument_specs, the settings' JSON Schema, the page of stricter
+rules, and the documentation of the option devices of module device_info from the tables of the profiles.
 
 python3 docs/generate.py            write them (needs PyYAML, as in build/venv)
 python3 docs/generate.py --check    exit code 1, with their names, if some are not current
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES  # through the line above
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options  # through the line above
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 LICENCE = """\
@@ -53,6 +56,8 @@ def generated() -> dict[Path, str]:
     found = {CHECKOUT / "docs/settings.schema.json": json.dumps(settings.schema(), indent=2) + "\n"}
     rules = yaml.safe_load((CHECKOUT / "tests/conformance/rules.yml").read_text(encoding="utf-8"))
     found[CHECKOUT / "docs/stricter-rules.md"] = "\n".join(stricter_rules(rules)) + "\n"
+    module = CHECKOUT / "plugins/modules/device_info.py"
+    found[module] = with_profiles(module.read_text(encoding="utf-8"))
     for role in sorted((CHECKOUT / "roles").iterdir()):
         specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
         found[role / "README.md"] = "\n".join(readme(f"fleet.cdi.{role.name}", specs))
@@ -129,6 +134,57 @@ def example(row: dict[str, Any]) -> str:
     if "repeated" in row:
         text += f"{row['repeated'].format(0)}# and so on, {row['times']} times"
     return "".join(one if one.isprintable() or one == "\n" else f"\\x{ord(one):02x}" for one in str(text).strip(" \n"))
+
+
+INDENTED = {"initial_indent": " " * 8, "subsequent_indent": " " * 8}
+
+
+def with_profiles(source: str) -> str:
+    """The source of module device_info, with the options of the profiles between the two markers in it."""
+    begin, end = "      # Made by docs/generate.py from here ...\n", "      # ... to here.\n"
+    before, rest = source.split(begin)
+    after = rest.split(end)[1]
+    made = []
+    for paragraph in profiles():
+        made += ["      - >-", *textwrap.wrap(paragraph, 120, break_on_hyphens=False, **INDENTED)]
+    return "".join([before, begin, *(f"{line}\n" for line in made), end, after])
+
+
+def profiles() -> Iterator[str]:
+    """A paragraph on the options of every profile, and one on each profile."""
+    texts = yaml.safe_load((CHECKOUT / "docs/profiles.yml").read_text(encoding="utf-8"))
+    known = {"common": options.COMMON, **{name: profile.options for name, profile in options.PROFILES.items()}}
+    told = {"common": texts["common"], **{name: one.get("options", {}) for name, one in texts["profiles"].items()}}
+    assert {name: set(one) for name, one in known.items()} == {name: set(one) for name, one in told.items()}, (
+        "docs/profiles.yml has to have a text for each option of each profile, and no other"
+    )
+    yield f"Options of every profile. {described(options.COMMON, texts['common'])}"
+    for name, profile in sorted(options.PROFILES.items()):
+        kind, sorts = (
+            profile.kind or "fleet.cdi/<name of the entry>",
+            ", ".join(f"V({sort})" for sort in profile.name_by),
+        )
+        usual = "".join(f", C({option}) is V({str(value).lower()})" for option, value in profile.defaults.items())
+        own = f" {described(profile.options, told[name])}" if profile.options else ""
+        devices = texts["profiles"][name]["devices"]
+        yield f"Profile V({name}) - {devices}. By default C(kind) is V({kind}), C(name_by) is [{sorts}]{usual}.{own}"
+
+
+def described(schemas: dict[str, Any], texts: dict[str, str]) -> str:
+    """A sentence for each option: name, expected value and meaning."""
+    return " ".join(f"C({name}) ({valued(schema)}) - {texts[name]}." for name, schema in schemas.items())
+
+
+def valued(schema: dict[str, Any]) -> str:
+    """The values that an option takes."""
+    items = schema.get("items", {})
+    if schema.get("type") == "array" and "enum" in items and "description" not in schema:
+        return "a list of " + ", ".join(f"V({value})" for value in items["enum"])
+    if schema.get("type") == "array" and "description" not in schema:
+        return "a list, each item " + re.sub(r"[()]", "", options.expectation(items))
+    if "enum" in schema:
+        return " or ".join(f"V({value})" for value in schema["enum"])
+    return re.sub(r"[()]", "", options.expectation(schema))
 
 
 def plain(text: str) -> str:

@@ -30,29 +30,166 @@ options:
     description:
       - What to look for, as a dictionary of entries. The name of an entry is free.
       - Without this option every profile but V(rule) is used with its defaults.
-      - "C(profile), required in each entry, is the family: V(drm) (GPUs, C(/dev/dri/*)), V(tty) (virtual consoles),
-        V(misc) (C(/dev/fuse), C(/dev/kvm), C(/dev/net/tun) and others of the class) or V(rule) (anything, by
-        C(match))."
-      - C(kind) is the kind of the devices. By default C(fleet.cdi/gpu) for V(drm), C(fleet.cdi/tty),
-        C(fleet.cdi/misc), and C(fleet.cdi/) with the name of the entry for V(rule).
-      - "C(name_by) lists how devices are named: V(index) (counted in the order of PCI addresses), V(pci),
-        V(serial), V(uuid), V(sysname) (as in C(/sys)). A device gets a name of each sort that it has. The default
-        is V([index]) for V(drm) and V(rule), V([sysname]) for V(tty) and V(misc)."
-      - C(required) set to V(true) makes it an error if nothing is found, V(false) keeps silent; by default there is
-        a warning.
-      - C(container_path) is the path of a node in the container, C(env) a dictionary of variables for it. Both may
-        hold C({index}), C({name}), C({sysname}), C({pci_address}) and C({path}).
-      - C(want_device_nodes) lists the nodes of V(drm), of V(primary), V(render), V(control); C(vendorid_whitelist)
-        the PCI vendors, as V("0x10de").
-      - C(topology_file) is the absolute path of a file on the host that says how the devices are wired, where the host
-        does not show it, as in most virtual machines. It is a topology file of NCCL or RCCL, or the XML of hwloc.
-      - C(num_system_reserved) is the number of the last console that V(tty) leaves to the system, V(12) by default.
-      - C(nodes) lists the nodes that V(misc) takes, as V(net/tun).
-      - "C(match) of V(rule) holds conditions, which all have to hold: C(subsystem), C(driver) and C(node) with
-        shell patterns, C(pci_vendor), C(pci_device), C(pci_class) (its start will do) in hexadecimal, and
-        C(attributes), a dictionary of shell patterns for attributes of the device or of what it sits on. Each may
-        be a list, of which one has to match."
-      - C(group_by) of V(rule) is V(parent), which makes one device of all nodes on the same hardware, or V(none).
+      - C(profile), required in each entry, is the family of the devices. The other options of an entry depend on it.
+      - C(container_path) and C(env) may hold C({index}), C({name}), C({sysname}), C({pci_address}) and C({path}).
+      # Made by docs/generate.py from here ...
+      - >-
+        Options of every profile. C(kind) (vendor/class, as in fleet.cdi/gpu) - the kind of the devices. C(name_by) (a
+        list of V(index), V(pci), V(serial), V(uuid), V(sysname), V(type-index)) - how the devices are named. A device
+        gets a name of each sort that it has. C(index) counts in the order of PCI addresses, C(sysname) is the name in
+        C(/sys), C(type-index) a name with the type of the device. C(container_path) (an absolute path, text with no
+        fields but {index}, {name}, {sysname}, {pci_address}, {path}) - the path of a node in the container; by default
+        the path on the host. C(env) (a mapping) - variables for the container. C(required) (true or false) - V(true)
+        makes it an error to find nothing, V(false) accepts it; by default there is a warning. C(all) (true or false) -
+        offer the name C(all), which gives every device of the kind. C(none) (true or false) - offer the name C(none),
+        which gives no device. C(symlinks) (true or false) - a container sees a node also under the symlinks of udev, as
+        in C(/dev/dri/by-path). C(additional_gids) (true or false) - the process of a container joins the groups that
+        may use the nodes. Needs CDI 0.7.0. C(device_numbers) (true or false) - specs contain major and minor numbers.
+        By default a runtime reads them when a container starts. C(topology_file) (an absolute path on the host, as in
+        /etc/fleet-cdi/topology.xml) - a file on the host that says how the devices are wired, where the host does not
+        show it, as in most virtual machines. It is a topology file of NCCL or RCCL, or the XML of hwloc.
+      - >-
+        Profile V(amd) - AMD GPUs that ROCm can use, whole or partitioned, with C(/dev/kfd) for all. By default C(kind)
+        is V(amd.com/gpu), C(name_by) is [V(index), V(uuid)], C(all) is V(true).
+      - >-
+        Profile V(block) - whole disks, C(/dev/sd*), C(vd*), C(mmcblk*) and others. By default C(kind) is
+        V(fleet.cdi/block), C(name_by) is [V(sysname)]. C(disks) (shell patterns of names below /dev, as in nvme1n*) -
+        only these disks. Without it, a disk that is mounted, swapped to or held by another device is reserved and never
+        handed out.
+      - >-
+        Profile V(drm) - GPUs of any vendor, C(/dev/dri/*). By default C(kind) is V(fleet.cdi/gpu), C(name_by) is
+        [V(index)]. C(want_device_nodes) (a list of V(primary), V(render), V(control)) - the nodes to hand out, all by
+        default. C(vendorid_whitelist) (PCI id in quotes, as in "0x10de") - only GPUs of these vendors.
+      - >-
+        Profile V(dsa) - work queues of Intel's DSA with type C(user), C(/dev/dsa/wq*). By default C(kind) is
+        V(intel.com/dsa), C(name_by) is [V(sysname)]. C(mode) (V(dedicated) or V(shared)) - only work queues of this
+        mode.
+      - >-
+        Profile V(fpga) - FPGA cards, C(/dev/dfl-port.*), C(intel-fpga-port.*) and render nodes of C(xocl). By default
+        C(kind) is V(fleet.cdi/fpga), C(name_by) is [V(index)]. C(want_device_nodes) (a list of V(port), V(render),
+        V(management)) - the nodes to hand out, C(port) and C(render) by default. A container with C(management) can
+        program the whole card.
+      - >-
+        Profile V(gaudi) - Intel's Gaudi with its control node and RDMA ports, C(/dev/accel/accel*). By default C(kind)
+        is V(intel.com/gaudi), C(name_by) is [V(index), V(uuid)], C(all) is V(true).
+      - >-
+        Profile V(iaa) - work queues of Intel's IAA with type C(user), C(/dev/iax/wq*). By default C(kind) is
+        V(intel.com/iaa), C(name_by) is [V(sysname)]. C(mode) (V(dedicated) or V(shared)) - only work queues of this
+        mode.
+      - >-
+        Profile V(infiniband) - RDMA devices (InfiniBand, RoCE, iWARP), C(/dev/infiniband/*), with C(rdma_cm) for all.
+        By default C(kind) is V(fleet.cdi/rdma), C(name_by) is [V(index), V(sysname)]. C(want_device_nodes) (a list of
+        V(uverbs), V(umad), V(issm)) - the nodes to hand out, C(uverbs) and C(umad) by default. A container with C(issm)
+        can be the subnet manager of the fabric. C(port_state) (V(active) or V(any)) - whether a device needs an active
+        port to be offered, C(active) by default. C(net_devices) (true or false) - the network interfaces of a card move
+        into the container with it. Needs CDI 1.1.0.
+      - >-
+        Profile V(intel) - Intel GPUs under i915 and xe, virtual functions included, with their links by path. By
+        default C(kind) is V(intel.com/gpu), C(name_by) is [V(index), V(uuid)], C(all) is V(true), C(symlinks) is
+        V(true).
+      - >-
+        Profile V(intel_mei) - the management engine interfaces of Intel's GPUs, C(/dev/mei*), by which programs update
+        the firmware of a card. By default C(kind) is V(intel.com/gpu-mei), C(name_by) is [V(sysname)].
+      - >-
+        Profile V(misc) - C(/dev/fuse), C(/dev/kvm), C(/dev/net/tun) and others of the class. By default C(kind) is
+        V(fleet.cdi/misc), C(name_by) is [V(sysname)]. C(nodes) (names below /dev, as in net/tun) - only these nodes.
+      - >-
+        Profile V(net) - network interfaces on hardware, without virtual functions. They move into the container. Needs
+        CDI 1.1.0. By default C(kind) is V(fleet.cdi/net), C(name_by) is [V(sysname)]. C(interfaces) (shell patterns of
+        interface names, as in ens*) - only these interfaces. Without it, an interface with a route or in a bond or
+        bridge is reserved and never handed out.
+      - >-
+        Profile V(npu) - Intel's NPU, C(/dev/accel/accel*). By default C(kind) is V(intel.com/npu), C(name_by) is
+        [V(index), V(uuid)], C(all) is V(true).
+      - >-
+        Profile V(nvidia) - NVIDIA GPUs, or their MIG devices, with the files of the driver. By default C(kind) is
+        V(nvidia.com/gpu), C(name_by) is [V(index), V(uuid)], C(all) is V(true), C(additional_gids) is V(true).
+        C(driver_root) (the directory that the driver is installed below, as in /run/nvidia/driver) - by default C(/).
+        Containers see the files of the driver without this directory. C(dev_root) (the directory that has the /dev with
+        the driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in C(/dev).
+        C(hook_path) (an absolute path, as in /usr/local/nvidia/toolkit/nvidia-cdi-hook) - the program of the vendor for
+        hooks, C(nvidia-cdi-hook) or C(nvidia-ctk), if no usual directory has it. C(library_paths) (a list, each item an
+        absolute path) - the directories of the libraries of the driver, instead of the usual ones. C(hooks) (a list of
+        V(create-symlinks), V(enable-cuda-compat), V(update-ldcache), V(disable-device-node-modification),
+        V(update-application-profile), V(apply-cuda-memory-limits)) - only these hooks of the vendor. An empty list
+        stands for no hook. C(devices) (a list, each item an index, a UUID or a PCI address, in quotes: "0", "0:1",
+        "GPU-...", "MIG-...", "0000:07:00.0") - only these GPUs and MIG devices, each by its index, its UUID or its PCI
+        address.
+      - >-
+        Profile V(nvidia_gdrcopy) - the nodes of NVIDIA's GDRCopy. By default C(kind) is V(nvidia.com/gdrcopy),
+        C(name_by) is [V(index)], C(additional_gids) is V(true). C(dev_root) (the directory that has the /dev with the
+        driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in C(/dev).
+      - >-
+        Profile V(nvidia_gds) - the nodes and files of NVIDIA's GPUDirect Storage. By default C(kind) is
+        V(nvidia.com/gds), C(name_by) is [V(index)], C(additional_gids) is V(true). C(dev_root) (the directory that has
+        the /dev with the driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in
+        C(/dev). C(driver_root) (the directory that the driver is installed below, as in /run/nvidia/driver) - by
+        default C(/). Containers see the files of the driver without this directory.
+      - >-
+        Profile V(nvidia_imex) - NVIDIA's IMEX channels. By default C(kind) is V(nvidia.com/imex-channel), C(name_by) is
+        [V(index)], C(all) is V(true), C(additional_gids) is V(true). C(dev_root) (the directory that has the /dev with
+        the driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in C(/dev).
+      - >-
+        Profile V(nvidia_management) - all nodes of the GPUs with the files of the driver, for programs that manage the
+        GPUs of a host. By default C(kind) is V(management.nvidia.com/gpu), C(name_by) is [V(index)], C(additional_gids)
+        is V(true). C(driver_root) (the directory that the driver is installed below, as in /run/nvidia/driver) - by
+        default C(/). Containers see the files of the driver without this directory. C(dev_root) (the directory that has
+        the /dev with the driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in
+        C(/dev). C(hook_path) (an absolute path, as in /usr/local/nvidia/toolkit/nvidia-cdi-hook) - the program of the
+        vendor for hooks, C(nvidia-cdi-hook) or C(nvidia-ctk), if no usual directory has it. C(library_paths) (a list,
+        each item an absolute path) - the directories of the libraries of the driver, instead of the usual ones.
+        C(hooks) (a list of V(create-symlinks), V(enable-cuda-compat), V(update-ldcache),
+        V(disable-device-node-modification), V(update-application-profile), V(apply-cuda-memory-limits)) - only these
+        hooks of the vendor. An empty list stands for no hook.
+      - >-
+        Profile V(nvidia_mig_caps) - the capabilities of NVIDIA's MIG. By default C(kind) is V(nvidia.com/mig-caps),
+        C(name_by) is [V(index)], C(all) is V(true), C(additional_gids) is V(true). C(dev_root) (the directory that has
+        the /dev with the driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in
+        C(/dev).
+      - >-
+        Profile V(nvidia_nvswitch) - NVIDIA's NVSwitches. By default C(kind) is V(nvidia.com/nvswitch), C(name_by) is
+        [V(index), V(pci)], C(all) is V(true), C(additional_gids) is V(true). C(dev_root) (the directory that has the
+        /dev with the driver's nodes, as in /run/nvidia/driver) - by default C(/). Containers see the nodes in C(/dev).
+      - >-
+        Profile V(nvme) - NVMe namespaces, C(/dev/nvme*n*) with C(/dev/ng*n*). By default C(kind) is V(fleet.cdi/nvme),
+        C(name_by) is [V(sysname)]. C(disks) (shell patterns of names below /dev, as in nvme1n*) - only these disks.
+        Without it, a disk that is mounted, swapped to or held by another device is reserved and never handed out.
+      - >-
+        Profile V(qat) - virtual functions of Intel's QAT that are bound to VFIO. By default C(kind) is
+        V(intel.com/qat), C(name_by) is [V(index), V(uuid)]. C(services) (a list of V(sym), V(asym), V(dc), V(dcc),
+        V(decomp)) - only functions whose QAT is configured for all of these.
+      - >-
+        Profile V(rule) - any devices with a device node, chosen by C(match). By default C(kind) is V(fleet.cdi/<name of
+        the entry>), C(name_by) is [V(index)]. C(match) (a mapping with 1 or more entries) - conditions, which all have
+        to hold. C(subsystem), C(driver) and C(node) take shell patterns, C(pci_vendor), C(pci_device) and C(pci_class)
+        (its start is enough) take hexadecimal digits in quotes. C(attributes) takes a mapping of names to shell
+        patterns, for attributes of the device and of the devices above it. A condition may be a list, of which one has
+        to match. C(group_by) (V(parent) or V(none)) - V(parent), the default, makes one device of all nodes on the same
+        hardware, V(none) makes one of each node.
+      - >-
+        Profile V(sriov) - PCI virtual functions, with their interface, their nodes or their VFIO group. By default
+        C(kind) is V(fleet.cdi/vf), C(name_by) is [V(index)]. C(physical_functions) (shell patterns of PCI addresses or
+        interface names, as in ens1f*) - only virtual functions of these. C(driver) (a text or a list with 1 or more
+        items) - only functions with this driver. C(pci_vendor) (PCI id in quotes, as in "0x10de") - only functions of
+        this vendor. C(pci_device) (PCI id in quotes, as in "0x10de") - only functions with this device id. C(pci_class)
+        (start of a PCI class in quotes, as in "0x03") - only functions of this class.
+      - >-
+        Profile V(tty) - virtual consoles, C(/dev/tty13) to C(/dev/tty63). By default C(kind) is V(fleet.cdi/tty),
+        C(name_by) is [V(sysname)]. C(num_system_reserved) (a whole number from 0 to 62) - the number of the last
+        console that is left to the system, V(12) by default.
+      - >-
+        Profile V(usb) - USB devices, C(/dev/bus/usb/*), without hubs. By default C(kind) is V(fleet.cdi/usb),
+        C(name_by) is [V(index)]. C(ids) (vendor and product in quotes, as lsusb shows them: "0403:6001") - only devices
+        with these ids.
+      - >-
+        Profile V(vfio) - IOMMU groups with a function that is bound to a VFIO driver, C(/dev/vfio/*). By default
+        C(kind) is V(fleet.cdi/vfio), C(name_by) is [V(index)]. C(pci_vendor) (PCI id in quotes, as in "0x10de") - only
+        functions of this vendor. C(pci_device) (PCI id in quotes, as in "0x10de") - only functions with this device id.
+        C(pci_class) (start of a PCI class in quotes, as in "0x03") - only functions of this class.
+      - >-
+        Profile V(video) - cameras and codecs, C(/dev/video*), C(media*) and C(v4l-subdev*). By default C(kind) is
+        V(fleet.cdi/video), C(name_by) is [V(index)].
+      # ... to here.
     type: dict
   root:
     description:
