@@ -21,9 +21,9 @@ from typing import Any
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
+sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))  # for the imports below
 
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery import options  # through the line above
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
@@ -153,13 +153,16 @@ def with_profiles(source: str) -> str:
 def profiles() -> Iterator[str]:
     """A paragraph on the options of every profile, and one on each profile."""
     texts = yaml.safe_load((CHECKOUT / "docs/profiles.yml").read_text(encoding="utf-8"))
-    known = {"common": options.COMMON, **{name: profile.options for name, profile in options.PROFILES.items()}}
+    known = {
+        "common": entry_options.COMMON,
+        **{name: profile.options for name, profile in entry_options.PROFILES.items()},
+    }
     told = {"common": texts["common"], **{name: one.get("options", {}) for name, one in texts["profiles"].items()}}
     assert {name: set(one) for name, one in known.items()} == {name: set(one) for name, one in told.items()}, (
         "docs/profiles.yml has to have a text for each option of each profile, and no other"
     )
-    yield f"Options of every profile. {described(options.COMMON, texts['common'])}"
-    for name, profile in sorted(options.PROFILES.items()):
+    yield f"Options of every profile. {described(entry_options.COMMON, texts['common'])}"
+    for name, profile in sorted(entry_options.PROFILES.items()):
         kind, sorts = (
             profile.kind or "fleet.cdi/<name of the entry>",
             ", ".join(f"V({sort})" for sort in profile.name_by),
@@ -181,10 +184,10 @@ def valued(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array" and "enum" in items and "description" not in schema:
         return "a list of " + ", ".join(f"V({value})" for value in items["enum"])
     if schema.get("type") == "array" and "description" not in schema:
-        return "a list, each item " + re.sub(r"[()]", "", options.expectation(items))
+        return "a list, each item " + re.sub(r"[()]", "", entry_options.expectation(items))
     if "enum" in schema:
         return " or ".join(f"V({value})" for value in schema["enum"])
-    return re.sub(r"[()]", "", options.expectation(schema))
+    return re.sub(r"[()]", "", entry_options.expectation(schema))
 
 
 def plain(text: str) -> str:
