@@ -277,6 +277,7 @@ def main() -> int:
     for name in blind:
         print(f"FAILED: the control of {name} found nothing: the attacks don't bite")
     print(table(tallies))
+    print(f"seeds: {sum(tally.seeds for tally in tallies.values()) - len(failed)} passed, {len(failed)} failed")
     print(as_json(tallies, found, len(failed), time.monotonic() - start), flush=True)
     return 1 if failed or blind else 0
 

@@ -183,6 +183,7 @@ def run(names: list[str], counts: Counts, seed: int) -> list[Tally]:
             start, used = time.monotonic(), cpu()
             if why and name in TRACED:
                 found = [Tally(TRACED[name], subject.name, 0, 0, skipped=why)]
+                print(f"SKIPPED in fault: {TRACED[name]} of {subject.name}: {why}", flush=True)
             else:
                 with scratch() as directory:
                     found = level(subject, counts, seed, directory)
@@ -215,7 +216,9 @@ def main(arguments: list[str]) -> int:
             print("\n".join(examples(row)), end="")
     caught = any(row.violations for row in tallies if row.subject in BLIND)
     well = f"fault: no violation{', and the controls were caught' if caught else ''}"
-    print("\n" + ("\n".join(wrong) or well))
+    ours = [row for row in tallies if row.subject not in BLIND and not row.skipped]
+    print(f"\nfaults: {sum(row.injected - len(row.violations) for row in ours)} passed")
+    print("\n".join(wrong) or well)
     return 1 if wrong else 0
 
 

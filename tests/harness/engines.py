@@ -151,7 +151,7 @@ def needs_crun() -> None:
     """
     controllers = Path("/sys/fs/cgroup/unified/cgroup.controllers")
     if controllers.exists() and (found := controllers.read_text().split()):
-        pytest.skip(f"crun takes no hybrid cgroups, and version 2 has {', '.join(found)}")
+        pytest.skip(f"needs cgroup v2 alone: crun refuses hybrid cgroups, and version 2 has {', '.join(found)}")
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ def commands() -> list[list[str]]:
 
 def main() -> int:
     """Run all; 1 if any failed. Only pytest's output is worth reading when all is well."""
-    failed = 0
+    failed, passed = 0, 0
     for command in commands():
         shown = "pytest" in command
         print(f"--- {' '.join(command)}", flush=True)
@@ -45,6 +45,9 @@ def main() -> int:
         if done.returncode != 0:
             failed += 1
             print("" if shown else (done.stdout + done.stderr).decode(), f"FAILED: {' '.join(command)}", flush=True)
+        else:
+            passed += not shown
+    print(f"commands: {passed} passed", flush=True)
     return 1 if failed else 0
 
 

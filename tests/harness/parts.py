@@ -235,9 +235,10 @@ def run(parts: Mapping[str, Part], quick: bool = False) -> dict[str, Result]:
 
 def over(one: Running, part: Part) -> Result | None:
     """What came of a part that has ended or that hangs."""
-    if one.seconds > limit(part):
+    result = one.result()
+    if result is None and one.seconds > limit(part):
         return one.end(f"ended after {minutes(one.seconds)} min: it hangs")
-    return one.result()
+    return result
 
 
 def main(arguments: list[str]) -> int:

@@ -93,10 +93,12 @@ def main(copy: Path) -> int:
         halves = {copy: [word for name in HALF for word in ("--test", name)]}
         halves[other] = [word for name in HALF for word in ("--skip-test", name)]
         running = [start(where, options, environment) for where, options in halves.items()]
-        for one in running:
-            for line in one.communicate()[0].splitlines(keepends=True):
-                if not PIP_CHATTER.match(line):
-                    print(line, end="", flush=True)
+        said = [one.communicate()[0] for one in running]
+        for line in "".join(said).splitlines(keepends=True):
+            if not PIP_CHATTER.match(line):
+                print(line, end="", flush=True)
+        passed = [text.count("\nRunning sanity test ") for one, text in zip(running, said) if one.returncode == 0]
+        print(f"checks: {sum(passed)} passed", flush=True)
     return int(any(one.returncode for one in running))
 
 

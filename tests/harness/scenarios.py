@@ -64,6 +64,7 @@ def main() -> int:
     status = molecule("images", NOBODY, "create", "--scenario-name", "default").wait()
     if status:
         return status
+    passed = 0
     with ExitStack() as stack:
         running = {}
         for half, (names, machines) in HALVES.items():
@@ -71,11 +72,14 @@ def main() -> int:
             options = [word for name in names for word in ("--scenario-name", name)]
             running[half] = (molecule(half, machines, "test", *options, output=log), log)
         for half, (process, log) in running.items():
-            status = process.wait() or status
+            failed = process.wait()
+            status = failed or status
+            passed += 0 if failed else len(HALVES[half][0])
             log.seek(0)
             print(f"--- {half}: {', '.join(HALVES[half][0])}", flush=True)
             shutil.copyfileobj(log, sys.stdout.buffer)
             sys.stdout.flush()
+    print(f"scenarios: {passed} passed", flush=True)
     return status
 
 

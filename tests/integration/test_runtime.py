@@ -166,7 +166,7 @@ def sees_it(host, name):
 
 def test_a_release_without_cdi_says_so_and_is_left_alone(suite, host, daemon, runtime, info):
     if suite != "bookworm":
-        pytest.skip("only bookworm has docker and containerd from before CDI")
+        pytest.skip("only bookworm has docker and containerd from before CDI: set FLEET_CDI_SUITES=bookworm")
     refused = runtime(daemon, failed=True, restart="always")
     first = {"docker": "25.0", "containerd": "1.7"}[daemon]
     assert f"has no CDI at all; the first release that has it is {first}" in refused
@@ -230,7 +230,7 @@ def test_specs_of_another_directory(suite, host, daemon, runtime, info):
 
 def test_a_drop_in_file_where_tables_are_merged(suite, host, runtime):
     if suite != "sid":
-        pytest.skip("containerd merges tables from 2.0 on")
+        pytest.skip("containerd merges tables from 2.0 on: set FLEET_CDI_SUITES=sid")
     original = content(host, CONFIG["containerd"])
     imports = 'imports = ["conf.d/*.toml"]\n'
     host.write(CONFIG["containerd"], imports + original)
