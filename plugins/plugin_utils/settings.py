@@ -9,7 +9,6 @@ profiles' tables of the discovery room. Here they become one schema, and nothing
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -20,6 +19,8 @@ import yaml
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as STRICT
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import did_you_mean, expectation, shown
 
 PREFIX = "cdi_host_"
 DEVICES = "cdi_host_devices"
@@ -186,7 +187,7 @@ def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in layers(documents):
         if not isinstance(documents[name], Mapping):
-            raise CdiError(f"{name}: found {entry_options.shown(documents[name])}; expected {ENTRIES}")
+            raise CdiError(f"{name}: found {shown(documents[name])}; expected {ENTRIES}")
         merged = _added(merged, documents[name])
     return merged
 
@@ -206,7 +207,7 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
     Raises ImportError without jsonschema.
     """
     shapes = [
-        Finding((name,), f"found {entry_options.shown(documents[name])}; expected {ENTRIES}")
+        Finding((name,), f"found {shown(documents[name])}; expected {ENTRIES}")
         for name in layers(documents)
         if not isinstance(documents[name], Mapping)
     ]
@@ -222,12 +223,6 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
 def offers_nothing(document: Mapping[str, Any]) -> bool:
     """Whether the settings of a host ask for no device, neither in specs nor for an executable."""
     return not any(document.get(name) for name in (*layers(document), "cdi_host_plugins"))
-
-
-def nearest(name: Any, known: Iterable[str]) -> str:
-    """A question whether one of `known` was meant, or ""."""
-    near = difflib.get_close_matches(str(name), list(known), 1, 0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def place(
@@ -253,9 +248,19 @@ def place(
 
 @lru_cache(maxsize=1)
 def _validator() -> Any:
+    return validator(schema())
+
+
+def validator(table: Mapping[str, Any]) -> Any:
+    """A validator of jsonschema for a table. Its types are as strict as those of module_utils/schema.py."""
     import jsonschema  # the one third-party library here; where it is missing, the filter says what to do
 
-    return jsonschema.Draft202012Validator(schema())
+    def strict(name: str) -> Callable[[Any, Any], bool]:
+        return lambda _checker, value: STRICT[name](value)
+
+    draft = jsonschema.Draft202012Validator
+    types = draft.TYPE_CHECKER.redefine_many({name: strict(name) for name in ("integer", "number")})
+    return jsonschema.validators.extend(draft, type_checker=types)(table)
 
 
 def _trail(documents: Any, path: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -308,7 +313,7 @@ def _findings(error: Any) -> Iterator[Finding]:
         for name in error.instance:
             if name not in known and not str(name).startswith(LAYER if not path else "\0"):
                 what = "variable" if not path else "option"
-                expected = f"expected one of {', '.join(sorted(known))}{nearest(name, known)}"
+                expected = f"expected one of {', '.join(sorted(known))}{did_you_mean(name, known)}"
                 yield Finding((*path, name), f"found the unknown {what} {name!r}; {expected}", True)
     elif error.validator == "propertyNames" or "propertyNames" in error.relative_schema_path:
         what = "unknown option" if error.validator == "enum" else "name"
@@ -322,8 +327,8 @@ def _findings(error: Any) -> Iterator[Finding]:
         known = error.validator_value if error.validator == "enum" else []
         yield Finding(
             path,
-            f"found {entry_options.shown(error.instance)}; expected {_expected(error)}"
-            f"{nearest(error.instance, map(str, known))}",
+            f"found {shown(error.instance)}; expected {_expected(error)}"
+            f"{did_you_mean(error.instance, map(str, known))}",
         )
 
 
@@ -331,9 +336,9 @@ def _expected(error: Any) -> str:
     if error.validator == "enum":
         known = ", ".join(map(str, error.validator_value))
         return f"one of {known}" + (
-            nearest(error.instance, error.validator_value) if "propertyNames" in error.relative_schema_path else ""
+            did_you_mean(error.instance, error.validator_value) if "propertyNames" in error.relative_schema_path else ""
         )
-    return entry_options.expectation(error.schema)
+    return expectation(error.schema)
 
 
 def _beyond_schema(entries: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:

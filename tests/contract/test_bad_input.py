@@ -199,9 +199,9 @@ def test_clocks_since_boot_that_differ(host: Host, newer: Kubelet, start: Start)
 # A configuration that is wrong -> what is said of it.
 WRONG = {
     "": "JSON",
-    "[]": "an object",
+    "[]": "a mapping",
     '{"version": 2}': "version",
-    '{"version": 1, "resource": {}}': "did you mean resources?",
+    '{"version": 1, "resource": {}}': "did you mean 'resources'?",
     '{"version": 1, "grace": 5, "grace": 6}': "twice",
     '{"version": 1, "resources": {"vendor.com/thing": {"replicas": 0}}}': "replicas",
 }

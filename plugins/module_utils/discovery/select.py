@@ -15,19 +15,17 @@ from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from ..records import ContainerEdits, Link, Node
+from ..schema import PCI_ID, one_or_several
 from .snapshot import Snapshot, SysDevice
 
-
-def one_or_several(**text: str) -> dict[str, Any]:
-    """JSON Schema of an option that takes a text, or a list of those of which one has to match."""
-    return {"type": ["string", "array"], **text, "items": {"type": "string", **text}, "minItems": 1}
-
-
-GLOBS = one_or_several()
-HEX = r"^(0[xX])?[0-9a-fA-F]{4}$(?!\n)"
-PCI_IDS = one_or_several(pattern=HEX, description='PCI id in quotes, as in "0x10de"')
+GLOBS = one_or_several({"type": "string"})
+PCI_IDS = one_or_several(PCI_ID)
 PCI_CLASSES = one_or_several(
-    pattern=HEX.replace("{4}", "{2,6}"), description='start of a PCI class in quotes, as in "0x03"'
+    {
+        "type": "string",
+        "pattern": PCI_ID["pattern"].replace("{4}", "{2,6}"),
+        "description": 'the start of a PCI class in quotes, as in "0x03"',
+    }
 )
 
 

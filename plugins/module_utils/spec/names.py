@@ -12,8 +12,10 @@ from typing import NamedTuple
 from ..records import CdiError
 
 # What the reference library takes for a vendor or a class; of one letter alone, its releases up to 1.1.0 crash.
-PART = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
-DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?\Z")
+PART_PATTERN = "[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]"
+DEVICE_PATTERN = "[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
+PART = re.compile(PART_PATTERN + r"\Z")
+DEVICE = re.compile(DEVICE_PATTERN + r"\Z")
 # What SPEC.md says of a vendor besides.
 SUBDOMAIN = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z"
@@ -37,7 +39,7 @@ def split_kind(kind: str) -> tuple[str, str]:
     if not slash:
         raise CdiError(f"kind {kind!r}: found no '/'; expected vendor/class, as in fleet.cdi/gpu")
     for what, part in (("vendor", vendor), ("class", class_)):
-        if len(part) < 2 or not PART.match(part):
+        if not PART.match(part):
             raise CdiError(f"kind {kind!r}: found the {what} {part!r}; expected 2 or more {PART_RULE}")
     return vendor, class_
 

@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ... import files
+from ... import files, schema
 from ...device_plugin.allocate import delivery
-from ...device_plugin.config import configuration, fields
+from ...device_plugin.config import configuration
 from ...device_plugin.config.configuration import Settings
 from ...device_plugin.process import instance_status
 from ...manifest import Manifest, locked_manifest, read_manifest
@@ -72,10 +72,7 @@ def rendered(options: Mapping[str, Any]) -> bytes:
     """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
     kubelet = options["kubelet_dir"].rstrip("/")
     for name, path in (("path", options["path"]), ("kubelet_dir", kubelet)):
-        try:
-            fields.path(path)
-        except fields.Wrong as error:
-            raise CdiError(f"{options['path']}: {error.below(f'.{name}')}") from None
+        schema.check({name: path}, {"properties": {name: schema.PATH}}, options["path"])
     # The usual ones, too: which of them runtimes read is not settled by what the plugin does.
     directories = {*options["spec_dirs"], *Settings().spec_dirs}
     if os.path.realpath(os.path.dirname(options["path"])) in map(os.path.realpath, directories):

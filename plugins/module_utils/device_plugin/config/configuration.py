@@ -13,15 +13,15 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable, NamedTuple, Optional
 
-from ... import files
+from ... import files, schema
 from ...records import OCCUPIED, CdiError
-from ...spec.names import DEVICE, DEVICE_RULE
+from ...schema import END, Schema, Wrong
+from ...spec.names import DEVICE_PATTERN, DEVICE_RULE, PART_PATTERN
 from ...system.openers import EXPECTED
-from . import fields
-from .faults import fault_class
+from .faults import IGNORABLE, may_be_ignored
 from .resource_names import why_no_resource
 from .unit_ids import SORTS
 
@@ -115,124 +115,191 @@ DELIVERY = ("auto", "cdi", "annotations", "expanded")
 SHARING = ("spread", "pack")
 REGISTRATION = ("auto", "register", "watcher")
 
-_match = fields.record(
-    Match,
+LONGEST = 511  # characters of a kind or a qualified name
+PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6([0-4][0-9]{3}|5([0-4][0-9]{2}|5([0-2][0-9]|3[0-5]))))"
+
+
+def _seconds(least: float, most: float) -> dict[str, Any]:
+    expected = f"a number of seconds from {least:g} to {most:g}"
+    return {"type": "number", "minimum": least, "maximum": most, "description": expected}
+
+
+def _list(items: Schema, expected: str, least: int = 1) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": least, "uniqueItems": True, "description": expected}
+
+
+def _one_or_several(item: Schema) -> dict[str, Any]:
+    return {**schema.one_or_several(item), "uniqueItems": True}
+
+
+def _by_name(names: Schema, item: Schema, expected: str) -> dict[str, Any]:
+    return {"type": "object", "propertyNames": names, "additionalProperties": item, "description": expected}
+
+
+def _record(fields: Schema, *required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": [*required], "additionalProperties": False}
+
+
+BOOLEAN = {"type": "boolean"}
+PATTERN = {**schema.TEXT, "description": "a text in which *, ? and [...] match as in file names"}
+PATTERNS = _one_or_several(PATTERN)
+REPLICAS = {"type": "integer", "minimum": 1, "maximum": 1024}
+KIND = {
+    "type": "string",
+    "maxLength": LONGEST,
+    "pattern": f"^{PART_PATTERN}/{PART_PATTERN}{END}",
+    "description": "a kind, vendor/class, as in fleet.cdi/gpu",
+}
+NAME = {
+    "type": "string",
+    "maxLength": LONGEST,
+    "pattern": f"^{PART_PATTERN}/{PART_PATTERN}={DEVICE_PATTERN}{END}",
+    "description": "a qualified name, vendor/class=name, as in fleet.cdi/gpu=0",
+}
+GROUP_ID = {
+    "type": "string",
+    "pattern": f"^(?!.*::){DEVICE_PATTERN}{END}",
+    "description": f"the id of a group: {DEVICE_RULE}, no '::'",
+}
+
+MATCH = _record(
     {
-        "names": fields.patterns,
-        "ids": fields.patterns,
-        "driver": fields.patterns,
-        "vendor_id": fields.one_or_many(fields.pci_id, "a PCI id, or a list of them"),
-        "device_id": fields.one_or_many(fields.pci_id, "a PCI id, or a list of them"),
-        "pci_address": fields.patterns,
-        "numa_node": fields.one_or_many(fields.whole(0, 1023), "a NUMA node, or a list of them"),
-        "profile": fields.patterns,
-        "partition": fields.boolean,
-        "properties": fields.mapping(
-            fields.text("the name of a property"), lambda _name, value: fields.patterns(value), "an object of patterns"
+        "names": PATTERNS,
+        "ids": PATTERNS,
+        "driver": PATTERNS,
+        "vendor_id": _one_or_several(schema.PCI_ID),
+        "device_id": _one_or_several(schema.PCI_ID),
+        "pci_address": PATTERNS,
+        "numa_node": _one_or_several({"type": "integer", "minimum": 0, "maximum": 1023}),
+        "profile": PATTERNS,
+        "partition": BOOLEAN,
+        "properties": _by_name(
+            {**schema.TEXT, "description": "the name of a property"}, PATTERNS, "patterns by the names of properties"
         ),
-    },
+    }
 )
-_names = fields.many(fields.qualified_name, "a list of qualified names")
-_group = fields.record(
-    lambda **found: found,
-    {"members": fields.many(fields.qualified_name, "a list of one or more qualified names", 1), "optional": _names},
-    ("members",),
-)
-_health = fields.record(
-    Health,
+GROUP = _record(
     {
-        "ignore": fields.many(fault_class, "a list of fault classes"),
-        "hold_down": fields.seconds(0, 3600),
-        "linger": fields.seconds(1, 86400),
+        "members": _list(NAME, "a list of one or more qualified names"),
+        "optional": _list(NAME, "a list of qualified names", 0),
     },
+    "members",
 )
-_resource = fields.record(
-    lambda **found: found,
+HEALTH = _record(
     {
-        "kinds": fields.many(fields.kind, "a list of one or more kinds", 1),
-        "match": _match,
-        "exclude": _match,
-        "name_by": fields.many(fields.one_of(*SORTS), "a list of sorts of names", 1),
-        "replicas": fields.whole(1, 1024),
-        "replicas_by": fields.mapping(
-            fields.pattern,
-            lambda _name, value: fields.whole(1, 1024)(value),
-            "an object of patterns of names and their replicas",
+        "ignore": _list({**schema.TEXT, "description": "a class of faults"}, "a list of classes of faults", 0),
+        "hold_down": _seconds(0, 3600),
+        "linger": _seconds(1, 86400),
+    }
+)
+RESOURCE = _record(
+    {
+        "kinds": _list(KIND, "a list of one or more kinds"),
+        "match": MATCH,
+        "exclude": MATCH,
+        "name_by": _list({"enum": [*SORTS]}, "a list of sorts of names"),
+        "replicas": REPLICAS,
+        "replicas_by": _by_name(PATTERN, REPLICAS, "numbers of replicas by patterns of names"),
+        "sharing": {"enum": [*SHARING]},
+        "groups": _by_name(GROUP_ID, GROUP, "groups by their ids"),
+        "delivery": {"enum": [*DELIVERY]},
+        "setup": schema.COMMAND,
+        "teardown": schema.COMMAND,
+        "time_limit": _seconds(0.1, 300),
+        "pre_start": BOOLEAN,
+        "health": HEALTH,
+        "occupied": {"enum": [*OCCUPIED]},
+    }
+)
+SCHEMA = _record(
+    {
+        "version": {"const": VERSION, "description": f"{VERSION}, which this release reads"},
+        "resources": _by_name({}, RESOURCE, "resources by name, as in {nvidia.com/gpu: {replicas: 4}}"),
+        "delivery": {"enum": [*DELIVERY]},
+        "registration": {"enum": [*REGISTRATION]},
+        "takeover": BOOLEAN,
+        "occupied": {"enum": [*OCCUPIED]},
+        "occupied_ignore": _list(
+            {**schema.TEXT, "description": "a pattern of a program's or unit's name"}, "a list of patterns", 0
         ),
-        "sharing": fields.one_of(*SHARING),
-        "groups": fields.mapping(
-            fields.text(
-                f"the id of a group: {DEVICE_RULE}, no '::'", lambda name: DEVICE.match(name) and "::" not in name
-            ),
-            lambda name, value: Group(name, **_group(value)),
-            "an object of groups by their ids",
-        ),
-        "delivery": fields.one_of(*DELIVERY),
-        "setup": fields.command,
-        "teardown": fields.command,
-        "time_limit": fields.seconds(0.1, 300),
-        "pre_start": fields.boolean,
-        "health": _health,
-        "occupied": fields.one_of(*OCCUPIED),
+        "metrics": {
+            "type": "string",
+            "pattern": rf"^((\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]*):(?=[0-9]{{1,5}}{END})0*{PORT})?{END}",
+            "description": "host:port, as in 127.0.0.1:9400",
+        },
+        "grace": _seconds(1, 86400),
+        "plugin_dir": schema.PATH,
+        "registry_dir": schema.PATH,
+        "pod_resources": schema.PATH,
+        "spec_dirs": _list(schema.PATH, "a list of one or more directories"),
+        "inventory": schema.PATH,
+        "state_dir": schema.PATH,
+        "run_dir": schema.PATH,
+        "root": schema.PATH,
     },
+    "version",
 )
 
 
-def _of_resource(name: str, value: Any) -> ResourceSettings:
-    found = _resource(value)
-    kinds = found.pop("kinds", None) or _own_kind(name)
-    groups = tuple(found.pop("groups", {}).values())
-    if groups and PROFILE in name:
-        raise fields.Wrong("set", f"no groups, as they are no partitions and {PROFILE} is in {name}", ".groups")
-    if found.get("exclude") == Match():
-        raise fields.wrong({}, "one condition or more, as none leaves everything out").below(".exclude")
-    return ResourceSettings(name, tuple(kinds), groups=groups, **found)
+def wrong_resources(resources: Mapping[str, Any]) -> Iterator[Wrong]:
+    """What no table says: whatever is wrong with resources that are as `SCHEMA` has them."""
+    for name, resource in resources.items():
+        why = why_no_resource(name.replace(PROFILE, "x", 1))
+        if why or PROFILE in name.partition("/")[0]:
+            yield Wrong((name,), "is not a resource name", why or f"{PROFILE} after the slash")
+        elif "kinds" not in resource and any(schema.errors(name, KIND)):
+            expected = f"the kinds of its devices, as {name[:LONGEST]} is not a kind itself"
+            yield Wrong((name, "kinds"), "is missing", expected)
+        if resource.get("groups") and PROFILE in name:
+            expected = f"no groups, as they are no partitions and {PROFILE} is in {name[:LONGEST]}"
+            yield Wrong((name, "groups"), "is set", expected)
+        if "exclude" in resource and _match(resource["exclude"]) == Match():
+            yield Wrong((name, "exclude"), "is empty", "one condition or more, as none leaves everything out")
+        for position, item in enumerate(resource.get("health", {}).get("ignore", ())):
+            if not may_be_ignored(item):
+                expected = f"one of {', '.join(sorted(IGNORABLE))}, or one of these with ': ' and a pattern behind it"
+                yield Wrong((name, "health", "ignore", position), f"found {schema.shown(item)}", expected)
 
 
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or value != VERSION:
-        raise fields.wrong(value, f"{VERSION}, which this release reads")
-    return VERSION
+def _tuples(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record that are lists, as tuples."""
+    return {field: tuple(value) if isinstance(value, list) else value for field, value in document.items()}
 
 
-def _own_kind(name: str) -> tuple[str, ...]:
-    try:
-        return (fields.kind(name),)
-    except fields.Wrong:
-        raise fields.Wrong("missing", f"the kinds of its devices, as {name} is no kind itself", ".kinds") from None
+def _several(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _resource_name(value: str) -> str:
-    sample = value.replace(PROFILE, "x", 1)
-    why = why_no_resource(sample)
-    if why or PROFILE in value.partition("/")[0]:
-        raise fields.Wrong("no resource name", why or f"{PROFILE} after the slash")
-    return value
+def _pci_ids(value: Any) -> tuple[str, ...]:
+    """0x and four lower-case digits, as sysfs has them."""
+    return tuple("0x" + one.lower()[-4:] for one in _several(value))
 
 
-_settings = fields.record(
-    lambda **found: Settings(**{name: value for name, value in found.items() if name != "version"}),
-    {
-        "version": _version,
-        "resources": fields.mapping(_resource_name, _of_resource, "an object of resource names and their settings"),
-        "delivery": fields.one_of(*DELIVERY),
-        "registration": fields.one_of(*REGISTRATION),
-        "takeover": fields.boolean,
-        "occupied": fields.one_of(*OCCUPIED),
-        "occupied_ignore": fields.many(fields.text("a pattern of a program's or unit's name"), "a list of patterns"),
-        "metrics": fields.optional(fields.address),
-        "grace": fields.seconds(1, 86400),
-        "plugin_dir": fields.path,
-        "registry_dir": fields.path,
-        "pod_resources": fields.path,
-        "spec_dirs": fields.many(fields.path, "a list of one or more directories", 1),
-        "inventory": fields.path,
-        "state_dir": fields.path,
-        "run_dir": fields.path,
-        "root": fields.path,
-    },
-    ("version",),
-)
+_OTHERWISE: dict[str, Callable[[Any], Any]] = {
+    "vendor_id": _pci_ids,
+    "device_id": _pci_ids,
+    "partition": bool,
+    "properties": lambda value: {name: _several(patterns) for name, patterns in value.items()},
+}
+
+
+def _match(document: Mapping[str, Any]) -> Match:
+    return Match(**{field: _OTHERWISE.get(field, _several)(value) for field, value in document.items()})
+
+
+def _group(name: str, document: Mapping[str, Any]) -> Group:
+    return Group(name, tuple(document["members"]), tuple(document.get("optional", ())))
+
+
+def _resource(name: str, document: Mapping[str, Any]) -> ResourceSettings:
+    found = _tuples(document)
+    found["kinds"] = found.get("kinds", (name,))
+    found.update({field: _match(found[field]) for field in ("match", "exclude") if field in found})
+    if "health" in found:
+        ignore = tuple(found["health"].get("ignore", ()))
+        found["health"] = Health(**{**found["health"], "ignore": ignore})
+    found["groups"] = tuple(_group(*group) for group in found.get("groups", {}).items())
+    return ResourceSettings(name, **found)
 
 
 def read(path: str = PATH) -> Settings:
@@ -265,11 +332,14 @@ def decode(text: bytes, path: str) -> Settings:
 
 def parse(document: Any, where: str) -> Settings:
     """The configuration that a document says; `where` names it in errors. Raises CdiError for anything wrong in it."""
-    try:
-        found: Settings = _settings(document)
-    except fields.Wrong as error:
-        raise CdiError(f"{where}: {error}") from None
-    return found
+    schema.check(document, SCHEMA, where)
+    found = _tuples(document)
+    del found["version"]
+    resources = found.get("resources", {})
+    for wrong in wrong_resources(resources):
+        raise CdiError(f"{where}: {wrong._replace(path=('resources', *wrong.path))}")
+    found["resources"] = {name: _resource(name, resource) for name, resource in resources.items()}
+    return Settings(**found)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -277,5 +347,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name, number in Counter(name for name, _value in pairs).items() if number > 1)
-        raise ValueError(f"an object has the key {fields.shown(twice)} twice")
+        raise ValueError(f"an object has the key {json.dumps(twice[: schema.LONGEST])} twice")
     return found

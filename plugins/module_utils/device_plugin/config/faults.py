@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 from ...spec.stale import MISSING
-from . import fields
 
 # Faults of the device or of what a container needs with it. An operator may have a class of them ignored, and a unit
 # stays Unhealthy for a while after one.
@@ -77,11 +75,7 @@ def is_ignored(why: str, ignore: Iterable[str]) -> bool:
     )
 
 
-def fault_class(value: Any) -> str:
-    """An item of `ignore`: patterns of classes, or "class: pattern of the text". Raises fields.Wrong."""
-    found = str(fields.text("a class of faults, or 'class: pattern of the reason'")(value))
-    pattern = found.partition(": ")[0]
-    if not any(fnmatchcase(name, pattern) for name in IGNORABLE):
-        classes = ", ".join(sorted(IGNORABLE))
-        raise fields.wrong(value, f"one of {classes}, or one of these with ': ' and a pattern behind it")
-    return found
+def may_be_ignored(item: str) -> bool:
+    """Whether an item of `ignore`, a pattern of classes or "class: pattern of the text", is about any class at all."""
+    pattern = item.partition(": ")[0]
+    return any(fnmatchcase(name, pattern) for name in IGNORABLE)

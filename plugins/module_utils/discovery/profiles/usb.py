@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..select import Found, Profile, Rule, globs, one_or_several, select
+from ...schema import END, one_or_several
+from ..select import Found, Profile, Rule, globs, select
 from ..snapshot import Snapshot
 
 HUB = "09"  # bDeviceClass (USB 2.0, 11.23.1); a hub is what others are plugged into
 IDS = one_or_several(
-    pattern=r"^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}$(?!\n)",
-    description='vendor and product in quotes, as lsusb shows them: "0403:6001"',
+    {
+        "type": "string",
+        "pattern": "^[0-9a-fA-F]{4}:[0-9a-fA-F]{4}" + END,
+        "description": 'vendor and product in quotes, as lsusb shows them: "0403:6001"',
+    }
 )
 
 

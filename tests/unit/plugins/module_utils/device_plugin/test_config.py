@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -35,9 +34,8 @@ def test_refused(case):
     document = case["of"] if isinstance(case["of"], list) else {"version": 1, **case["of"]}
     with pytest.raises(CdiError) as error:
         configuration.parse(document, "/etc/x.json")
-    text = str(error.value)
-    assert "\n" not in text
-    assert re.fullmatch("/etc/x.json: " + (case["says"] if case.get("raw") else re.escape(case["says"])), text)
+    assert str(error.value) == f"/etc/x.json: {case['says']}"
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("case", CASES["texts"], ids=lambda case: case["says"][:60])

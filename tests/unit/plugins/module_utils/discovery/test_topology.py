@@ -284,7 +284,7 @@ def test_no_kfd(tmp_path):
 
 def test_the_option_is_checked():
     for text in ("topology.xml", "/", "/a\n", "/a\0b"):
-        with pytest.raises(CdiError, match="option 'topology_file': found .*expected an absolute path on the host"):
+        with pytest.raises(CdiError, match="topology_file: found .*expected an absolute path on the host"):
             discover({"g": {"profile": "drm", "topology_file": text}}, None)
 
 

@@ -1,0 +1,244 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a value may be: tables in a part of JSON Schema (draft 2020-12), and how a host checks a document against one.
+
+The controller checks the same tables with jsonschema. A host has no jsonschema: `errors` applies the keywords that the
+tables use. Two types are stricter than in JSON Schema, on both sides: 1.0 is not an integer, and NaN is not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, NamedTuple
+
+from .records import CdiError
+
+Schema = Mapping[str, Any]
+
+END = r"$(?!\n)"  # "$" alone lets a final line break through in Python, and \Z is no JSON Schema
+
+TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"^[^\0]*" + END}  # add a description
+PATH: dict[str, Any] = {
+    "type": "string",
+    "pattern": rf"^(/|(/(?!\.{{1,2}}(/|{END}))[^/\0]+)+){END}",
+    "description": "an absolute path without '..', double or trailing slashes",
+}
+COMMAND: dict[str, Any] = {
+    "type": "array",
+    "prefixItems": [{**TEXT, "pattern": r"^/[^\0]*" + END, "description": "the absolute path of a program"}],
+    "items": {"type": "string", "pattern": TEXT["pattern"], "description": "a text"},
+    "description": "a list of a program and its arguments",
+}
+PCI_ID: dict[str, Any] = {
+    "type": "string",
+    "pattern": r"^(0[xX])?[0-9a-fA-F]{4}" + END,
+    "description": 'a PCI id in quotes, as in "0x10de"',
+}
+
+
+class Wrong(NamedTuple):
+    """One thing that is wrong with a document. `path` leads to it: keys, and the numbers of items."""
+
+    path: tuple[Any, ...]
+    found: str  # "found 5 (a whole number)"
+    expected: str
+
+    def __str__(self) -> str:
+        where = dotted(self.path)
+        return f"{where + ': ' if where else ''}{self.found}; expected {self.expected}"
+
+
+def check(document: Any, schema: Schema, where: str) -> None:
+    """Raise CdiError for the first thing wrong with a document, which the message calls `where`."""
+    for wrong in errors(document, schema):
+        raise CdiError(f"{where}: {wrong}")
+
+
+def errors(value: Any, schema: Schema, path: tuple[Any, ...] = ()) -> Iterator[Wrong]:
+    """Everything that is wrong with a value. What is inside a value that is wrong itself is not looked at."""
+    fits = all(CHECKS[keyword](value, limit) for keyword, limit in schema.items() if keyword in CHECKS)
+    if not fits:
+        yield Wrong(path, f"found {shown(value)}", expectation(schema))
+    elif isinstance(value, (list, tuple)):
+        yield from _in_list(value, schema, path)
+    elif isinstance(value, dict):
+        yield from _in_mapping(value, schema, path)
+
+
+def one_or_several(item: Schema) -> dict[str, Any]:
+    """A value as `item` says, or a list of one or more of them."""
+    expected = f"{expectation(item)}, or a list of them"
+    return {**item, "type": [item["type"], "array"], "items": item, "minItems": 1, "description": expected}
+
+
+def unknown(found: Any, known: Iterable[str], what: str = "") -> str:
+    """What a message says of a name that is none of `known`."""
+    names = list(known)
+    what = f"the unknown {what} {_cut(repr(found))}" if what else shown(found)
+    return f"found {what}; expected one of {', '.join(names)}{did_you_mean(found, names)}"
+
+
+def did_you_mean(found: Any, known: Iterable[str]) -> str:
+    """The question that a message ends with where `found` is nearly one of `known`; "" where it is not."""
+    from difflib import get_close_matches  # here: only for a name that is wrong, it costs more than the check
+
+    near = get_close_matches(str(found)[:LONGEST], list(known), 1, 0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def dotted(path: Iterable[Any]) -> str:
+    """The way to a value, as messages have it: resources."a.com/gpu".kinds[0]."""
+    steps = (f"[{step}]" if isinstance(step, int) else "." + _key(step) for step in path)
+    return "".join(steps).lstrip(".")
+
+
+# A type of JSON Schema, and a keyword that limits it, in words.
+WORDS = {
+    "string": "a text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+LIMITS = {
+    "minimum": "of {} or more",
+    "exclusiveMinimum": "of more than {}",
+    "maximum": "of {} or less",
+    "minLength": "of {} or more characters",
+    "maxLength": "of at most {} characters",
+    "minItems": "with {} or more items",
+    "minProperties": "with {} or more entries",
+    "uniqueItems": "without any item twice",
+    "pattern": "that matches {}",
+}
+# The sort of a value, the first that fits.
+SORTS = (
+    (bool, "a boolean"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (str, "a text"),
+    (Mapping, "a mapping"),
+    ((list, tuple), "a list"),
+)
+LONGEST = 60  # characters of a value that a message shows
+
+
+def expectation(schema: Schema) -> str:
+    """What a part of JSON Schema asks for, as a message says it after "expected"."""
+    if "description" in schema:
+        return str(schema["description"])
+    if "enum" in schema or "const" in schema:
+        known = schema.get("enum", [schema.get("const")])
+        return ("one of " if len(known) > 1 else "") + ", ".join(map(str, known))
+    types = schema.get("type", [])
+    words = [WORDS[name] for name in ([types] if isinstance(types, str) else types)]
+    limits = {key: text for key, text in LIMITS.items() if key in schema}
+    if {"minimum", "maximum"} <= limits.keys():
+        limits = {**limits, "minimum": "from {}", "maximum": "to {}"}
+    return " ".join([" or ".join(words) or "a value", *(text.format(schema[key]) for key, text in limits.items())])
+
+
+def shown(value: Any) -> str:
+    """A value and its sort, as a message says it after "found"."""
+    if value is None:
+        return "nothing"
+    from reprlib import Repr  # here: only for a message
+
+    short = Repr()  # looks at a few items of each list, a few levels deep
+    short.maxstring = short.maxlong = short.maxother = LONGEST + 3
+    sort = next((word for types, word in SORTS if isinstance(value, types)), "a " + type(value).__name__)
+    return f"{_cut(short.repr(value))} ({sort})"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _key(key: Any) -> str:
+    text = str(key)
+    plain = len(text) <= LONGEST and text.isascii() and text.replace("-", "_").isidentifier()
+    return text if plain else '"' + _cut(repr(text)[1:-1]) + '"'
+
+
+def _in_list(value: Any, schema: Schema, path: tuple[Any, ...]) -> Iterator[Wrong]:
+    first = schema.get("prefixItems", ())
+    rest = schema.get("items")
+    seen = set()
+    for position, item in enumerate(value):
+        inner = first[position] if position < len(first) else rest
+        if inner:
+            yield from errors(item, inner, (*path, position))
+        if schema.get("uniqueItems"):
+            if repr(item) in seen:
+                yield Wrong((*path, position), f"found {shown(item)} again", "each item once")
+            seen.add(repr(item))
+
+
+def _in_mapping(value: dict[Any, Any], schema: Schema, path: tuple[Any, ...]) -> Iterator[Wrong]:
+    properties = schema.get("properties", {})
+    rest = schema.get("additionalProperties", True)
+    for key in schema.get("required", ()):
+        if key not in value:
+            yield Wrong((*path, key), "is missing", expectation(properties.get(key, {})))
+    for key, item in value.items():
+        names = schema.get("propertyNames", {})
+        if not all(CHECKS[keyword](key, limit) for keyword, limit in names.items() if keyword in CHECKS):
+            yield Wrong((*path, key), f"found the name {_cut(repr(key))}", expectation(names))
+        if key in properties:
+            yield from errors(item, properties[key], (*path, key))
+        elif not rest:
+            hint = ", ".join(sorted(properties)) + did_you_mean(key, properties)
+            yield Wrong((*path, key), f"found the unknown option {_cut(repr(key))}", f"one of {hint}")
+        elif rest is not True:
+            yield from errors(item, rest, (*path, key))
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number as JSON has them: no NaN, no infinity."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value - value == 0
+
+
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": _is_number,
+    "array": lambda value: isinstance(value, (list, tuple)),
+    "object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
+
+
+def _has_type(value: Any, types: Any) -> bool:
+    return TYPES[types](value) if isinstance(types, str) else any(TYPES[name](value) for name in types)
+
+
+def _matches(value: Any, pattern: str) -> bool:
+    if not isinstance(value, str):
+        return True
+    import re  # here: an executable that has no pattern to check does not wait for it
+
+    return re.search(pattern, value) is not None
+
+
+def _equal(value: Any, other: Any) -> bool:
+    """As JSON Schema compares: true is not 1."""
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
+
+
+CHECKS: dict[str, Callable[[Any, Any], bool]] = {
+    "type": _has_type,
+    "enum": lambda value, limit: any(_equal(value, one) for one in limit),
+    "const": _equal,
+    "pattern": _matches,
+    "minimum": lambda value, limit: not _is_number(value) or value >= limit,
+    "exclusiveMinimum": lambda value, limit: not _is_number(value) or value > limit,
+    "maximum": lambda value, limit: not _is_number(value) or value <= limit,
+    "minLength": lambda value, limit: not isinstance(value, str) or len(value) >= limit,
+    "maxLength": lambda value, limit: not isinstance(value, str) or len(value) <= limit,
+    "minItems": lambda value, limit: not isinstance(value, (list, tuple)) or len(value) >= limit,
+    "minProperties": lambda value, limit: not isinstance(value, dict) or len(value) >= limit,
+}
