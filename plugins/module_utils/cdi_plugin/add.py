@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..allocation.choosing import request
@@ -85,7 +87,22 @@ def _picker(call: Call, pool: Inventory, asked: request.Request, near: tuple[int
         from . import open_devices
 
         picker.open, picker.refuse = open_devices.look(call, pool), call.settings.occupied == REFUSE
+    if _may_be_claims(call.host.spec_dirs):
+        from . import claimed
+
+        picker.claimed, picker.claims = claimed.look(
+            call.host.spec_dirs, pool, lambda why: complain(f"{call.plugin}: {why}")
+        )
     return picker
+
+
+def _may_be_claims(directories: Sequence[str]) -> bool:
+    """Whether there is a file whose name has the form of a claim's transient spec, with a UID in it."""
+    for directory in directories:
+        with suppress(OSError):
+            if any(name.count("-") > 3 and "_" in name for name in os.listdir(directory)):
+                return True
+    return False
 
 
 def _near(chosen: Sequence[Device]) -> dict[str, Any]:

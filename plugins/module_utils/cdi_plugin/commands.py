@@ -30,6 +30,7 @@ class Host(NamedTuple):
     state_dir: str  # of the ledger
     inventory: str  # beside which the pools are
     root: str = "/"  # of the device nodes
+    spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # where claims of DRA drivers have their specs
 
 
 class Call(NamedTuple):
@@ -55,7 +56,8 @@ Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and what 
 
 def host_of(defaults: Mapping[str, Any]) -> Host:
     """The host that the launcher tells of."""
-    return Host(**{name: str(defaults[name]) for name in Host._fields if name in defaults})
+    given: dict[str, Any] = {name: str(defaults[name]) for name in Host._fields if name in defaults}
+    return Host(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
 
 
 def answer(plugin: str, variables: Mapping[str, str], host: Host, config: Callable[[], bytes] = stdin.read) -> Answer:

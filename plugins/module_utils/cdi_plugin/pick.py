@@ -38,6 +38,8 @@ class Picker:
         self.lost: dict[str, str] = {}
         self.proved = True  # False: there may be a better set than the one that was picked last
         self.open: Callable[[Device], Optional[Occupied]] = lambda _device: None  # who has it open
+        self.claimed: Mapping[str, str] = {}  # resource -> how claims of DRA drivers lock it
+        self.claims: tuple[str, ...] = ()  # what these have, in words
         self.refuse = False  # devices that are open, though nobody holds them
         self.occupied: list[Occupied] = []  # those of the last pick that are
 
@@ -53,6 +55,7 @@ class Picker:
         many = self.pool.devices if isinstance(self.pool.devices, Many) and not amounts else None
         names = {name for one in some for name in (*_resources(one), *one.items)}
         locks = held.locks(names.union(many.resources) if many else names)
+        locks = {**locks, **{name: _both(locks.get(name), mode) for name, mode in self.claimed.items()}}
         free = [device for device in some if self._is_free(device, amounts, locks)]
         wanted = Request(asked.devices or 1, self.near, (), needs)
         out: set[str] = set()  # that can't be had after all
@@ -94,7 +97,7 @@ class Picker:
         try:
             choice = choose(classes, pairs, wanted)
         except Infeasible as error:
-            lost = "".join(f"; {why}" for why in sorted(self.lost.values()))
+            lost = "".join(f"; {why}" for why in (*sorted(self.lost.values()), *self.claims))
             raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
         ids = set(choice.ids)
         self.proved = choice.proved
@@ -104,6 +107,11 @@ class Picker:
 def _resources(device: Device) -> tuple[str, ...]:
     """What a hold on the device can exclude others from."""
     return (device.id, *device.part_of, *device.consists_of)
+
+
+def _both(lock: Optional[Lock], mode: str) -> Lock:
+    """What the ledger has on a resource, and the lock of a claim beside it."""
+    return lock if lock and lock.mode == mode else Lock(WHOLE if lock else mode)
 
 
 def _overlapping(chosen: Sequence[Device]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from ..records import CdiError
 
@@ -60,6 +60,9 @@ def file_name(kind: str) -> str:
     return kind.replace("/", "-") + ".json"
 
 
+OURS = "fleet.cdi"  # the vendor of our own claims, which are in the ledger as what they are
+PREFIX = "k8s."  # drivers put it before their name to make a vendor of it
+
 # A Kubernetes UID: what DRA drivers take as the id of a claim's transient spec, some with more behind it.
 UID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Za-z])")
 
@@ -81,6 +84,12 @@ def claim_uid(path: str, kind: str) -> str:
     """
     found = UID.match(transient_id(path, kind))
     return found.group() if found else ""
+
+
+def foreign_claim(path: str, kind: str) -> Optional[tuple[str, str]]:
+    """(DRA driver, UID) of the claim that the transient spec at `path` is for; None if for none, or for one of ours."""
+    vendor, uid = kind.partition("/")[0], claim_uid(path, kind)
+    return (vendor.removeprefix(PREFIX), uid) if uid and vendor != OURS else None
 
 
 def named_uid(path: str) -> str:

@@ -149,6 +149,12 @@ def load(directories: Sequence[str] = DIRECTORIES, names: Collection[str] = rele
     )
 
 
+def read(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
+    """(the one file at `path`, None where no release takes it for a spec; what is wrong with it). Raises nothing."""
+    found = _look(path, priority)
+    return found.spec, found.error
+
+
 def changed(registry: Registry) -> bool:
     """Whether a file came, went or is another one since `registry` was loaded; without reading any. Raises nothing."""
     paths, errors = find(registry.directories)

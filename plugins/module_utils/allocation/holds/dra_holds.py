@@ -15,9 +15,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ..ledger.grant import ACTIVE, WHOLE, Hold, Key, Part, Stored
+from ..ledger.grant import ACTIVE, Hold, Key, Part, Stored
 from ..ledger.ledger import Ledger
 from ..ledger.tables import Tables
+from .owners import exclude, excludes
 from .pod_holds import DRA, holder, is_dra, widened
 
 OWNER = "external"
@@ -56,12 +57,6 @@ def key_of(driver: str, claim: str) -> Key:
 def kind_of(driver: str) -> str:
     """The kind of what a driver's claims hold: none of a spec's, so that the others of that stay who they are for."""
     return f"{DRA}/{driver}"
-
-
-def excludes(one: Hold, other: Hold) -> str:
-    """The hardware for which two holds exclude each other; "" if they don't."""
-    locks = other.locks()
-    return next((name for name, mode in one.locks().items() if _exclude(mode, locks.get(name, ""))), "")
 
 
 def disjoint(holds: Iterable[Hold]) -> tuple[Hold, ...]:
@@ -163,11 +158,6 @@ def _others(tables: Tables, hold: Hold, mine: Optional[Stored]) -> Iterator[tupl
     for name, mode in hold.locks().items():
         for stored in tables.on(name):
             modes = {one.locks().get(name, "") for one in stored.part.holds}
-            if stored.id not in seen and any(_exclude(mode, one) for one in modes):
+            if stored.id not in seen and any(exclude(mode, one) for one in modes):
                 seen.add(stored.id)
                 yield name, stored
-
-
-def _exclude(one: str, other: str) -> bool:
-    """Whether two sorts of lock on one resource don't go together; "" is none."""
-    return bool(one and other) and (one != other or one == WHOLE)

@@ -29,11 +29,11 @@ from ...records import CdiError, plain
 from ...spec import inject
 from ...spec import registry as specs
 from ...spec.errors import InjectError
+from ...spec.items import items_of
 from ...spec.registry import Registry
 from ..config.configuration import ResourceSettings
 from ..config.faults import class_of, reason, some
 from ..health.probe import look
-from ..offer.identity import items_of
 from ..offer.resources import Resource, Unit, units_of
 from . import commands, delivery
 from .delivery import Delivery

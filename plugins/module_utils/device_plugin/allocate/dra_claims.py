@@ -13,20 +13,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ...allocation.holds.dra_holds import UNNAMED, Claim, disjoint, excludes, key_of, kind_of
+from ...allocation.holds.dra_holds import UNNAMED, Claim, disjoint, key_of, kind_of
+from ...allocation.holds.owners import Owners, finest
 from ...allocation.holds.pod_holds import claim_text
 from ...allocation.ledger.grant import hold_of
 from ...discovery.inventory import Inventory
 from ...records import Device
 from ...safe_text import one_line
-from ...spec.names import claim_uid, named_uid
+from ...spec.items import NEVER, items_of
+from ...spec.names import foreign_claim, named_uid
 from ...spec.registry import Registry
 from ..kubelet.podresources import Listed
 from ..offer import resources
-from ..offer.identity import NEVER, items_of
 
-OURS = "fleet.cdi"  # the vendor of our own claims, which are in the ledger as what they are
-PREFIX = "k8s."  # drivers put it before their name to make a vendor of it
 LONGEST = 253  # characters of a driver's, a namespace's and a claim's name: an API server takes no more
 
 
@@ -47,13 +46,11 @@ class Known:
         self.edits: dict[str, Mapping[str, Any]] = {}  # qualified name of a claim's device -> its edits
         self.of_uid: dict[tuple[str, str], list[str]] = {}  # (driver, UID) -> qualified names
         for file in registry.specs:
-            vendor, _slash, _class = file.spec["kind"].partition("/")
-            uid = claim_uid(file.path, file.spec["kind"])
-            if uid and vendor != OURS:
-                driver = vendor[len(PREFIX) :] if vendor.startswith(PREFIX) else vendor
+            claim = foreign_claim(file.path, file.spec["kind"])
+            if claim:
+                self.of_uid.setdefault(claim, []).extend(file.qualified_names)
                 for name, device in zip(file.qualified_names, file.spec["devices"]):
                     self.edits[name] = device["containerEdits"]
-                    self.of_uid.setdefault((driver, uid), []).append(name)
         self.uids = frozenset(filter(None, map(named_uid, registry.broken))) | {uid for _driver, uid in self.of_uid}
         self.complete = not any(one in registry.errors for one in registry.directories)  # none is known to be missing
 
@@ -114,48 +111,30 @@ class _Hardware:
     """Whose a device node or network interface is, as the ledger would lock it for anybody else."""
 
     def __init__(self, registry: Registry, inventory: Optional[Inventory]) -> None:
-        self._records: dict[str, Device] = {}
-        self._listed: dict[str, dict[str, Device]] = {}  # item -> id -> record of the inventory
+        self._owners = Owners(inventory.devices if inventory else ())
         self._made: dict[str, dict[str, Device]] = {}  # item -> id -> device of which only specs tell
         self._shared: set[str] = set()  # items that several of these devices have
-        for device in inventory.devices if inventory else ():
-            self._records.setdefault(device.id, device)
-            for item in device.items:
-                self._listed.setdefault(item, {})[device.id] = device
         self._units: dict[str, list[tuple[frozenset[str], Device]]] = {}  # item -> all items of a unit, the unit
         for one in resources.known(registry, inventory):
             whole = frozenset(one.identity.own)
             for item in one.identity.own:
                 self._units.setdefault(item, []).append((whole, one.device))
-                if one.device.id not in self._records and self._records.keys().isdisjoint(one.device.consists_of):
+                if self._owners.records.keys().isdisjoint([one.device.id, *one.device.consists_of]):
                     self._made.setdefault(item, {})[one.device.id] = one.device
             self._shared.update(one.identity.above)
 
     def of(self, items: Collection[str]) -> list[Device]:
-        """The devices that have some of the items. What a whole family has, as /dev/kfd, tells none of them.
-
-        A device of which a part is among them is not: that the part's nodes include the whole one's is how parts work.
-        """
+        """The devices that have some of the items. What a whole family has, as /dev/kfd, tells none of them."""
         wanted = frozenset(items)
         found: dict[str, Device] = {}
         for item in sorted(wanted):
             found.update((unit.id, unit) for own, unit in self._units.get(item, ()) if own <= wanted)
-            if item in self._listed:
-                found.update((name, self._named(name)) for name in self._common(self._listed[item]))
+            if item in self._owners.items:
+                found.update((device.id, device) for device in self._owners.of(item))
             else:
                 found.update(self._made.get(item, {}))
-        if not found and wanted <= self._shared.union(self._listed):  # the parent of partitions that are all we know
+        if not found and wanted <= self._shared.union(
+            self._owners.items
+        ):  # the parent of partitions that are all we know
             found = {item: Device(item, "", "", (), ()) for item in sorted(wanted & self._shared)}
-        above = {name for device in found.values() for name in device.part_of}
-        return [device for name, device in found.items() if name not in above]
-
-    def _common(self, owners: Mapping[str, Device]) -> Collection[str]:
-        """What has an item that these have: what all are or are a part of, or all, where they are one hardware."""
-        if len(owners) == 1:
-            return tuple(owners)
-        common = frozenset.intersection(*(frozenset({name, *one.part_of}) for name, one in owners.items()))
-        first, *others = map(hold_of, owners.values())
-        return common or (tuple(owners) if all(excludes(first, other) for other in others) else ())
-
-    def _named(self, name: str) -> Device:
-        return self._records.get(name) or Device(name, "", "", (), ())
+        return finest(found.values())

@@ -13,15 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ... import records
 from ...records import plain
-
-# Aggregates and no device by their names (nvidia-container-toolkit and others), whatever they inject.
-NEVER = frozenset({"all", "none"})
-
-Edits = Mapping[str, Any]  # containerEdits of a spec
+from ...spec.items import NEVER, Edits, items_of
 
 
 class Identity(NamedTuple):
@@ -81,12 +76,6 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
         else:
             others.update(dict.fromkeys(alike, NOTHING))
     return Kind(tuple(sorted(made)), others)
-
-
-def items_of(edits: Edits) -> frozenset[str]:
-    """The device nodes and network interfaces that `edits` inject, as they are on the host."""
-    paths = [node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ()]
-    return frozenset(records.items(paths, [one["hostInterfaceName"] for one in edits.get("netDevices") or ()]))
 
 
 def _direct(edits: Edits) -> frozenset[str]:

@@ -38,7 +38,8 @@ class Host:
         self.inventory = str(directory / "run/cdi-inventory.json")
         self.state = directory / "state"
         (directory / "run/cdi-inventory.d").mkdir(parents=True)
-        self.host = commands.Host(str(directory / "opt"), str(self.state), self.inventory, self.root)
+        places = (str(directory / "opt"), str(self.state), self.inventory, self.root, (str(directory / "cdi"),))
+        self.host = commands.Host(*places)
 
     def configure(self, *configs):
         """Put configurations into their folders, and refresh; returns the last."""

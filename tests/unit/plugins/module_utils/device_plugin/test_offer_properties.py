@@ -13,7 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.identity import items_of
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.items import items_of
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import DEVICE
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 

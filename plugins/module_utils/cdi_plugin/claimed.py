@@ -1,0 +1,70 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What claims of others' DRA drivers have of a pool, by their transient specs. Private API of fleet.cdi.
+
+Where a device plugin of ours runs the ledger has it too. An ADD puts nothing of it into the ledger: a claim is over
+when its file is gone, and on a host without a device plugin nobody would see that. Imported only where there may be a
+claim.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..allocation.holds.dra_holds import UNNAMED, key_of
+from ..allocation.holds.owners import Owners, finest
+from ..allocation.holds.pod_holds import claim_text
+from ..allocation.ledger.grant import WHOLE, hold_of
+from ..discovery.inventory import Inventory
+from ..records import Device
+from ..spec import registry
+from ..spec.items import NEVER, items_of
+from ..spec.names import foreign_claim, named_uid
+from .devices import Many, others
+
+SOME = 3  # devices that an error names with their claims
+
+
+class Claimed(NamedTuple):
+    """What claims have."""
+
+    locks: dict[str, str]  # resource of the ledger -> sort of lock
+    told: tuple[str, ...]  # the same for people
+
+
+def look(directories: Sequence[str], pool: Inventory, complain: Callable[[str], None]) -> Claimed:
+    """What claims have of the pool now. What can't be read is told to `complain`. Raises nothing."""
+    owners, many = Owners(others(pool)), pool.devices if isinstance(pool.devices, Many) else None
+    locks: dict[str, str] = {}
+    told: dict[str, str] = {}
+    for priority, path in registry.find(directories).paths:
+        if not named_uid(path):
+            continue
+        if path.endswith(".yaml") and sys.flags.no_site:
+            site.main()  # PyYAML is a package
+        file, error = registry.read(path, priority)
+        if file is None:
+            if error:
+                complain(f"{error}; what this claim of a DRA driver has is not known")
+            continue
+        claim = foreign_claim(path, file.spec["kind"])
+        if claim is None:
+            continue
+        driver, uid = claim
+        for device in file.spec["devices"]:
+            items = items_of(device["containerEdits"]) if device["name"] not in NEVER else ()
+            found = {one.id: one for item in items for one in owners.of(item)}
+            holds = [*map(hold_of, finest(found.values()))]
+            if many:
+                holds += [
+                    hold_of(Device(many.resources[item], "", "", (), ())) for item in items if item in many.resources
+                ]
+            for hold in holds:
+                told.setdefault(hold.device, claim_text(key_of(driver, f"{UNNAMED}{uid}")))
+                for name, mode in hold.locks().items():
+                    locks[name] = mode if locks.get(name, mode) == mode else WHOLE
+    return Claimed(locks, tuple(f"{name}: {holder} has it" for name, holder in sorted(told.items())[:SOME]))

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""ADD on a host where no device plugin runs, and where claims of others' DRA drivers have devices."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import claimed
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many, read
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
+
+UID = "3b0e3f4c-8ed5-4b0a-9d2a-6f3a1c2d4e5f"
+# The files and names that these drivers make; device_plugin/dra_claims.yml says where they are read.
+DRIVERS = {
+    "NVIDIA": ("k8s.gpu.nvidia.com/claim", f"{UID}-gpu-0", []),
+    "AMD": ("k8s.gpu.amd.com/gpu", f"{UID}-gpu-0-128", ["/dev/kfd"]),
+    "example": ("k8s.gpu.example.com/gpu", f"{UID}-gpu-0", []),
+}
+
+
+def spec_of(*nodes, kind="k8s.gpu.nvidia.com/claim", name="x"):
+    edits = {"deviceNodes": [{"path": node} for node in nodes]}
+    return {"cdiVersion": "0.6.0", "kind": kind, "devices": [{"name": name, "containerEdits": edits}]}
+
+
+def prepared(machine, kind, name, nodes, uid=UID, ending="yaml"):
+    """What a driver writes for a claim; returns its file."""
+    spec = spec_of(*nodes, kind=kind, name=name)
+    (directory,) = machine.host.spec_dirs
+    path = machine.directory / directory / f"{kind.replace('/', '-')}_{uid}.{ending}"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(spec) if ending == "json" else yaml.safe_dump(spec))
+    return path
+
+
+def nodes_of(number):
+    return [f"/dev/dri/card{number}", f"/dev/dri/renderD{128 + number}"]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_what_a_claim_has_is_granted_when_the_claim_is_over(two, driver, ending):
+    machine, conf = two
+    kind, name, shared = DRIVERS[driver]
+    path = prepared(machine, kind, name, [*nodes_of(0), *shared], ending=ending)
+    assert machine.add(conf, "gpu:1", "a") == nodes_of(1)
+    code, details = machine.refused(conf, "gpu:1", "b")
+    assert code == 100
+    driver_name = kind.partition("/")[0].removeprefix("k8s.")
+    assert f"claim uid:{UID} of DRA driver {driver_name}" in details
+    path.unlink()
+    assert machine.add(conf, "gpu:1", "b") == nodes_of(0)
+
+
+def test_a_share_of_it_is_not_granted_either(two):
+    machine, _whole = two
+    conf = machine.configure(config(shared=True))
+    prepared(machine, *DRIVERS["AMD"][:2], nodes_of(1))
+    assert machine.add(conf, "gpu-memory:1024", "a") == nodes_of(0)
+    assert machine.refused(conf, "gpu-memory:5000", "b")[0] == 100
+
+
+def test_the_real_executable_reads_what_drivers_write(hosts, python):
+    machine = hosts(gpus((4096, 4096)))
+    machine.install(python)
+    conf = machine.configure(config())
+    prepared(machine, *DRIVERS["NVIDIA"][:2], nodes_of(0))
+    variables = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "1"}
+    status, reply, said = machine.run("drm", variables, conf)
+    assert (status, reply and reply["devices"], said) == (0, nodes_of(1), "")
+
+
+def test_a_claim_whose_spec_can_not_be_read_is_told(two, capfd):
+    machine, conf = two
+    path = prepared(machine, *DRIVERS["NVIDIA"][:2], nodes_of(0))
+    path.write_text("{")
+    assert machine.add(conf, "gpu:1", "a") == nodes_of(0)
+    said = capfd.readouterr().err
+    assert str(path) in said and "what this claim of a DRA driver has is not known" in said
+
+
+def test_specs_that_are_no_claims_change_nothing(two, capfd):
+    machine, conf = two
+    prepared(machine, "k8s.gpu.amd.com/gpu", "common", nodes_of(0), uid="common")
+    prepared(machine, "fleet.cdi/claim", "x", nodes_of(0))  # ours: the ledger has it
+    prepared(machine, "vendor.com/gpu", "x", nodes_of(0), uid="a-b-c-d-e-f")
+    assert machine.add(conf, "gpu:2", "a") == [*nodes_of(0), *nodes_of(1)]
+    assert capfd.readouterr().err == ""
+
+
+def test_of_thousands_that_are_alike_a_claim_has_one(tmp_path):
+    pool = tmp_path / "pool.json"
+    alike = [Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), (Node(f"/dev/{n}", "c", 4, n),)) for n in range(100)]
+    pool.write_bytes(inventory.render(Inventory(tuple(alike)), "boot", sketched=True))
+    made = spec_of("/dev/7", "/dev/vendorctl")
+    (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
+    found = read(str(pool), "boot")
+    assert isinstance(found.devices, Many)
+    assert claimed.look((str(tmp_path),), found, print).locks == {"tty:7": "whole"}
+
+
+def test_a_claim_for_a_partition_leaves_the_others(tmp_path):
+    def device(name, *nodes, part_of=()):
+        return Device(name, "p", "k.x/gpu", (), tuple(Node(node, "c", 1, 1) for node in nodes), part_of=part_of)
+
+    pool = Inventory(
+        (
+            device("gpu0", "/dev/nvidia0"),
+            device("mig1", "/dev/nvidia0", "/dev/cap1", part_of=("gpu0",)),
+            device("mig2", "/dev/nvidia0", "/dev/cap2", part_of=("gpu0",)),
+            device("gpu1", "/dev/nvidia1"),
+        )
+    )
+    made = spec_of("/dev/nvidia0", "/dev/cap2", "/dev/nvidiactl")
+    (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
+    assert claimed.look((str(tmp_path),), pool, print).locks == {"gpu0": "parts", "mig2": "whole"}
