@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """release.py ARCHIVE: write the archive of this checkout's release, and beside it what installs it in an image.
 
-The archive is what module fleet.cdi.release sends to a host, and release.json its options: Containerfile runs the
+The archive is what module fleet.cdi.host_release sends to a host, and release.json its options: Containerfile runs the
 module's other half from the archive. Needs Python 3.9 and nothing else.
 """
 

@@ -13,7 +13,7 @@ class ModuleDocFragment:
 options:
   prefix:
     description:
-      - Where the on-host release is installed, see M(fleet.cdi.release). The module runs the code of this
+      - Where the on-host release is installed, see M(fleet.cdi.host_release). The module runs the code of this
         collection's release from there. Where that is not installed its archive is sent along for this one task.
     type: path
     default: /opt/cdi

@@ -102,7 +102,7 @@ FUNCTIONS = {
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 99999},
 }
 
-# What module runtime takes, by runtime.
+# What module container_runtime takes, by runtime.
 RUNTIME_SETTINGS = {
     "type": "object",
     "description": "settings of container runtimes by name, as in {docker: {restart: when_idle}}",

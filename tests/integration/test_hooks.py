@@ -44,9 +44,9 @@ def installed(ansible_module, tmp_path_factory):
     directory = tmp_path_factory.mktemp("opt")
     directory.chmod(0o755)
     prefix = str(directory / "cdi")
-    ansible_module("fleet.cdi.release", prefix=prefix)
+    ansible_module("fleet.cdi.host_release", prefix=prefix)
     yield prefix
-    ansible_module("fleet.cdi.release", prefix=prefix, state="absent")
+    ansible_module("fleet.cdi.host_release", prefix=prefix, state="absent")
     assert not os.path.exists(prefix)
 
 

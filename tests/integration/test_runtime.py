@@ -1,7 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules runtime and runtime_info on real runtimes: turned on, a container sees the device; turned off, it does not.
+"""Modules container_runtime and container_runtime_info on real runtimes: turned on, a container sees the device; turned
+off, it does not.
 
 docker, containerd and podman of a Debian suite in a container host (engines.py), FLEET_CDI_SUITES="bookworm trixie sid"
 for all. There is no systemd in it: a systemctl of ours restarts the real daemons.
@@ -93,7 +94,7 @@ def host(suite, tmp_path_factory):
 
 # Module -> its options with their defaults.
 OPTIONS = {
-    "runtime": {
+    "container_runtime": {
         "state": "enabled",
         "spec_dirs": None,
         "installation": "system",
@@ -103,7 +104,7 @@ OPTIONS = {
         "on_unsupported": "fail",
         "managed_by": "test",
     },
-    "runtime_info": {"name": None},
+    "container_runtime_info": {"name": None},
 }
 
 
@@ -129,7 +130,7 @@ def runtime(call):
     """Run the module on the host; its message where it fails."""
 
     def run(name, **options):
-        return call("runtime", name=name, **options)
+        return call("container_runtime", name=name, **options)
 
     return run
 
@@ -139,7 +140,7 @@ def info(call):
     """What runtime_info says of one runtime."""
 
     def run(name):
-        (found,) = call("runtime_info", name=name)["runtimes"]
+        (found,) = call("container_runtime_info", name=name)["runtimes"]
         return found
 
     return run

@@ -71,7 +71,7 @@ def test_the_image_gets_a_release_that_runs(tmp_path):
     (code,) = [
         line.split('"')[1].replace("/tmp/release/release.zip", options["archive"])
         for line in (KUBERNETES / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
-        if "main('release')" in line
+        if "main('host_release')" in line
     ]
     done = subprocess.run(
         ["/usr/bin/python3", "-I", "-B", "-c", code],

@@ -13,19 +13,19 @@ from typing import Any
 from ..records import CdiError
 from ..safe_text import one_line
 
-# Call -> the file of a room whose `answer(options, check)` does it: (result, warnings). Imported when it is asked for.
+# Module -> the file of the same name whose `answer(options, check)` returns (result, warnings). Imported when called.
 CALLS = {
     "cdi_plugin": "converge.kinds.cdi_plugin",
     "cdi_plugin_info": "claims.cdi_plugin_info",
+    "container_runtime": "converge.runtime.container_runtime",
+    "container_runtime_info": "converge.runtime.container_runtime_info",
     "device_info": "discovery.device_info",
     "device_plugin_config": "converge.services.device_plugin_config",
     "device_plugin_info": "converge.services.device_plugin_info",
     "device_plugin_service": "converge.services.device_plugin_service",
     "device_state": "converge.kinds.device_state",
-    "refresh": "converge.services.refresh_service",
-    "release": "release.host_release",
-    "runtime": "converge.runtime.container_runtime",
-    "runtime_info": "converge.runtime.container_runtime_info",
+    "host_release": "release.host_release",
+    "refresh_service": "converge.services.refresh_service",
     "spec": "converge.kinds.spec",
     "spec_info": "converge.kinds.spec_info",
 }

@@ -152,7 +152,7 @@ def _accept_loss(operator: Operator, arguments: Any) -> int:
 
 
 def _migrate(operator: Operator, arguments: Any) -> int:
-    """Bring the store to the schema of this release; module release does it when it activates one."""
+    """Bring the store to the schema of this release; module host_release does it when it activates one."""
     before, now = operator.migrate()
     text = f"The store was migrated from schema {before} to {now}." if before != now else "Nothing to migrate."
     _tell(arguments, {"before": before, "after": now}, text)

@@ -33,7 +33,7 @@ def check(prefix: str, release: str, check_mode: bool = False) -> list[str]:
         return []
     text = (
         f"{os.path.join(prefix, 'lib', 'current')}: release {found} is active here, but this controller's is "
-        f"{release}. One host has one release: run fleet.cdi.release (the role does), or use the other controller."
+        f"{release}. One host has one release: run fleet.cdi.host_release (the role does), or use the other controller."
     )
     if not check_mode:
         raise CdiError(text)

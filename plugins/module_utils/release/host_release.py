@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What module release does and returns. Private API of fleet.cdi."""
+"""Module host_release: the release of this collection on a host, installed, rolled back or removed."""
 
 from __future__ import annotations
 

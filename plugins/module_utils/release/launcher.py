@@ -26,7 +26,7 @@ _TRAMPOLINE = "#!/bin/sh\n'''exec' \"{python}\" {flags} \"$0\" \"$@\"\n' '''\n"
 
 # Byte code is made when a release is installed; nothing may appear in its directory later.
 _BODY = """\
-# Written by fleet.cdi.release; run it with other options instead of changing this file.
+# Written by fleet.cdi.host_release; run it with other options instead of changing this file.
 import os
 import sys
 
@@ -77,7 +77,7 @@ sys.exit(status)
 
 # -S: they need nothing of site-packages, and looking for it takes as long as all of their own work.
 _PLUGIN = """\
-# Written by fleet.cdi.release; run it with other options instead of changing this file.
+# Written by fleet.cdi.host_release; run it with other options instead of changing this file.
 import os
 import sys
 
@@ -92,7 +92,7 @@ main("{name}", {defaults})
 # image. Then the dynamic linker has obeyed that already, and would again at the next library (_ctypes loads libffi), so
 # it starts once more without. The names that are left out of that are a spec's own, and what sh and Python set.
 _HOOK = """\
-# Written by fleet.cdi.release; run it with other options instead of changing this file.
+# Written by fleet.cdi.host_release; run it with other options instead of changing this file.
 import os
 import sys
 

@@ -101,4 +101,4 @@ def _why(state: State) -> str:
         return state.error
     if state.pending:
         return f"{state.place.title} runs with CDI off: it was not restarted since it was turned on"
-    return f"{state.place.title} has CDI off (module fleet.cdi.runtime turns it on)"
+    return f"{state.place.title} has CDI off (module fleet.cdi.container_runtime turns it on)"

@@ -133,7 +133,7 @@ def _used(view: View) -> tuple[State, ...]:
 
 
 def _turned(place: Place, view: View) -> Optional[bool]:
-    """Whether the settings turned CDI on or off (module runtime); None where they set nothing."""
+    """Whether the settings turned CDI on or off (module container_runtime); None where they set nothing."""
     records = [record for record in view.wanted.manifest.edits.values() if record["for"] == owner(place)]
     if not records:
         return None

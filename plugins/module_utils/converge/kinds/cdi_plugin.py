@@ -133,7 +133,7 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check:
             there = ", ".join(sorted(pools.PROFILES))
             raise CdiError(
                 f"plugin: found {one.plugin!r}, which is no program in {bin_dir}; ours are {there}. Install the "
-                "release first (module fleet.cdi.release), or the plugin that is meant."
+                "release first (module fleet.cdi.host_release), or the plugin that is meant."
             )
         entry = pools.entry_of(one)
         if entry is not None:

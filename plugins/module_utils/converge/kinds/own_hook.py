@@ -28,7 +28,7 @@ def missing(spec: Optional[dict[str, Any]], prefix: str) -> str:
         if os.path.basename(path) == CDI_HOOK or path.startswith(f"{prefix}/"):
             return (
                 f"{reason.pointer} is {path}, and the host has {reason.found}: no container with such a device would "
-                "start. Install it first: module fleet.cdi.release and roles cdi_host and cdi_runtime_hooks bring "
+                "start. Install it first: module fleet.cdi.host_release and roles cdi_host and cdi_runtime_hooks bring "
                 f"{prefix}/bin/{CDI_HOOK}. Or do without: profile nvidia has hooks: []"
             )
     return ""

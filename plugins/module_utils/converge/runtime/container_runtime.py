@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module runtime: CDI in docker, containerd, CRI-O or podman, on or off as wanted. Private API of fleet.cdi.
+"""Module container_runtime: CDI in docker, containerd, CRI-O or podman, on or off.
 
 Written, asked of the runtime's own program, and then of its daemon if that may be restarted; whatever goes wrong on the
 way puts the files back.
@@ -121,7 +121,7 @@ def _put_back(made: RuntimePlan, manifest: Manifest, records: dict[str, Any]) ->
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module runtime for its `options`. Raises CdiError."""
+    """(result, warnings) of module container_runtime for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     place, found_warnings = _place(options)
     wanted = _wanted(options)

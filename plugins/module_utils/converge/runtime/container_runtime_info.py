@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module runtime_info: the runtimes of a host and what they do with CDI. It only looks. Private API of fleet.cdi."""
+"""Module container_runtime_info: the runtimes of a host, and how they read CDI. It only reads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def document(state: State, manifest: Manifest) -> dict[str, Any]:
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module runtime_info; it only reads, check mode or not. Raises CdiError."""
+    """(result, warnings) of module container_runtime_info; it only reads, check mode or not. Raises CdiError."""
     names = [options["name"]] if options["name"] else list(installations.INSTALLATIONS)
     found = installations.find(os.environ.get("PATH", ""), names=names)
     manifest = read_manifest(options["state_dir"])

@@ -213,7 +213,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     )
     command = os.path.join(unit.prefix, "bin", "fleet-cdi")
     if not check and not os.access(command, os.X_OK):
-        raise CdiError(f"{command}: there is no such program; install the release first (module fleet.cdi.release)")
+        raise CdiError(f"{command}: does not exist; install the release first (module fleet.cdi.host_release)")
     # The release that is active now, or in check mode comes to be.
     return install(unit, options["release"], options["state_dir"], options["wait"], check), warnings
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module refresh: the units that start a refresh, installed, enabled and started; or gone. Private API of fleet.cdi.
+"""Module refresh_service: the units that start a refresh, installed, enabled and started; or removed.
 
 The files are in the manifest, so undo takes them back; what systemd knows of them is asked and told by systemctl(1).
 """
@@ -139,7 +139,7 @@ def forget(run: Run, booted: Optional[bool] = None) -> None:
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module refresh for its `options`. Raises CdiError."""
+    """(result, warnings) of module refresh_service for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     if options["state"] == "absent":
         return uninstall(options["state_dir"], check), warnings

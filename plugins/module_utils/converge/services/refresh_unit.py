@@ -36,7 +36,7 @@ QUIET, PATIENCE = (
 )  # seconds for which no ldconfig has run when the refresh starts, and how long that is waited for
 
 HEAD = """\
-# Written by fleet.cdi.refresh; run it with other options instead of changing this file.
+# Written by fleet.cdi.refresh_service; run it with other options instead of changing this file.
 """
 
 _SERVICE = """\

@@ -120,7 +120,7 @@ def _unread(reader: Reader, files: Collection[SpecFile]) -> str:
         if os.path.realpath(directory) not in known:
             return (
                 f"{reader.name} does not read {directory}, only {', '.join(reader.spec_dirs)} (module "
-                "fleet.cdi.runtime sets that)"
+                "fleet.cdi.container_runtime sets that)"
             )
     for file in files:
         version = str(file.spec["cdiVersion"]).removeprefix("v")

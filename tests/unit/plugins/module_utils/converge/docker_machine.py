@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A docker that only remembers, for the tests of module runtime: its file is real, its daemon and systemctl are not."""
+"""A docker for the tests of module container_runtime: its file is real, its daemon and systemctl only remember."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Host:
         (self.root / "inventory.json").write_bytes(content)
 
     def asks_for(self, name, on=True):
-        """As module runtime leaves it: our key is in the configuration of the runtime, as far as that says so."""
+        """Our key is in the configuration of the runtime as container_runtime left it, as far as that says so."""
         path = str(self.root / f"{name}.json")
         settings = [Setting(path, ((("features", "cdi"), on),))]
         made = managed_keys.amended(path, None, settings, f"{name}/system", "json", "")

@@ -128,7 +128,7 @@ class TestRefused:
         program.parent.mkdir(parents=True)
         program.write_text("#!/bin/sh\n")
         wanted = spec_module.Wanted(KIND, content=spec(program))
-        with pytest.raises(CdiError, match="can't be executed .*fleet.cdi.release"):
+        with pytest.raises(CdiError, match="can't be executed .*fleet.cdi.host_release"):
             spec_module.converge(wanted, paths)
         program.chmod(0o755)
         done = spec_module.converge(wanted, paths)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What module runtime wrote, taken back by undo; and runs that fail or are killed half-way."""
+"""What module container_runtime wrote, taken back by undo; and runs that fail or are killed half-way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module runtime writes a real file, as the operator and others left it, and has the program verify it."""
+"""Module container_runtime writes a real file, as the operator and others left it, and has the program verify it."""
 
 from __future__ import annotations
 

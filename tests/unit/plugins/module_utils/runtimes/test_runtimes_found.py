@@ -103,7 +103,7 @@ class TestFind:
         assert [one.config for one in found if one.program.startswith(str(tmp_path))] == ["/srv/daemon.json"]
 
     def test_every_installation_is_one_of_the_modules(self):
-        """The choices of module runtime's option."""
+        """The choices of module container_runtime's option."""
         names = {name for kinds in installations.INSTALLATIONS.values() for name in kinds}
         assert names == {"system", "snap", "k3s", "rke2", "microk8s"}
         assert all("system" in kinds for kinds in installations.INSTALLATIONS.values())
@@ -234,7 +234,7 @@ class TestReaders:
     def test_where_none_answers_what_is_written_counts(self):
         found = survey.readers([self.state("containerd", False), self.state("cri-o", True)])
         assert [(one.name, one.reads) for one in found] == [("containerd 2.0.0", False), ("cri-o 2.0.0", True)]
-        assert "module fleet.cdi.runtime turns it on" in found[0].why and found[1].why == ""
+        assert "module fleet.cdi.container_runtime turns it on" in found[0].why and found[1].why == ""
 
     def test_where_they_look_and_what_they_read(self):
         written, runs = self.state("cri-o", True), self.state("containerd", True, runs=True)

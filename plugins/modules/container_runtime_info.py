@@ -2,12 +2,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.runtime_info: the container runtimes of a host, and what they do with CDI."""
+"""Module fleet.cdi.container_runtime_info: the container runtimes of a host, and what they do with CDI."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: runtime_info
+module: container_runtime_info
 short_description: Show the container runtimes of a host and what they do with CDI
 version_added: 0.1.0
 description:
@@ -32,12 +32,12 @@ options:
     type: path
     default: /var/lib/cdi
 seealso:
-  - module: fleet.cdi.runtime
+  - module: fleet.cdi.container_runtime
 """
 
 EXAMPLES = r"""
 - name: Look at all runtimes
-  fleet.cdi.runtime_info:
+  fleet.cdi.container_runtime_info:
   register: found
 
 - name: Fail where one waits for its restart
@@ -57,7 +57,7 @@ runtimes:
       type: str
       sample: containerd
     installation:
-      description: Who brought it, as O(fleet.cdi.runtime#module:installation) takes it.
+      description: Who brought it, as O(fleet.cdi.container_runtime#module:installation) takes it.
       type: str
       sample: system
     version:
@@ -102,8 +102,8 @@ runtimes:
       sample: default
     running:
       description: >-
-        What its daemon really does, C(enabled) and C(spec_dirs); null where it does not run, can't be asked, or where
-        there is none.
+        The settings that its daemon runs with, C(enabled) and C(spec_dirs); null where the daemon does not run or does
+        not answer, and for a runtime without a daemon.
       type: dict
       sample: {"enabled": true, "spec_dirs": ["/etc/cdi", "/var/run/cdi"]}
     pending_restart:
@@ -111,7 +111,7 @@ runtimes:
       type: bool
       sample: false
     managed:
-      description: The keys that M(fleet.cdi.runtime) set, dotted, by file.
+      description: The keys that M(fleet.cdi.container_runtime) set, dotted, by file.
       type: dict
       sample: {"/etc/containerd/config.toml": ["plugins.io.containerd.grpc.v1.cri.enable_cdi"]}
     managed_by:
@@ -143,7 +143,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    on_host.run(module, "runtime_info")
+    on_host.run(module, "container_runtime_info")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.release: the on-host code of this collection, one release per host."""
+"""Module fleet.cdi.host_release: the on-host code of this collection, one release per host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: release
+module: host_release
 short_description: Install, roll back or remove the on-host code of this collection
 version_added: 0.1.0
 description:
@@ -113,11 +113,11 @@ seealso:
 
 EXAMPLES = r"""
 - name: Bring this collection's code to the host
-  fleet.cdi.release:
+  fleet.cdi.host_release:
   become: true
 
 - name: Keep everything below one directory of an ordinary user
-  fleet.cdi.release:
+  fleet.cdi.host_release:
     prefix: "{{ ansible_user_dir }}/cdi"
     paths:
       state_dir: "{{ ansible_user_dir }}/cdi/state"
@@ -126,12 +126,12 @@ EXAMPLES = r"""
         - "{{ ansible_user_dir }}/cdi/specs"
 
 - name: Go back to the release before
-  fleet.cdi.release:
+  fleet.cdi.host_release:
     state: previous
   become: true
 
 - name: Remove the on-host code
-  fleet.cdi.release:
+  fleet.cdi.host_release:
     state: absent
   become: true
 """
@@ -211,7 +211,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    on_host.run(module, "release")
+    on_host.run(module, "host_release")
 
 
 if __name__ == "__main__":

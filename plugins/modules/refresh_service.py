@@ -2,18 +2,18 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.refresh: specs that follow the devices of a host."""
+"""Module fleet.cdi.refresh_service: specs that follow the devices of a host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: refresh
-short_description: Have specs and inventory follow the devices of a host
+module: refresh_service
+short_description: Keep the specs of a host current when its devices change
 version_added: 0.1.0
 description:
-  - Installs, enables and starts what runs C(fleet-cdi refresh) at boot before container runtimes and the kubelet, when
-    devices or drivers come and go, and in intervals. It needs no controller, since the manifest remembers what
-    M(fleet.cdi.spec) was last asked for.
+  - Installs, enables and starts the units that run C(fleet-cdi refresh) at boot before container runtimes and the
+    kubelet, when devices or drivers come and go, and in intervals. A refresh needs no controller, because the manifest
+    remembers the last settings of M(fleet.cdi.spec).
   - The files are a oneshot service, a path unit and a timer of systemd called C(fleet-cdi-refresh), a path unit and a
     service called C(fleet-cdi-libraries) that see when libraries of the host have changed, and the udev rules
     C(70-fleet-cdi.rules). They are in the manifest; C(fleet-cdi undo) stops the units and takes the files back.
@@ -28,8 +28,8 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) makes files, enabled units and running watchers as the other options say.
-      - V(absent) stops and disables the units and takes the files back.
+      - V(present) writes the files, enables the units and starts those that watch.
+      - V(absent) stops and disables the units and removes the files.
     type: str
     choices: [present, absent]
     default: present
@@ -41,8 +41,7 @@ options:
     default: 60
   grace:
     description:
-      - How many seconds a device that is gone stays in its spec, marked as stale. One that is granted stays as long as
-        it is.
+      - Seconds that a missing device stays in its spec, marked as stale. A granted device stays until it is given back.
     type: int
     default: 600
   interval:
@@ -63,9 +62,9 @@ options:
     default: false
   virtual_functions:
     description:
-      - How many virtual functions PCI devices are to have, by PCI address or name of the network interface. They are
-        made before each refresh where there are none; another number is never changed, since that would take all of
-        them away from whoever uses them.
+      - The number of virtual functions of PCI devices, by PCI address or name of the network interface. A device
+        without virtual functions gets them before each refresh. Another number is never changed, because that would
+        remove virtual functions in use.
     type: dict
     default: {}
   directory:
@@ -91,20 +90,20 @@ seealso:
 
 EXAMPLES = r"""
 - name: Keep the specs of the host up to date
-  fleet.cdi.refresh:
+  fleet.cdi.refresh_service:
 
 - name: Wait longer for a driver that takes its time, and load it first
-  fleet.cdi.refresh:
+  fleet.cdi.refresh_service:
     timeout: 180
     load_modules: [habanalabs]
 
 - name: Have eight virtual functions of a port after each boot
-  fleet.cdi.refresh:
+  fleet.cdi.refresh_service:
     virtual_functions:
       "0000:3b:00.0": 8
 
-- name: Leave the specs as they are from now on
-  fleet.cdi.refresh:
+- name: Stop refreshing the specs
+  fleet.cdi.refresh_service:
     state: absent
 """
 
@@ -132,7 +131,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    on_host.run(module, "refresh")
+    on_host.run(module, "refresh_service")
 
 
 if __name__ == "__main__":

@@ -2,28 +2,28 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.runtime: CDI in one container runtime, on or off."""
+"""Module fleet.cdi.container_runtime: CDI in one container runtime, on or off."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: runtime
+module: container_runtime
 short_description: Have a container runtime read CDI specs
 version_added: 0.1.0
 description:
   - Turns the Container Device Interface on or off in docker, containerd, CRI-O or podman, and sets the directories that
     it reads specs from.
-  - Makes the least edit. Nothing where it is as wanted already, by default or by somebody else's hand; a file of its
-    own where the runtime merges such files; otherwise one key in its place, with every comment, other key and byte
-    kept.
-  - What was set is in the manifest, key by key. O(state=absent) and C(fleet-cdi undo) take back exactly that. What
-    others changed since stays, and if nobody did, the files have the bytes that they had.
-  - A file that is no valid JSON or TOML, or that has a key twice, is never written over. Neither is a symlink, since
-    what it leads to is somebody else's to change. Name the file itself by O(config) if it may be edited.
-  - After a change the runtime's own program is asked (C(dockerd --validate), C(containerd config dump), C(crio config),
-    C(podman info)). If it does not agree, or its daemon does not start again, the files are put back.
-  - Says in RV(pending_restart) whether the daemon runs with something else than its files say, by asking the daemon, so
-    that a play which failed half-way can't lose it.
+  - Makes the smallest edit. It edits nothing where the runtime already has the wanted setting. It writes a file of its
+    own where the runtime merges such files. Otherwise it sets one key, and keeps every comment, other key and byte.
+  - The manifest lists what was set, key by key. O(state=absent) and C(fleet-cdi undo) remove exactly that. Other
+    changes since stay; without other changes the files have the same bytes as before.
+  - A file that is not valid JSON or TOML, or that has a key twice, is never written. Neither is a symlink, because its
+    target may belong to another tool. Name the target by O(config) if the module may edit it.
+  - After a change the module asks the program of the runtime (C(dockerd --validate), C(containerd config dump),
+    C(crio config), C(podman info)). If that does not agree, or the daemon does not start again, the module restores
+    the files.
+  - RV(pending_restart) says whether the daemon runs with other settings than its files have. The daemon itself is
+    asked, so that a later run still knows after a play that failed half-way.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -39,36 +39,38 @@ options:
     choices: [docker, podman, containerd, cri-o]
   state:
     description:
-      - V(enabled) has it read CDI, V(disabled) has it not, whoever turned it on. Podman and CRI-O have no switch and
-        refuse V(disabled).
-      - V(absent) takes back what this module ever set in it. CDI that was on before stays on.
+      - V(enabled) turns CDI on. V(disabled) turns CDI off, also where another tool turned it on. Podman and CRI-O have
+        no switch and refuse V(disabled).
+      - V(absent) removes everything that this module set. CDI that was on before stays on.
     type: str
     choices: [enabled, disabled, absent]
     default: enabled
   spec_dirs:
     description:
-      - The directories that it is to read, lowest priority first, exactly these. Left as they are by default.
-      - Podman before 5.5 has none to set.
+      - The spec directories that the runtime reads, lowest priority first. By default the module does not change them.
+      - Podman before 5.5 has no such setting.
     type: list
     elements: path
   installation:
     description:
-      - Which one, where a host has several. V(system) is the distribution's or the vendor's package, V(snap) docker's
-        snap, V(k3s), V(rke2) and V(microk8s) the containerd that these bring.
+      - The installation, where a host has several. V(system) is the package of the distribution or the vendor, V(snap)
+        the snap of docker. V(k3s), V(rke2) and V(microk8s) are the containerd that these install.
     type: str
     choices: [system, snap, k3s, rke2, microk8s]
     default: system
   config:
     description:
-      - Its main configuration file, where that is neither the usual one nor named on the daemon's command line.
+      - The main configuration file of the runtime. Needed where it is not the usual one and the command line of the
+        daemon does not name it.
     type: path
   restart:
     description:
-      - Whether the daemon may be restarted so that it reads its files, and only if it runs with something else.
-      - V(when_idle) does so if no container would end. Docker needs C(live-restore), or no running container.
-        Containerd's containers outlive it where its unit says C(KillMode=process), as packages have it. CRI-O reads its
-        directories anew on a reload.
-      - A daemon that does not run is not started.
+      - Whether the module may restart the daemon. It does so only if the daemon runs with other settings than its files
+        have.
+      - V(when_idle) restarts only if no container ends. Docker needs C(live-restore), or no running container.
+        Containers of containerd survive where its unit says C(KillMode=process), as packages have it. CRI-O only needs
+        a reload.
+      - The module starts no daemon that does not run.
     type: str
     choices: [never, when_idle, always]
     default: never
@@ -95,33 +97,33 @@ options:
     default: /var/lib/cdi
   managed_by:
     description:
-      - Who asks for it, in a word that M(fleet.cdi.runtime_info) returns.
+      - A word for who asks for this, which M(fleet.cdi.container_runtime_info) returns.
     type: str
     default: ""
 seealso:
-  - module: fleet.cdi.runtime_info
+  - module: fleet.cdi.container_runtime_info
   - module: fleet.cdi.spec
 """
 
 EXAMPLES = r"""
 - name: Have docker read CDI, and restart it if no container would end
-  fleet.cdi.runtime:
+  fleet.cdi.container_runtime:
     name: docker
     restart: when_idle
 
 - name: Have containerd read specs from one directory more
-  fleet.cdi.runtime:
+  fleet.cdi.container_runtime:
     name: containerd
     spec_dirs: [/etc/cdi, /var/run/cdi, /opt/site/cdi]
 
 - name: Turn CDI off in the containerd of k3s
-  fleet.cdi.runtime:
+  fleet.cdi.container_runtime:
     name: containerd
     installation: k3s
     state: disabled
 
-- name: Take back what was set in docker
-  fleet.cdi.runtime:
+- name: Remove what was set in docker
+  fleet.cdi.container_runtime:
     name: docker
     state: absent
 """
@@ -209,7 +211,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    on_host.run(module, "runtime")
+    on_host.run(module, "container_runtime")
 
 
 if __name__ == "__main__":
