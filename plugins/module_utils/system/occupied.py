@@ -10,6 +10,7 @@ device has counts. The node of a GPU that its MIG devices have as well is the GP
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import inf
 from typing import Any, NamedTuple
 
 from ..records import Device, Node
@@ -81,14 +82,18 @@ def numbers(nodes: Nodes) -> frozenset[Number]:
     return frozenset(number for own in nodes.values() for number in own)
 
 
-def occupied(nodes: Nodes, seen: Seen, expected: Collection[str] = ()) -> dict[str, Occupied]:
-    """The devices that have a node open in a process that is not `expected` to (patterns, openers.is_expected)."""
-    return {one.device: one for one in reversed([*_each(nodes, seen, expected)])}
+def occupied(nodes: Nodes, seen: Seen, expected: Collection[str] = (), before: float = inf) -> dict[str, Occupied]:
+    """The devices that have a node open in a process that is not `expected` to (patterns, openers.is_expected).
+
+    Of processes that began `before` (Opener.began).
+    """
+    return {one.device: one for one in reversed([*_each(nodes, seen, expected, before)])}
 
 
-def _each(nodes: Nodes, seen: Seen, expected: Collection[str]) -> Iterator[Occupied]:
+def _each(nodes: Nodes, seen: Seen, expected: Collection[str], before: float) -> Iterator[Occupied]:
     for device, own in nodes.items():
         for number, path in own.items():
-            left = tuple(one for one in seen.openers.get(number, ()) if not is_expected(one, expected))
+            openers = [one for one in seen.openers.get(number, ()) if one.began < before]
+            left = tuple(one for one in openers if not is_expected(one, expected))
             if left:
                 yield Occupied(device, path, left)

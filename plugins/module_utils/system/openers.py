@@ -67,6 +67,7 @@ class Opener(NamedTuple):
     uid: int
     group: Group = Group()
     of_root: bool = False  # its program is a file that only root can change, so that its name says what it is
+    began: float = 0.0  # seconds of CLOCK_BOOTTIME; 0.0: unknown
 
     def __str__(self) -> str:
         """For people; the name of a program and of a group may be anything: show it by safe_text.one_line."""
@@ -265,7 +266,7 @@ class _Nodes:
 
 def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
     """What is known of a process that has something open; what can't be read is left out."""
-    program, of_root, uid, group = "", False, -1, Group()
+    program, of_root, uid, group, began = "", False, -1, Group(), 0.0
     with suppress(OSError, ValueError, StopIteration):
         status = _text(process, "status", control_group.LONGEST)
         uid = int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
@@ -275,7 +276,10 @@ def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
         of_root = file.uid == 0 and not file.mode & 0o022
     with suppress(OSError):
         group = control_group.parse(_text(process, "cgroup", control_group.LONGEST))
-    return Opener(pid, program, uid, group, of_root)
+    with suppress(OSError, ValueError, IndexError):  # field 22 of proc_pid_stat(5); the second may have any characters
+        fields = _text(process, "stat", control_group.LONGEST).rpartition(")")[2].split()
+        began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return Opener(pid, program, uid, group, of_root, began)
 
 
 def _text(process: int, name: str, most: int) -> str:

@@ -15,8 +15,9 @@ from heapq import nsmallest
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...allocation.ledger.ledger import Ledger
-from ...records import IGNORE, REFUSE, CdiError
+from ...records import REFUSE, WARN, CdiError
 from ...spec.registry import Registry
+from ...system.occupied import Occupied
 from ..allocate.allocate import Allocator, Failed, longest
 from ..allocate.delivery_decision import Decision, Readers
 from ..allocate.prefer import preferred
@@ -212,21 +213,28 @@ class Served:
         return answer
 
     def _open(self, resource: Resource, units: Sequence[Unit]) -> None:
-        """Blocks. See whether processes have units open that the kubelet takes for free. Raises Failed.
+        """See whether processes have units open that the kubelet takes for free. Raises Failed.
 
-        Of units that containers share nothing can be said: who has them already has them open.
+        Blocks where it may refuse them; a warning comes while the pod starts. Of units that containers share nothing
+        can be said: who has them already has them open.
         """
-        settings = self._site.settings
+        settings, lookout = self._site.settings, self._hands.lookout
         wanted = choice(resource, settings)
-        if wanted == IGNORE:
-            return
-        found = self._hands.lookout.now((unit for unit in units if unit.replicas == 1), settings)
-        texts = {name: f"{one}, and the kubelet takes it for free" for name, one in found.items()}
-        if texts and wanted == REFUSE:
-            text = some([f"{name}: {why}" for name, why in sorted(texts.items())], "; ")
-            raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
-        for name, why in texts.items():
-            self._site.log.warning("occupied", resource=resource.name, device=name, reason=why)
+        alone = [unit for unit in units if unit.replicas == 1]
+        if wanted == WARN:
+            lookout.beside(alone, settings, partial(self._say_open, resource))
+        if wanted == REFUSE:
+            found = lookout.now(alone, settings)
+            if found:
+                texts = {name: _in_use(one) for name, one in sorted(found.items())}
+                text = some([f"{name}: {why}" for name, why in texts.items()], "; ")
+                raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
+            self._say_open(resource, {})
+
+    def _say_open(self, resource: Resource, found: Mapping[str, Occupied]) -> None:
+        """Log who has units open, and of whom that can't be told."""
+        for name, one in found.items():
+            self._site.log.warning("occupied", resource=resource.name, device=name, reason=_in_use(one))
         gaps = self._hands.lookout.gaps
         if gaps:
             self._site.log.change("processes", gaps, "processes-unseen", reason=gaps)
@@ -306,6 +314,10 @@ class Served:
     def _restart(self) -> None:
         if not self._closing:
             self.start()
+
+
+def _in_use(found: Occupied) -> str:
+    return f"{found}, and the kubelet takes it for free"
 
 
 def message(roster: Roster) -> Any:

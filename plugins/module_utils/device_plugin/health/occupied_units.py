@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether processes have units open that nobody holds. docs/occupied.md. Private API of fleet.cdi.
 
-A look at all processes of a host takes a while: looks at the host share one, Allocate makes its own. Threads may share
-a lookout.
+A look at all processes of a host takes a while: looks at the host share one, Allocate makes its own, and waits for it
+only where it may refuse. Threads may share a lookout.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from typing import Callable, Optional
 
 from ...allocation.ledger.grant import Grant
@@ -56,13 +58,22 @@ class Lookout:
         self._seen = Seen()
         self._numbers: frozenset[Number] = frozenset()  # that were looked for
         self._when: Optional[float] = None  # the look began
+        self._beside = ThreadPoolExecutor(1, "openers")
         self.gaps = ""  # what could not be seen, as of the last look
 
-    def now(self, units: Iterable[Unit], settings: Settings) -> dict[str, Occupied]:
-        """Id of a unit -> who has it open now. Blocks; raises nothing."""
+    def now(self, units: Iterable[Unit], settings: Settings, before: float = inf) -> dict[str, Occupied]:
+        """Id of a unit -> who has it open now, of processes that began `before`. Blocks; raises nothing."""
         units = list(units)
         with self._lock:
-            return _of_units(units, self._look(self._nodes(units), settings, None))
+            return _of_units(units, self._look(self._nodes(units), settings, None, before))
+
+    def beside(self, units: Iterable[Unit], settings: Settings, tell: Callable[[dict[str, Occupied]], None]) -> None:
+        """`tell` who has them open, in a while, of processes that are there when this is called. Does not block.
+
+        What the units are given to meanwhile has them open soon, and may.
+        """
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._beside.submit(lambda: tell(self.now(units, settings, now)))
 
     def lately(self, units: Iterable[Unit], settings: Settings) -> dict[str, Occupied]:
         """Id of a device -> who had it open some seconds ago, or has now. Blocks; raises nothing."""
@@ -71,13 +82,13 @@ class Lookout:
             found = self._look(nodes, settings, AGE)
             return self._look(nodes, settings, DOUBT) if found else found
 
-    def _look(self, nodes: Nodes, settings: Settings, age: Optional[float]) -> dict[str, Occupied]:
+    def _look(self, nodes: Nodes, settings: Settings, age: Optional[float], before: float = inf) -> dict[str, Occupied]:
         wanted, now = numbers(nodes), self._clock()
         fresh = self._when is not None and age is not None and now < self._when + age
         if not (fresh and wanted <= self._numbers):
             self._seen, self._numbers, self._when = self._ask(wanted), wanted, now
             self.gaps = self._seen.gaps
-        return occupied(nodes, self._seen, settings.occupied_ignore)
+        return occupied(nodes, self._seen, settings.occupied_ignore, before)
 
     def _nodes(self, units: Iterable[Unit]) -> Nodes:
         """The nodes that tell each unit apart, by the id of its device."""

@@ -117,7 +117,7 @@ def _seen(document: Any) -> Seen:
     found, processes, unseen, trouble = document
     made = {
         (sort, major, minor): tuple(
-            Opener(pid, command, uid, Group(*group), of_root) for pid, command, uid, group, of_root in each
+            Opener(pid, command, uid, Group(*group), *rest) for pid, command, uid, group, *rest in each
         )
         for sort, major, minor, each in found
     }

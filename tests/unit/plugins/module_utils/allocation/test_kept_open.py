@@ -340,9 +340,9 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, what):
 
 KILLED = """
 import os, signal, sys
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation import log, store
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.gate import Gate
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import log
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Gate
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import add
 ledger, where = Ledger(sys.argv[1], "boot-1"), sys.argv[2]
 def die(*_arguments):

@@ -9,6 +9,8 @@ import asyncio
 import json
 import os
 import stat
+import threading
+import time
 
 import pytest
 
@@ -155,10 +157,39 @@ def allocating(stage: Stage, choice: str) -> None:
     stage.resource = stage.resource._replace(units=(unit, *stage.resource.units[1:]))
 
 
+def looked(stage: Stage) -> None:
+    """Wait for the looks that nobody waited for."""
+    stage.served._hands.lookout._beside.shutdown()
+
+
+def test_allocate_does_not_wait_for_a_warning(stage: Stage) -> None:
+    """A look takes as long as there are processes on the host: 20 ms for 100."""
+    allocating(stage, "warn")
+    answered = threading.Event()
+    ask = stage.served._hands.lookout._ask
+    stage.served._hands.lookout._ask = lambda numbers: answered.wait(20) and ask(numbers)
+    stage.served._open(stage.resource, stage.resource.units[:1])
+    assert "event=occupied" not in stage.log.getvalue()
+    answered.set()
+    looked(stage)
+    assert "event=occupied" in stage.log.getvalue()
+
+
+@pytest.mark.parametrize(("later", "lines"), [(-5, 1), (5, 0)])
+def test_the_container_that_got_the_device_is_no_reason_for_a_warning(stage: Stage, later: int, lines: int) -> None:
+    allocating(stage, "warn")
+    began = time.clock_gettime(time.CLOCK_BOOTTIME) + later
+    stage.seen = Seen({("c", 1, 3): (TRAIN._replace(began=began),)}, 10, 0)
+    stage.served._open(stage.resource, stage.resource.units[:1])
+    looked(stage)
+    assert stage.log.getvalue().count("event=occupied") == lines
+
+
 @pytest.mark.parametrize("choice", ["warn", "ignore"])
 def test_a_warning_is_logged_and_the_device_is_handed_out(stage: Stage, choice: str) -> None:
     allocating(stage, choice)
     stage.served._open(stage.resource, stage.resource.units[:1])
+    looked(stage)
     said = [line for line in stage.log.getvalue().splitlines() if "event=occupied" in line]
     assert len(said) == (choice == "warn")
     assert all("pid 7 (train, uid 1000)" in line and "device=d0" in line for line in said)

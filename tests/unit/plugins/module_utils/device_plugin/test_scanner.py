@@ -50,10 +50,10 @@ sys.exit(main(["plugin", "openers"], "test", dict(state_dir="/x", inventory="/x"
 # The daemon: what it sees by the socket, and what by itself.
 ASKS = """
 import sys
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import scanner
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import openers_service
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 number = openers.number_of(sys.argv[1])
-seen, alone = scanner.Channel(sys.argv[2]).look([number]), openers.look([number])
+seen, alone = openers_service.Channel(sys.argv[2]).look([number]), openers.look([number])
 print([[one.pid for one in each.openers.get(number, ())] for each in (seen, alone)], seen.gaps)
 """
 
@@ -192,7 +192,7 @@ def test_one_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
 
 
 def test_what_is_seen_comes_over_as_it_is(tmp_path, monkeypatch):
-    opener = Opener(7, "tr\nain", 1000, Group("/x", container="caf\u00e9\x1b", engine="LXC"), True)
+    opener = Opener(7, "tr\nain", 1000, Group("/x", container="caf\u00e9\x1b", engine="LXC"), True, 12.5)
     seen = Seen({NUMBER: (opener,), ("b", 8, 0): ()}, 5, 1, "why")
     asked = []
     monkeypatch.setattr(openers, "look", lambda numbers: asked.append(list(numbers)) or seen)

@@ -12,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -70,8 +71,10 @@ def pids(number, **options):
 
 @needs_nodes
 def test_a_node_is_known_by_its_numbers_whatever_its_path(node, process):
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
     opener = process(node(*CONSOLE))
     found = openers.look([CONSOLE]).openers[CONSOLE]
+    assert before - 0.02 <= found[0].began <= time.clock_gettime(time.CLOCK_BOOTTIME)
     assert [one.pid for one in found] == [opener.pid]
     assert found[0].command == os.path.basename(os.path.realpath(sys.executable)) and found[0].uid == 0
     assert str(found[0]).startswith(f"pid {opener.pid} (python")
