@@ -24,6 +24,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))  # for the imports below
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import expectation
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
@@ -184,10 +185,10 @@ def valued(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array" and "enum" in items and "description" not in schema:
         return "a list of " + ", ".join(f"V({value})" for value in items["enum"])
     if schema.get("type") == "array" and "description" not in schema:
-        return "a list, each item " + re.sub(r"[()]", "", entry_options.expectation(items))
+        return "a list, each item " + re.sub(r"[()]", "", expectation(items))
     if "enum" in schema:
         return " or ".join(f"V({value})" for value in schema["enum"])
-    return re.sub(r"[()]", "", entry_options.expectation(schema))
+    return re.sub(r"[()]", "", expectation(schema))
 
 
 def plain(text: str) -> str:

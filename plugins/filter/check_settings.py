@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - fleet.cdi contributors (@fleet-cdi)
 description:
-  - Checks every variable C(cdi_host_*) of the hosts against one JSON Schema (draft 2020-12), on the controller,
-    without contacting a host. Settings that several hosts share are checked once.
+  - Checks every variable C(cdi_host_*), C(cdi_device_plugin_*) and C(cdi_runtime_hooks_*) of the hosts against one JSON
+    Schema (draft 2020-12), on the controller, without contacting a host. Settings that several hosts share are checked once.
   - A variable of that name that no role knows is an error, but for C(cdi_host_devices_<anything>), which adds to
     C(cdi_host_devices).
   - Facts are not there yet when the playbooks check; a setting that is made from them needs a fact cache.
@@ -112,7 +112,7 @@ def _read(variables: Any) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """(the settings as Ansible holds them, as plain data, what can't be worked out)."""
     values, document, unresolved = {}, {}, []
     for name in variables:
-        if not str(name).startswith(settings.PREFIX):
+        if not str(name).startswith(settings.PREFIXES):
             continue
         try:
             value = variables[name]

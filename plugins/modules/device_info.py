@@ -59,7 +59,8 @@ options:
       - >-
         Profile V(drm) - GPUs of any vendor, C(/dev/dri/*). By default C(kind) is V(fleet.cdi/gpu), C(name_by) is
         [V(index)]. C(want_device_nodes) (a list of V(primary), V(render), V(control)) - the nodes to hand out, all by
-        default. C(vendorid_whitelist) (PCI id in quotes, as in "0x10de") - only GPUs of these vendors.
+        default. C(vendorid_whitelist) (a PCI id in quotes, as in "0x10de", or a list of them) - only GPUs of these
+        vendors.
       - >-
         Profile V(dsa) - work queues of Intel's DSA with type C(user), C(/dev/dsa/wq*). By default C(kind) is
         V(intel.com/dsa), C(name_by) is [V(sysname)]. C(mode) (V(dedicated) or V(shared)) - only work queues of this
@@ -169,23 +170,25 @@ options:
       - >-
         Profile V(sriov) - PCI virtual functions, with their interface, their nodes or their VFIO group. By default
         C(kind) is V(fleet.cdi/vf), C(name_by) is [V(index)]. C(physical_functions) (shell patterns of PCI addresses or
-        interface names, as in ens1f*) - only virtual functions of these. C(driver) (a text or a list with 1 or more
-        items) - only functions with this driver. C(pci_vendor) (PCI id in quotes, as in "0x10de") - only functions of
-        this vendor. C(pci_device) (PCI id in quotes, as in "0x10de") - only functions with this device id. C(pci_class)
-        (start of a PCI class in quotes, as in "0x03") - only functions of this class.
+        interface names, as in ens1f*) - only virtual functions of these. C(driver) (a text, or a list of them) - only
+        functions with this driver. C(pci_vendor) (a PCI id in quotes, as in "0x10de", or a list of them) - only
+        functions of this vendor. C(pci_device) (a PCI id in quotes, as in "0x10de", or a list of them) - only functions
+        with this device id. C(pci_class) (the start of a PCI class in quotes, as in "0x03", or a list of them) - only
+        functions of this class.
       - >-
         Profile V(tty) - virtual consoles, C(/dev/tty13) to C(/dev/tty63). By default C(kind) is V(fleet.cdi/tty),
         C(name_by) is [V(sysname)]. C(num_system_reserved) (a whole number from 0 to 62) - the number of the last
         console that is left to the system, V(12) by default.
       - >-
         Profile V(usb) - USB devices, C(/dev/bus/usb/*), without hubs. By default C(kind) is V(fleet.cdi/usb),
-        C(name_by) is [V(index)]. C(ids) (vendor and product in quotes, as lsusb shows them: "0403:6001") - only devices
-        with these ids.
+        C(name_by) is [V(index)]. C(ids) (vendor and product in quotes, as lsusb shows them: "0403:6001", or a list of
+        them) - only devices with these ids.
       - >-
         Profile V(vfio) - IOMMU groups with a function that is bound to a VFIO driver, C(/dev/vfio/*). By default
-        C(kind) is V(fleet.cdi/vfio), C(name_by) is [V(index)]. C(pci_vendor) (PCI id in quotes, as in "0x10de") - only
-        functions of this vendor. C(pci_device) (PCI id in quotes, as in "0x10de") - only functions with this device id.
-        C(pci_class) (start of a PCI class in quotes, as in "0x03") - only functions of this class.
+        C(kind) is V(fleet.cdi/vfio), C(name_by) is [V(index)]. C(pci_vendor) (a PCI id in quotes, as in "0x10de", or a
+        list of them) - only functions of this vendor. C(pci_device) (a PCI id in quotes, as in "0x10de", or a list of
+        them) - only functions with this device id. C(pci_class) (the start of a PCI class in quotes, as in "0x03", or a
+        list of them) - only functions of this class.
       - >-
         Profile V(video) - cameras and codecs, C(/dev/video*), C(media*) and C(v4l-subdev*). By default C(kind) is
         V(fleet.cdi/video), C(name_by) is [V(index)].

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of hosts: their layers, their JSON Schema, and what is wrong with them, said in words. Controller side.
 
-What a role variable is, stands in the role's argument_specs; what an entry of the devices settings may hold, in the
-profiles' tables of the discovery room. Here they become one schema, and nothing is written twice.
+The argument_specs of the roles have the variables. The tables of the rooms have what an entry of the devices settings
+and a resource of the device plugin may hold. Here they become one schema, and nothing is written twice.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import PATH
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as STRICT
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import did_you_mean, expectation, shown
 
-PREFIX = "cdi_host_"
+ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
+PREFIXES = tuple(f"{role}_" for role in ROLES)
 DEVICES = "cdi_host_devices"
 LAYER = "cdi_host_devices_"  # + anything: a further layer of DEVICES
+RESOURCES = "cdi_device_plugin_resources"
 BOOLEANS = ("true", "false", "yes", "no", "on", "off")
 
 WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + r")$(?!\n)"
@@ -122,13 +126,25 @@ RUNTIME_SETTINGS = {
     },
 }
 
-SECTIONS = {
+# What the device plugin takes, by field.
+PLUGIN: dict[str, Any] = configuration.SCHEMA["properties"]
+
+SECTIONS: dict[str, dict[str, Any]] = {
     "cdi_host_runtime_settings": RUNTIME_SETTINGS,
     "cdi_host_runtime_versions": VERSIONS,
     "cdi_host_runtimes": {**VERSIONS, "deprecated": True},
-    "cdi_host_distributions": DISTRIBUTIONS,
     "cdi_host_plugins": PLUGINS,
     "cdi_host_virtual_functions": FUNCTIONS,
+    **{f"{role}_distributions": DISTRIBUTIONS for role in ROLES},
+    RESOURCES: PLUGIN["resources"],
+    "cdi_device_plugin_occupied_ignore": PLUGIN["occupied_ignore"],
+    "cdi_device_plugin_metrics": PLUGIN["metrics"],
+    "cdi_device_plugin_grace": {
+        **PLUGIN["grace"],
+        "type": ["integer", "string"],
+        "pattern": r"^[1-9][0-9]{0,4}$(?!\n)",
+    },
+    **{f"cdi_device_plugin_{name}": PATH for name in ("config", "spec_dir", "state_dir", "inventory")},
 }
 
 
@@ -144,15 +160,19 @@ class Finding(NamedTuple):
 
 
 def argument_specs() -> dict[str, dict[str, Any]]:
-    """The variables of role cdi_host, by name, as its argument_specs describe them."""
+    """The variables of the roles, by name, as the argument_specs describe them. Entry point `main` goes first."""
     collection = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    with open(os.path.join(collection, "roles/cdi_host/meta/argument_specs.yml"), encoding="utf-8") as file:
-        found: dict[str, dict[str, Any]] = yaml.safe_load(file)["argument_specs"]["main"]["options"]
+    found: dict[str, dict[str, Any]] = {}
+    for role in ROLES:
+        with open(os.path.join(collection, f"roles/{role}/meta/argument_specs.yml"), encoding="utf-8") as file:
+            specs = yaml.safe_load(file)["argument_specs"]
+        for entry_point in sorted(specs, key=lambda name: name != "main"):
+            found = {**specs[entry_point]["options"], **found}
     return found
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of all settings of a host: an object of its cdi_host_* variables."""
+    """The JSON Schema (draft 2020-12) of all settings of a host: an object of its variables of the roles."""
     variables = {name: _variable(name, spec) for name, spec in argument_specs().items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -215,7 +235,7 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
     entries = merge({name: documents[name] for name in layers(documents) if isinstance(documents[name], Mapping)})
     found = [finding for error in _validator().iter_errors({**rest, DEVICES: entries}) for finding in _findings(error)]
     first: dict[tuple[Any, ...], Finding] = {}
-    for finding in (*shapes, *found, *_beyond_schema(entries, found)):
+    for finding in (*shapes, *found, *_beyond_schema({**rest, DEVICES: entries}, found)):
         first.setdefault(finding.path, finding)
     return sorted(first.values(), key=lambda finding: [str(part) for part in finding.path])
 
@@ -313,7 +333,9 @@ def _findings(error: Any) -> Iterator[Finding]:
         for name in error.instance:
             if name not in known and not str(name).startswith(LAYER if not path else "\0"):
                 what = "variable" if not path else "option"
-                expected = f"expected one of {', '.join(sorted(known))}{did_you_mean(name, known)}"
+                role = next((prefix for prefix in PREFIXES if str(name).startswith(prefix)), "") if not path else ""
+                some = ", ".join(sorted(one for one in known if one.startswith(role)))
+                expected = f"expected one of {some}{did_you_mean(name, known)}"
                 yield Finding((*path, name), f"found the unknown {what} {name!r}; {expected}", True)
     elif error.validator == "propertyNames" or "propertyNames" in error.relative_schema_path:
         what = "unknown option" if error.validator == "enum" else "name"
@@ -341,13 +363,22 @@ def _expected(error: Any) -> str:
     return expectation(error.schema)
 
 
-def _beyond_schema(entries: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:
-    """What only the hosts' own check sees in entries that are otherwise right: whether they make a valid kind."""
-    wrong = {finding.path[1] for finding in found if finding.path[0] == DEVICES and len(finding.path) > 1}
-    for name, entry in entries.items():
-        problem = _refusal(name, entry) if name not in wrong else None
+def _beyond_schema(document: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:
+    """What only the hosts' own checks see in entries and resources that are otherwise right: whether the name of an
+    entry makes a valid kind, whether a kubelet takes the name of a resource."""
+    for name, entry in _right(DEVICES, document, found).items():
+        problem = _refusal(name, entry)
         if problem:
             yield Finding((DEVICES, name), problem)
+    for wrong in configuration.wrong_resources(_right(RESOURCES, document, found)):
+        yield Finding((RESOURCES, *wrong.path), f"{wrong.found}; expected {wrong.expected}", len(wrong.path) == 1)
+
+
+def _right(variable: str, document: Mapping[str, Any], found: Sequence[Finding]) -> dict[str, Any]:
+    """The entries of a variable in which nothing was found to be wrong."""
+    wrong = {finding.path[1:2] for finding in found if finding.path[0] == variable}
+    entries = document.get(variable, {})
+    return {name: entry for name, entry in entries.items() if (name,) not in wrong} if () not in wrong else {}
 
 
 def _refusal(name: str, entry: Any) -> Optional[str]:

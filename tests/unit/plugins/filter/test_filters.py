@@ -31,6 +31,8 @@ cdi_host_devices:
   gpus:
     profile: drm
     required: true
+cdi_device_plugin_delivery: cdii
+cdi_device_plugin_resource: {}
 """
 RACK = """\
 ---
@@ -44,6 +46,11 @@ cdi_host_devices_rack7:
 """
 WRONG = (
     ("group_vars/all.yml:2:1: cdi_host_spec_dri: ", "did you mean 'cdi_host_spec_dir'?"),
+    (
+        "group_vars/all.yml:7:29: cdi_device_plugin_delivery: found 'cdii' (a text); expected one of auto, cdi, ",
+        "did you mean 'cdi'?",
+    ),
+    ("group_vars/all.yml:8:1: cdi_device_plugin_resource: ", "did you mean 'cdi_device_plugin_resources'?"),
     ("group_vars/rack7.yml:2:17: cdi_host_force: ", "found 'perhaps' (a text)"),
     ("group_vars/rack7.yml:5:33: cdi_host_devices_rack7.gpus.want_device_nodes.1: ", "did you mean 'primary'?"),
     ("group_vars/rack7.yml:6:5: cdi_host_devices_rack7.gpus.requird: ", "did you mean 'required'?"),
