@@ -46,7 +46,7 @@ def test_a_node_becomes_another_device(host: Host, newer: Kubelet, start: Start)
     host.plug("thing9")
     (host.root / "dev" / "thing9").rename(host.root / "dev" / "thing0")
     assert newer.wait_for(RESOURCE, 1)
-    assert "240:9" in plugin.said("unhealthy", device="d0")[0]["reason"]
+    assert "minor 9, expected 0" in plugin.said("unhealthy", device="d0")[0]["reason"]
 
 
 def test_hold_down_of_a_device_that_flaps(host: Host, newer: Kubelet, start: Start) -> None:
