@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import Any
 
 from ..records import CdiError
+from ..system import processes
 from . import host, install, launcher
+
+SECONDS = 600.0  # for one program: the slowest byte-compiles the release
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -68,7 +70,5 @@ def _migrate(command: str) -> None:
 
 
 def _run(command: list[str]) -> tuple[int, str, str]:
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
-    return done.returncode, done.stdout, done.stderr
+    done = processes.run(command, SECONDS)
+    return done.status, done.out, done.err

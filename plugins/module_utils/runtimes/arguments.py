@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 from ..records import CdiError
+from ..system import proc, processes
 
-WORDS = 1 << 20  # bytes of a command line that are looked at
+SECONDS = 30.0  # for an answer of systemd
 PROPERTIES = ("MainPID", "ActiveState", "KillMode", "ExecStart", "Environment", "EnvironmentFiles")
 
 
@@ -43,10 +42,8 @@ class Unit(NamedTuple):
 def show(unit: str) -> str:
     """What `systemctl show` prints of a unit; "" where there is no systemctl."""
     command = ["systemctl", "show", "--property", ",".join(PROPERTIES), "--", unit]
-    with suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30
-        ).stdout
+    with suppress(OSError):
+        return processes.run(command, SECONDS).out
     return ""
 
 
@@ -60,7 +57,7 @@ def unit_of(names: Sequence[str], ask: Callable[[str], str] = show) -> Unit:
 def of_unit(unit: Unit, read: Callable[[str], str]) -> tuple[str, ...]:
     """The words that a unit starts its daemon with: of the running process, otherwise as the unit says, with the
     variables of its environment files in place."""
-    running = of_process(unit.pid)
+    running = proc.arguments(unit.pid)
     if running:
         return running
     command = unit.properties.get("ExecStart", "").partition("argv[]=")[2].partition(" ;")[0]
@@ -78,63 +75,6 @@ def of_unit(unit: Unit, read: Callable[[str], str]) -> tuple[str, ...]:
         else:
             words.append(word)
     return tuple(words)
-
-
-def of_process(pid: int, program: str = "") -> tuple[str, ...]:
-    """The words that a process of root's was started with.
-
-    () for one that is gone, for one of another user, whose words lead nobody, and for one that does not run `program`
-    (a path without symlinks; "": any program).
-    """
-    if not pid:
-        return ()
-    with suppress(OSError, ValueError):
-        process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # of this one, not of its number
-        try:
-            runs = _program(process)
-            words = _read(process, "cmdline").decode(errors="surrogateescape").rstrip("\0").split("\0")
-            # Asked again: after an exec the words would be those of another program.
-            if runs and program in ("", runs) and runs == _program(process):
-                return tuple(words[1:])
-        finally:
-            os.close(process)
-    return ()
-
-
-def processes(program: str) -> list[int]:
-    """The processes of root's that run `program` (any path of it)."""
-    found = []
-    real = os.path.realpath(program)
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with suppress(OSError, ValueError):
-                process = os.open(f"/proc/{entry}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    if os.readlink("exe", dir_fd=process) == real and _program(process) == real:
-                        found.append(int(entry))
-                finally:
-                    os.close(process)
-    return sorted(found)
-
-
-def _program(process: int) -> Optional[str]:
-    """The program that runs in a process of root's; None for another one.
-
-    That is one whose four user ids are root's, in our user namespace (in one of its own any user is root) and with our
-    root directory (a container has another one). Raises OSError and ValueError for one that is gone.
-    """
-    ids = [line.split()[1:] for line in _read(process, "status").splitlines() if line.startswith(b"Uid:")]
-    if ids != [[b"0"] * 4]:
-        return None
-    for name, ours in (("ns/user", "/proc/self/ns/user"), ("root", "/")):
-        if not os.path.samestat(os.stat(name, dir_fd=process), os.stat(ours)):
-            return None
-    return os.readlink("exe", dir_fd=process)
-
-
-def _read(process: int, name: str) -> bytes:
-    with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=process), "rb") as file:
-        return file.read(WORDS)
 
 
 def values(arguments: Sequence[str], *names: str) -> list[str]:

@@ -24,6 +24,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 SECONDS = 30.0  # for all questions to one engine
 AT_ONCE = 100  # containers in one question to podman
+LARGEST = 64 << 20  # bytes of an answer: a container takes some 10 KiB
 DOCKER = "/var/run/docker.sock"
 PODMAN = ("/usr/bin/podman", "/usr/local/bin/podman")
 STOPPED = ("exited", "stopped", "dead", "removing", "configured", "created")
@@ -138,26 +139,17 @@ def _inspected(program: str, ids: Sequence[str], deadline: float) -> Iterator[di
 
 def _run(command: list[str], deadline: float) -> str:
     """What `command` prints. Raises OSError, and ValueError where it fails or does not end in time."""
-    import subprocess  # here, as most runs ask for no container
+    from ..system import processes  # here, as most runs ask for no container
 
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": os.path.expanduser("~")}
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": os.path.expanduser("~")},
-            cwd="/",
-            timeout=max(1.0, deadline - time.monotonic()),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        done = processes.run(command, max(1.0, deadline - time.monotonic()), env=environment, largest=LARGEST)
+    except TimeoutError:
         raise ValueError(f"{' '.join(command[:3])}: did not end within {SECONDS:g} seconds") from None
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        raise ValueError(f"{' '.join(command[:3])}: exit code {done.returncode}: {said}")
-    return done.stdout
+    if done.status:
+        said = (done.err.strip().splitlines() or ["nothing"])[-1]
+        raise ValueError(f"{' '.join(command[:3])}: exit code {done.status}: {said}")
+    return done.out
 
 
 def _docker() -> list[dict[str, Any]]:

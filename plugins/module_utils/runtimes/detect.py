@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any, Callable, NamedTuple, cast
+from typing import Any, Callable, NamedTuple
 
 from ..records import CdiError
 from . import table
@@ -55,40 +55,18 @@ def version_text(program: str, seconds: float = SECONDS) -> str:
 
     Raises OSError if it can't be run, ValueError if it does not end well in time.
     """
-    import select
-    import signal
-    import subprocess
-    import time
+    from ..system import processes  # here, as most runs ask no program
 
-    deadline = time.monotonic() + seconds
-    process = subprocess.Popen(
-        [program, "--version"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
-        cwd="/",
-        start_new_session=True,  # so that what it starts can be ended with it
-    )
-    with process:
-        output = cast(IO[bytes], process.stdout).fileno()  # there is one: it was asked for
-        text, chunk, status = b"", b"more", 0
-        try:
-            while chunk and len(text) < BYTES:
-                if not select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    raise ValueError(f"no answer to --version within {seconds:g} seconds")
-                chunk = os.read(output, BYTES)
-                text += chunk
-            if not chunk:  # rather than printing on and on
-                status = process.wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise ValueError(f"--version did not end within {seconds:g} seconds") from None
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    if status:
-        raise ValueError(f"--version ended with {f'signal {-status}' if status < 0 else f'status {status}'}")
-    return text.decode(errors="replace")
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    try:
+        # A program that prints on and on has answered.
+        done = processes.run([program, "--version"], seconds, env=environment, largest=BYTES, cut=True)
+    except TimeoutError:
+        raise ValueError(f"no answer to --version within {seconds:g} seconds") from None
+    if done.status and len(done.stdout) < BYTES:
+        how = f"signal {-done.status}" if done.status < 0 else f"status {done.status}"
+        raise ValueError(f"--version ended with {how}")
+    return done.out
 
 
 def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
 from ..files import content
+from ..system import proc
 from . import arguments, detect, table
 from .place import Place
 
@@ -126,8 +127,8 @@ def place(runtime: detect.Runtime, show: Callable[[str], str] = arguments.show) 
 
 def _running(runtime: detect.Runtime, usual: Installation) -> tuple[str, ...]:
     """What a daemon that systemd did not start was started with."""
-    for pid in arguments.processes(runtime.path) if usual.units else ():
-        return arguments.of_process(pid, os.path.realpath(runtime.path))
+    for pid in proc.running(runtime.path) if usual.units else ():
+        return proc.arguments(pid, os.path.realpath(runtime.path))
     return ()
 
 

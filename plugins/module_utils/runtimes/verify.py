@@ -9,10 +9,10 @@ files and end.
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any, Callable, NamedTuple, Optional
 
 from ..records import CdiError
+from ..system import processes
 from .containerd import ENABLE, SECOND, SPEC_DIRS, THIRD
 from .crio import SPEC_DIRS as CRIO_SPEC_DIRS
 from .edit import toml_text
@@ -37,12 +37,10 @@ Run = Callable[[list[str]], Said]
 def run(command: list[str]) -> Said:
     """Run `command` for real, for SECONDS at most."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Said(127, "", str(error))
-    return Said(done.returncode, done.stdout, done.stderr)
+        done = processes.run(command, SECONDS)
+    except OSError as error:
+        return Said(127, "", f"{command[0]}: {error.strerror}")
+    return Said(done.status, done.out, done.err)
 
 
 def verify(place: Place, reading: Reading, run: Run = run) -> None:

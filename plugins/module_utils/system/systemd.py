@@ -9,11 +9,13 @@ systemctl(1), sd_booted(3). The files are in the manifest, so undo takes them ba
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Callable
 
 from ..records import CdiError
+from . import processes
+
+SECONDS = 600.0  # for one command: to stop and start a unit takes up to TimeoutStopSec= and TimeoutStartSec=
 
 # Runs a command; returns its exit status and output, 127 and why where it can't be started.
 Run = Callable[[list[str]], tuple[int, str]]
@@ -28,12 +30,12 @@ _OFFLINE = ("env", "SYSTEMD_OFFLINE=1", "systemctl")
 
 
 def run(command: list[str]) -> tuple[int, str]:
-    """Run `command` for real."""
+    """Run `command` on this host."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = processes.run(command, SECONDS)
     except OSError as error:
         return 127, f"{command[0]}: {error.strerror}"
-    return done.returncode, done.stdout + done.stderr
+    return done.status, done.out + done.err
 
 
 def do(run: Run, command: list[str]) -> None:

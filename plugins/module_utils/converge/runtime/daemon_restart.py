@@ -10,7 +10,6 @@ own, which systemd leaves alone where the unit says KillMode=process; CRI-O read
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Callable, NamedTuple
 
@@ -18,6 +17,7 @@ from ...records import CdiError
 from ...runtimes import arguments, containers, running
 from ...runtimes.place import Place, Reading
 from ...runtimes.verify import Run, Said, run
+from ...system import proc
 
 ANSWERS_WITHIN = 60.0  # seconds, after systemd says that it runs
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
@@ -27,15 +27,7 @@ SHIMS = "containerd-shim"
 
 def _shims() -> int:
     """How many containers of containerd run on this host."""
-    count = 0
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/comm", encoding="utf-8", errors="replace") as file:
-                    count += file.read().startswith(SHIMS)
-            except OSError:
-                continue
-    return count
+    return proc.named(SHIMS)
 
 
 class Restarter(NamedTuple):

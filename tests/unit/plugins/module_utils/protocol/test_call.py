@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, plugin_call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
+from ansible_collections.fleet.cdi.plugins.module_utils.system import processes
 
 
 def shell(commands, stdin=b"", limit=20.0, **variables):
@@ -32,7 +33,7 @@ def test_nothing_of_our_environment(monkeypatch):
 def test_more_than_a_pipe_holds_both_ways_at_once():
     content = os.urandom(3 << 19)
     done = shell("cat; cat >&2 < /dev/null", content)
-    assert done.stdout == content[: plugin_call.LARGEST]
+    assert done.stdout == content[: processes.LARGEST]
 
 
 def test_a_process_that_does_not_read():
@@ -71,8 +72,9 @@ def test_one_that_can_not_be_ended_is_not_waited_for(monkeypatch):
             super().__init__(*given, **more)
             started.append(self)
 
-    monkeypatch.setattr(plugin_call.os, "kill", lambda _pid, _signal: None)
-    monkeypatch.setattr(plugin_call.subprocess, "Popen", Started)
+    monkeypatch.setattr(processes.os, "kill", lambda _pid, _signal: None)
+    monkeypatch.setattr(processes.os, "killpg", lambda _group, _signal: None)
+    monkeypatch.setattr(processes.subprocess, "Popen", Started)
     start = time.monotonic()
     with pytest.raises(ProtocolError, match=r"/bin/sh: took more than 0.2 s, and can't be ended") as refused:
         shell("exec sleep 60", limit=0.2)

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import arguments, installations
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import installations
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.detect import Runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.system import proc
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 USER = 65534
@@ -66,7 +67,7 @@ def place(program):
 
 def test_the_words_of_a_process_of_root_are_believed(program):
     with stopped(0, program, "--config", "/etc/other.toml") as pid:
-        assert arguments.processes(program) == [pid]
+        assert proc.running(program) == [pid]
         assert place(program).config == "/etc/other.toml"
 
 
@@ -74,8 +75,8 @@ def test_the_words_of_another_users_process_lead_nobody(program):
     """He runs the very program, stopped before it looks at its words; 387f10e went where they say."""
     with stopped(USER, program, "--config", "/home/his/d/x.service") as pid:
         assert os.readlink(f"/proc/{pid}/exe") == program
-        assert arguments.processes(program) == []
-        assert arguments.of_process(pid) == ()
+        assert proc.running(program) == []
+        assert proc.arguments(pid) == ()
         assert place(program).config == "/etc/containerd/config.toml"
 
 
@@ -89,7 +90,7 @@ def test_root_of_a_user_namespace_is_not_root(program):
             if os.readlink(f"/proc/{child.pid}/exe") == program:
                 break
             time.sleep(0.01)
-        assert arguments.of_process(child.pid) == () and arguments.processes(program) == []
+        assert proc.arguments(child.pid) == () and proc.running(program) == []
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
@@ -97,5 +98,20 @@ def test_root_of_a_user_namespace_is_not_root(program):
 
 def test_words_of_another_program_than_the_one_that_is_meant_are_not_taken(program):
     with stopped(0, program, "--config", "/etc/other.toml") as pid:
-        assert arguments.of_process(pid, program) == ("--config", "/etc/other.toml")
-        assert arguments.of_process(pid, "/usr/bin/containerd") == ()
+        assert proc.arguments(pid, program) == ("--config", "/etc/other.toml")
+        assert proc.arguments(pid, "/usr/bin/containerd") == ()
+
+
+def test_children_and_names():
+    """A name is 15 characters, and may have anything in it."""
+    own = subprocess.Popen(["/usr/bin/python3", "-c", "open('/proc/self/comm', 'w').write('a) R 1 (shim-é'); input()"],
+                           stdin=subprocess.PIPE)  # fmt: skip
+    try:
+        end = time.monotonic() + 20
+        while proc.named("a) R 1 (shim") != 1 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert proc.named("a) R 1 (shim") == 1 and proc.named("a) R 1 (shim-x") == 0
+        assert own.pid in proc.children({os.getpid()}) and own.pid not in proc.children({own.pid})
+    finally:
+        own.kill()
+        own.communicate()

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a program within bounds of time and memory, and end all that it started.
+
+The only place that starts a process (besides the hooks, whose programs are confined). Importing it takes as long as all
+of an ADD's own work, so code that seldom runs a program imports it in a function.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Optional
+
+from . import proc
+
+LARGEST = 1 << 20  # bytes that are kept of each output
+REAP = 2.0  # seconds in which a process is gone that was ended
+GRACE = 0.2  # seconds to read what a process that has ended left in its pipes, while a child of it holds them open
+
+
+class Done(NamedTuple):
+    """A process that has ended. `status` is its exit status, -N if signal N ended it."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def out(self) -> str:
+        """Its output as text."""
+        return self.stdout.decode(errors="replace")
+
+    @property
+    def err(self) -> str:
+        """Its messages as text."""
+        return self.stderr.decode(errors="replace")
+
+
+def run(
+    command: Sequence[str],
+    limit: float,
+    stdin: Optional[bytes] = None,
+    env: Optional[Mapping[str, str]] = None,
+    largest: int = LARGEST,
+    cut: bool = False,
+) -> Done:
+    """Run `command` in / and without a shell, for at most `limit` seconds; then end it and what it started.
+
+    `env`: its whole environment; None passes ours on. Of each output the first `largest` bytes are kept; with `cut`
+    a process that prints more is ended at once. Raises OSError if it can't be started, TimeoutError at the limit.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd="/",
+            start_new_session=True,  # so that a terminal's signals do not reach it, and a group is its own
+        )
+    except ValueError as error:  # a NUL in a word
+        raise OSError(errno.EINVAL, str(error), command[0]) from None
+    said, ended = None, True
+    try:
+        with suppress(TimeoutError, subprocess.TimeoutExpired):
+            said = _converse(process, stdin or b"", time.monotonic() + limit, largest, cut)
+    finally:
+        if process.returncode is None:
+            ended = _end(process)
+        # What was not read is of no interest, but closing must not wait for those who may still write.
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                with suppress(OSError):
+                    pipe.close()
+    if said is None:
+        how = "was ended" if ended else "can't be ended: it hangs in the kernel"
+        raise TimeoutError(errno.ETIMEDOUT, f"took more than {limit:g} s, and {how}", command[0])
+    return Done(-signal.SIGKILL if process.returncode is None else process.returncode, *said)
+
+
+def _end(process: subprocess.Popen[bytes]) -> bool:
+    """End a process, its group and all that it started: commands of a plugin have sessions of their own.
+
+    They are stopped before they are ended, so that none of them starts another or loses its parent meanwhile. Returns
+    whether it has ended: one in an uninterruptible sleep does so when its driver lets it.
+    """
+    stopped: set[int] = set()
+    found = {process.pid}
+    while found - stopped:
+        for one in found - stopped:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGSTOP)
+        stopped |= found
+        found |= proc.children(stopped)
+    for one in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # what lost its parent before; the group is there until `wait`
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REAP)
+    return process.returncode is not None
+
+
+def _converse(
+    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, largest: int, cut: bool
+) -> tuple[bytes, bytes]:
+    """Write `stdin`, read both outputs until the process has ended, or printed enough. Raises TimeoutError."""
+    kept = {"stdout": bytearray(), "stderr": bytearray()}
+    left = memoryview(stdin)
+    with selectors.DefaultSelector() as selector:
+        for name in ("stdin", "stdout", "stderr"):
+            pipe = getattr(process, name)
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
+        ended = 0.0
+        while selector.get_map():
+            now = time.monotonic()
+            if ended and now > ended + GRACE:
+                break
+            if now > deadline:
+                raise TimeoutError
+            for key, _events in selector.select(min(deadline - now, 0.05)):
+                if key.data == "stdin":
+                    left = _write(key.fd, left)
+                    finished = not left
+                else:
+                    chunk = os.read(key.fd, 65536)
+                    kept[key.data] += chunk[: largest - len(kept[key.data])]
+                    finished = not chunk
+                    if cut and len(kept[key.data]) == largest:
+                        return bytes(kept["stdout"]), bytes(kept["stderr"])
+                if finished:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()  # type: ignore[union-attr]  # all three are files
+            if not ended and process.poll() is not None:
+                ended = time.monotonic()
+    process.wait(max(0.0, deadline - time.monotonic()))
+    return bytes(kept["stdout"]), bytes(kept["stderr"])
+
+
+def _write(handle: int, left: memoryview) -> memoryview:
+    """Write as much of `left` as the pipe takes now, and return the rest; nothing, where the pipe has no reader."""
+    try:
+        return left[os.write(handle, left) :]
+    except BlockingIOError:
+        return left
+    except BrokenPipeError:
+        return left[:0]
