@@ -11,10 +11,10 @@ from typing import NamedTuple, Optional
 
 from ..records import CdiError
 
-# What the reference library takes for a vendor or a class; of one letter alone, its releases up to 1.1.0 crash.
+# A vendor or a class. Of one letter alone, releases of the reference library up to 1.1.0 crash: we write none.
 PART_PATTERN = "[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]"
 DEVICE_PATTERN = "[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
-PART = re.compile(PART_PATTERN + r"\Z")
+PART = re.compile(rf"({PART_PATTERN}|[A-Za-z])\Z")  # what the reference library reads
 DEVICE = re.compile(DEVICE_PATTERN + r"\Z")
 # What SPEC.md says of a vendor besides.
 SUBDOMAIN = re.compile(
@@ -39,7 +39,7 @@ def split_kind(kind: str) -> tuple[str, str]:
     if not slash:
         raise CdiError(f"kind {kind!r}: found no '/'; expected vendor/class, as in fleet.cdi/gpu")
     for what, part in (("vendor", vendor), ("class", class_)):
-        if not PART.match(part):
+        if len(part) < 2 or not PART.match(part):
             raise CdiError(f"kind {kind!r}: found the {what} {part!r}; expected 2 or more {PART_RULE}")
     return vendor, class_
 
