@@ -11,9 +11,8 @@ from contextlib import suppress
 from typing import Callable, NamedTuple
 
 from ..records import CdiError
-from ..system import proc, processes
+from ..system import proc, systemd
 
-SECONDS = 30.0  # for an answer of systemd
 PROPERTIES = ("MainPID", "ActiveState", "KillMode", "ExecStart", "Environment", "EnvironmentFiles")
 
 
@@ -40,16 +39,13 @@ class Unit(NamedTuple):
 
 
 def show(unit: str) -> str:
-    """What `systemctl show` prints of a unit; "" where there is no systemctl."""
-    command = ["systemctl", "show", "--property", ",".join(PROPERTIES), "--", unit]
-    with suppress(OSError):
-        return processes.run(command, SECONDS).out
-    return ""
+    """What `systemctl show` prints of a unit."""
+    return systemd.run(["systemctl", "show", "--property", ",".join(PROPERTIES), "--", unit])[1]
 
 
 def unit_of(names: Sequence[str], ask: Callable[[str], str] = show) -> Unit:
     """The first of these units that runs, otherwise the first that systemd knows, otherwise an empty one."""
-    found = [Unit(name, _properties(ask(name))) for name in names]
+    found = [Unit(name, systemd.properties_of(ask(name))) for name in names]
     known = [unit for unit in found if unit.properties.get("ExecStart")]
     return next((unit for unit in known if unit.is_active), (known or [Unit("", {})])[0])
 
@@ -87,16 +83,6 @@ def values(arguments: Sequence[str], *names: str) -> list[str]:
                 found.append(value)
             elif index + 1 < len(arguments):
                 found.append(arguments[index + 1])
-    return found
-
-
-def _properties(text: str) -> dict[str, str]:
-    """What systemctl prints; of a property that it prints several times, as EnvironmentFiles, all lines."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if equals:
-            found[name] = f"{found[name]}\n{value}" if name in found else value
     return found
 
 

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What we ask and tell systemd about units of ours, and their files. Private API of fleet.cdi.
-
-systemctl(1), sd_booted(3). The files are in the manifest, so undo takes them back.
-"""
+"""Ask systemd about units, and tell it to start, stop and enable them: systemctl(1), journalctl(1), sd_booted(3)."""
 
 from __future__ import annotations
 
@@ -97,12 +94,34 @@ def reload(run: Run, units: Sequence[str]) -> None:
         do(run, ["systemctl", "daemon-reload"])
 
 
+def main_process(run: Run, unit: str) -> int:
+    """The process id of a unit's main process, 0 without one."""
+    _status, said = run(["systemctl", "show", "--property=MainPID", "--value", unit])
+    return int(said) if said.strip().isdigit() else 0
+
+
+def last_words(run: Run, unit: str) -> str:
+    """The end of a unit's log in one line, "" where the journal has nothing of it."""
+    status, said = run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "--unit", unit])
+    return " ".join(said.split())[-500:] if status == 0 else ""
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """What `systemctl show` prints of one unit; a property that it prints several times has several lines."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            found[name] = f"{found[name]}\n{value}" if name in found else value
+    return found
+
+
 def show(run: Run, units: Sequence[str], properties: Sequence[str]) -> dict[str, Mapping[str, str]]:
     """Unit -> its `properties`, for those of `units` that systemd answers for (systemctl(1), "show")."""
     _status, said = run(["systemctl", "show", f"--property={','.join(properties)}", "--", *units])
     found: dict[str, Mapping[str, str]] = {}
     for block in said.strip().split("\n\n"):
-        pairs = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
-        if pairs.get("Id"):
-            found[pairs["Id"]] = pairs
+        one = properties_of(block)
+        if one.get("Id"):
+            found[one["Id"]] = one
     return found

@@ -16,8 +16,8 @@ from typing import Callable, NamedTuple
 from ...records import CdiError
 from ...runtimes import arguments, containers, running
 from ...runtimes.place import Place, Reading
-from ...runtimes.verify import Run, Said, run
-from ...system import proc
+from ...runtimes.verify import Run, run
+from ...system import proc, systemd
 
 ANSWERS_WITHIN = 60.0  # seconds, after systemd says that it runs
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
@@ -39,6 +39,15 @@ class Restarter(NamedTuple):
     sleep: Callable[[float], None] = time.sleep
     shims: Callable[[], int] = _shims
     using: Callable[[str], containers.Found] = containers.using
+
+    def told(self, command: list[str]) -> tuple[int, str]:
+        """Run `command` as system/systemd.py does."""
+        said = self.run(command)
+        return said.status, said.out + said.err
+
+    def systemctl(self, words: list[str]) -> tuple[int, str]:
+        """Run systemctl with `words`."""
+        return self.told(["systemctl", *words])
 
 
 class Decision(NamedTuple):
@@ -81,13 +90,13 @@ def restart(place: Place, wanted: Reading, by: Restarter) -> None:
         if not arguments.unit_of([unit.name], by.show).is_active:
             break
         by.sleep(0.5)
-    raise CdiError(f"{unit.name}: does not run with the new configuration{_said(unit.name, by)}")
+    raise CdiError(f"{unit.name}: does not run with the new configuration{_last_words(unit.name, by)}")
 
 
 def put_back(place: Place, by: Restarter) -> str:
     """Restart a daemon that did not take its new configuration with the old one; returns how that went."""
     unit = arguments.unit_of(place.units, by.show)
-    by.run(["systemctl", "reset-failed", unit.name])  # it may have failed so often that systemd would not start it
+    by.systemctl(["reset-failed", unit.name])  # it may have failed so often that systemd would not start it
     try:
         _do(unit.name, "restart", by)
     except CdiError as error:
@@ -96,13 +105,12 @@ def put_back(place: Place, by: Restarter) -> str:
 
 
 def _do(unit: str, what: str, by: Restarter) -> None:
-    said = by.run(["systemctl", what, unit])
-    if said.status != 0:
-        raise CdiError(f"`systemctl {what} {unit}` failed (exit status {said.status}){_said(unit, by)}")
+    status, _said = by.systemctl([what, unit])
+    if status != 0:
+        raise CdiError(f"`systemctl {what} {unit}` failed (exit status {status}){_last_words(unit, by)}")
 
 
-def _said(unit: str, by: Restarter) -> str:
-    """The daemon's last words, for the message."""
-    told: Said = by.run(["journalctl", "--unit", unit, "--lines", "3", "--no-pager", "--output", "cat"])
-    text = " ".join(told.out.split())[-500:]
-    return f": {text}" if told.status == 0 and text else ""
+def _last_words(unit: str, by: Restarter) -> str:
+    """The daemon's last words, for a message."""
+    text = systemd.last_words(by.told, unit)
+    return f": {text}" if text else ""

@@ -239,18 +239,12 @@ def _state(host: Host, content: bytes, release: Optional[str]) -> State:
     current = tuple(
         name
         for name in active
-        if mark in host.environment(_main(host, name)).split(b"\0")
+        if mark in host.environment(systemd.main_process(host.run, instance(name))).split(b"\0")
         and statuses.get(name, {}).get("release", release) == release
     )
     ages = [*statuses]
     youngest = sorted(current, key=lambda name: ages.index(name) if name in ages else -1, reverse=True)
     return State(enabled, active, tuple(youngest), looking)
-
-
-def _main(host: Host, name: str) -> int:
-    """The process of an instance, 0 if there is none."""
-    _status, said = host.run(["systemctl", "show", "--property=MainPID", "--value", instance(name)])
-    return int(said) if said.strip().isdigit() else 0
 
 
 def _chosen(state: State) -> str:
@@ -284,8 +278,7 @@ def _take_over(host: Host, name: str, before: State, wait: float) -> None:
         lacking = f"did not take over within {wait:g} s: {lacking}"
     except CdiError as error:
         lacking = str(error)
-    _status, log = host.run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "-u", instance(name)])
-    said = " ".join(log.split())
+    said = systemd.last_words(host.run, instance(name))
     if others:
         systemd.disable(host.run, [instance(name)])
         host.run(["systemctl", "stop", instance(name)])
