@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...allocation.holds.pod_holds import holder
 from ...allocation.ledger import examine
+from ...allocation.ledger.grant import Hold
+from ...records import NET, NODE
+from ...spec.items import items_of
 from .rule import Rule, Symptom
 from .view import View
 
@@ -30,6 +34,29 @@ def _withheld(view: View) -> Iterator[Symptom]:
         yield Symptom(device, f"is withheld after a teardown that failed: {why or 'no reason is known'}")
 
 
+def _lost(view: View) -> Iterator[Symptom]:
+    """Grants of hardware that nothing on the host has. Says nothing where a part of what it asks can't be read."""
+    registry, live = view.written.registry, view.live
+    if live.inventory_error or any(live.pools.values()) or registry.errors:
+        return
+    devices = [*live.listed.devices, *live.pooled]
+    there = {name for one in devices for name in (one.id, *one.part_of, *one.consists_of, *one.items)}
+    edits = [one.get("containerEdits") or {} for file in registry.specs for one in (file.spec, *file.spec["devices"])]
+    there.update(item for one in edits for item in items_of(one))
+    for grant in view.running.ledger.grants or ():
+        for part in grant.parts:
+            gone = [hold.device for hold in part.holds if _is_gone(hold, there, bool(devices))]
+            if gone:
+                more = f" (and {len(gone) - 1} more)" if gone[1:] else ""
+                yield Symptom(gone[0], f"{holder(grant.key, part)} holds it{more}, and no inventory and no spec has it")
+
+
+def _is_gone(hold: Hold, there: set[str], discovered: bool) -> bool:
+    """Whether nothing has the device. Nothing is told of mounts, and of ids only after a discovery."""
+    told = hold.device.startswith((NODE, NET)) or (discovered and not hold.device.startswith("mount:"))
+    return told and there.isdisjoint((hold.device, *hold.consists_of))
+
+
 ACCOUNT = (
     "`fleet-cdi grants gc --complete FILE` with the list of all requests, or `fleet-cdi grants accept-loss` when no "
     "device is in use"
@@ -44,6 +71,12 @@ RULES = (
         "ledger-changed",
         partial(_is, examine.CHANGED),
         "find out who wrote it (a grant that was killed, or another program); `fleet-cdi grants list` checks all of it",
+    ),
+    Rule(
+        "grant-lost",
+        _lost,
+        "bring the device back, then `fleet-cdi refresh`; or end what holds it (`fleet-cdi grants list`), then "
+        "`fleet-cdi grants gc FILE`",
     ),
     Rule("withheld", _withheld, "repair the device; then `fleet-cdi grants release {subject}`"),
 )

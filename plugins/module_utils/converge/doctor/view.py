@@ -94,6 +94,7 @@ class Live(NamedTuple):
     listed: Inventory
     inventory_error: str = ""  # of an inventory that there should be
     pools: Mapping[str, str] = {}  # path of each pool that a configuration needs -> "", or why it can't be used
+    pooled: tuple[Device, ...] = ()  # the devices of these pools
     stale: Mapping[str, tuple[Reason, ...]] = {}  # path of a spec -> where it does not agree with the host
     ill: tuple[Device, ...] = ()
     numbered: tuple[device_links.Numbered, ...] = ()  # nodes of the specs with the links by their numbers, by systemd
@@ -236,8 +237,9 @@ def _live(places: Places, written: Written) -> Live:
         for one in chain
         if one.plugin in pools.PROFILES
     }
-    pools = {path: _or(partial(inventory.read, path, boot_id), None)[1] for path in sorted(needed)}
-    return Live(boot_id, listed, error if expected else "", pools)
+    read = {path: _or(partial(inventory.read, path, boot_id), Inventory(())) for path in sorted(needed)}
+    pooled = tuple(device for found, _error in read.values() for device in found.devices)
+    return Live(boot_id, listed, error if expected else "", {path: one[1] for path, one in read.items()}, pooled)
 
 
 def _offered(places: Places, written: Written, live: Live) -> Iterator[occupied.Offered]:

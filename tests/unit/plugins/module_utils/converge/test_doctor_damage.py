@@ -135,7 +135,7 @@ class Everything:
                 "config": {"path": self.plugin_config, "sha256": "", "error": None},
             }
         )
-        hold = Hold("misc:null", KIND, (), ())
+        hold = Hold("mem:null", KIND, (), ())
         Ledger(self.state, inventory.boot_id()).add(
             Key("zero", "rule", "job-1"), {"zero": 1}, lambda _: [hold], "claims"
         )
