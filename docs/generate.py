@@ -89,10 +89,10 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
 ABOUT_RULES = """\
 # Rules of specs that are stricter than the reference library
 
-`fleet-cdi validate`, `specs` and `doctor`, and the modules `fleet.cdi.spec` and `fleet.cdi.spec_info`, name a rule in
-brackets behind what is wrong with a spec. Most rules are those of the
+`fleet-cdi validate`, `specs` and `doctor`, and the modules `fleet.cdi.spec` and `fleet.cdi.spec_info`, report each
+problem of a spec with the name of its rule in brackets. Most rules are those of the
 [reference library](https://github.com/cncf-tags/container-device-interface): {same}.
-A file that breaks one of these is refused by the runtimes, too.
+Runtimes refuse a file that breaks one of these too.
 
 This page lists the other rules. They are tested against two releases of the library: 0.8.1, for specs that declare a
 version below 1.1.0, and 1.1.1 for those that declare 1.1.0. Every example below is a test.
@@ -101,13 +101,13 @@ SECTIONS = {
     "stricter": """\
 ## Errors where a runtime may accept
 
-The release that is asked accepts the file, or it crashes. fleet.cdi never writes such a file. One that another tool
-wrote may work with the runtimes of a host.
+At least one release of the library accepts the file, or crashes. fleet.cdi never writes such a file. If another tool wrote
+it, it may work with the runtimes of a host.
 """,
     "warnings": """\
 ## Warnings
 
-The specification or a runtime forbids it, and at least one of the two releases accepts it. A warning refuses nothing.
+The specification or a runtime forbids it, and at least one of the two releases accepts it. fleet.cdi warns and does not refuse.
 """,
 }
 
@@ -128,7 +128,7 @@ def stricter_rules(rules: dict[str, Any]) -> Iterator[str]:
 
 
 def example(row: dict[str, Any]) -> str:
-    """An example of a rule as text that can be shown; what can't be printed as it is written in a YAML string."""
+    """Return an example of a rule as text, with escapes for characters that can't be printed."""
     if "spec" in row:
         return yaml.safe_dump(row["spec"], sort_keys=False, allow_unicode=False, width=1000).strip()
     text = next(row[key] for key in ("json", "yaml", "utf-16") if key in row)

@@ -54,15 +54,15 @@ LIST = "find /dev ! -type d | sort; echo; env"  # in the container
 
 
 class Tried(NamedTuple):
-    """What came of a command."""
+    """The result of a command."""
 
     status: int  # 0: it did its work
     text: str  # what it printed
-    problem: str  # what is wrong, where it did not
+    problem: str  # why it failed, if it did
 
 
 class Seen(NamedTuple):
-    """What a container saw."""
+    """The nodes and variables in a container."""
 
     nodes: set[str]
     variables: set[str]
@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
 
 
 def prepare() -> None:
-    """An environment of the demo's own, with the collection built and installed into it."""
+    """Make the demo's own environment, and build and install the collection into it."""
     stamp = (
         DEMO / "venv" / "-".join(re.sub("[^a-z0-9.]+", "-", item) for item in (*PACKAGES, f"{sys.version_info[:2]}"))
     )
@@ -135,7 +135,7 @@ def undo() -> int:
     if other:
         say(
             f"{IN_CHECKOUT} stays: an older demo made it as root, but other users can change {other}, so nothing in it "
-            f"is run or believed. Specs of it in {SPECS} are gone at the next boot. Look at it, then remove it: "
+            f"is run or trusted. Specs of it in {SPECS} are gone at the next boot. Look at it, then remove it: "
             + shlex.join(["rm", "-r", str(IN_CHECKOUT)])
         )
         return 1
@@ -204,7 +204,7 @@ def table() -> None:
 
 
 def left_out() -> Optional[str]:
-    """Why no container can be run here, if so."""
+    """Return the reason if no container can run here."""
     if not shutil.which("podman"):
         return "podman is not installed (apt install podman)."
     if not static_busybox():
@@ -270,7 +270,7 @@ def compare(name: str, device: dict[str, Any], own: list[str], storage: list[str
 
 
 def seen(text: str) -> Seen:
-    """What LIST printed, without what differs from container to container."""
+    """Parse the output of LIST, without the lines that differ from container to container."""
     nodes, _empty, variables = text.partition("\n\n")
     return Seen(set(nodes.split()), {line for line in variables.splitlines() if not line.startswith("HOSTNAME=")})
 
@@ -282,7 +282,7 @@ def wrapped(command: list[str]) -> str:
 
 
 def output(command: list[str]) -> str:
-    """What `command` prints; ends the demo if it fails."""
+    """Return the output of `command`; end the demo if it fails."""
     done = attempt(command)
     if done.status:
         fail(f"{shlex.join(command)}: {done.problem}")
@@ -290,7 +290,7 @@ def output(command: list[str]) -> str:
 
 
 def attempt(command: list[str]) -> Tried:
-    """Run `command` and see what comes of it. Raises nothing."""
+    """Run `command`, and return its result also if it can't be run."""
     program = shutil.which(command[0]) or command[0]  # else one that can't be run makes room for the next of the PATH
     try:
         done = subprocess.run(
@@ -321,12 +321,12 @@ def quiet(command: list[str]) -> None:
 
 
 def step(text: str) -> None:
-    """Say what comes next."""
+    """Announce the next step."""
     say(f"\n==> {text}")
 
 
 def say(text: str) -> None:
-    """One line for the person who watches."""
+    """Print one line."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

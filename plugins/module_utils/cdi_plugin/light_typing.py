@@ -6,7 +6,7 @@
 Of an ADD's own time a third went to importing typing and to making thirty classes of typing.NamedTuple, each compiled
 anew at every start; what these classes do at run time is little. Annotations are not evaluated in any of our files
 (from __future__ import annotations), so besides NamedTuple only the names have to be there. Whoever asks for another
-name gets that of the real module. docs/executables.md, "How fast it is" has the figures; a test compares both kinds of
+name gets that of the real module. docs/executables.md, "Speed", has the figures; a test compares both kinds of
 NamedTuple.
 """
 
