@@ -25,11 +25,9 @@ OPTIONS = {
     "parts": ["device_plugin"],
     "supported_only": False,
     "distributions": {},
-    "paths": {
-        "state_dir": "/var/lib/cdi",
-        "inventory": "/host/run/fleet-cdi/inventory.json",
-        "spec_dirs": ["/host/etc/cdi", "/host/run/cdi"],
-    },
+    "state_dir": "/var/lib/cdi",
+    "device_list": "/host/run/fleet-cdi/inventory.json",
+    "spec_dirs": ["/host/etc/cdi", "/host/run/cdi"],
     "archive": "/tmp/release/release.zip",
 }
 

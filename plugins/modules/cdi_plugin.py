@@ -65,9 +65,9 @@ options:
       - The directory of the configurations.
     type: path
     default: /etc/cdi
-  inventory:
+  device_list:
     description:
-      - The inventory of this boot. What each executable may grant is written beside it.
+      - The file that lists the devices of this boot. The devices that each executable may grant are written beside it.
     type: path
     default: /run/cdi-inventory.json
   state_dir:
@@ -162,7 +162,7 @@ def main() -> None:
             "cdi_version": {"type": "str", "choices": ["0.0.1", "0.0.2"], "default": "0.0.2"},
             "args": {"type": "dict", "default": {}},
             "config_dir": {"type": "path", "default": "/etc/cdi"},
-            "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
+            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "managed_by": {"type": "str", "default": ""},
             "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},

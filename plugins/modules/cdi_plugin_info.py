@@ -34,7 +34,7 @@ options:
       - The directory of the manifest, which says which configurations this collection wrote.
     type: path
     default: /var/lib/cdi
-  time_limit:
+  timeout:
     description:
       - How many seconds an executable may take for one answer.
     type: float
@@ -130,7 +130,7 @@ def main() -> None:
             "resource_type": {"type": "str"},
             "config_dir": {"type": "path", "default": "/etc/cdi"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "time_limit": {"type": "float", "default": 10},
+            "timeout": {"type": "float", "default": 10},
             **on_host.ARGUMENTS,
         },
         supports_check_mode=True,

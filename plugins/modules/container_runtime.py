@@ -18,7 +18,7 @@ description:
   - The manifest lists what was set, key by key. O(state=absent) and C(fleet-cdi undo) remove exactly that. Other
     changes since stay; without other changes the files have the same bytes as before.
   - A file that is not valid JSON or TOML, or that has a key twice, is never written. Neither is a symlink, because its
-    target may belong to another tool. Name the target by O(config) if the module may edit it.
+    target may belong to another tool. Name the target by O(config_file) if the module may edit it.
   - After a change the module asks the program of the runtime (C(dockerd --validate), C(containerd config dump),
     C(crio config), C(podman info)). If that does not agree, or the daemon does not start again, the module restores
     the files.
@@ -58,7 +58,7 @@ options:
     type: str
     choices: [system, snap, k3s, rke2, microk8s]
     default: system
-  config:
+  config_file:
     description:
       - The main configuration file of the runtime. Needed where it is not the usual one and the command line of the
         daemon does not name it.
@@ -201,7 +201,7 @@ def main() -> None:
                 "choices": ["system", "snap", "k3s", "rke2", "microk8s"],
                 "default": "system",
             },
-            "config": {"type": "path"},
+            "config_file": {"type": "path"},
             "restart": {"type": "str", "choices": ["never", "when_idle", "always"], "default": "never"},
             "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
             "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},

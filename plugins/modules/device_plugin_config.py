@@ -32,7 +32,7 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  path:
+  config_file:
     description:
       - The file. Not below C(/etc/cdi), where container runtimes would take it for a spec.
     type: path
@@ -111,9 +111,9 @@ options:
     type: list
     elements: path
     default: [/etc/cdi, /var/run/cdi]
-  inventory:
+  device_list:
     description:
-      - The inventory of this boot, which says what hardware the devices are.
+      - The file that lists the devices of this boot. It says which hardware the devices are.
     type: path
     default: /run/cdi-inventory.json
   state_dir:
@@ -121,7 +121,7 @@ options:
       - The directory of the manifest and of the ledger.
     type: path
     default: /var/lib/cdi
-  wait:
+  timeout:
     description:
       - How many seconds instances that run get to take the configuration, before RV(taken) is V(false).
     type: int
@@ -211,7 +211,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "path": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+            "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
             "resources": {"type": "dict", "default": {}},
             "delivery": {"type": "str", "choices": ["auto", "cdi", "annotations", "expanded"], "default": "auto"},
             "registration": {"type": "str", "choices": ["auto", "register", "watcher"], "default": "auto"},
@@ -222,9 +222,9 @@ def main() -> None:
             "grace": {"type": "int", "default": 30},
             "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
             "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
+            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "wait": {"type": "int", "default": 10},
+            "timeout": {"type": "int", "default": 10},
             "force": {"type": "bool", "default": False},
             **on_host.ARGUMENTS,
         },

@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - fleet.cdi.attributes.info_module
   - fleet.cdi.on_host
 options:
-  path:
+  config_file:
     description:
       - The configuration, see M(fleet.cdi.device_plugin_config).
     type: path
@@ -173,7 +173,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+            "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
             "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             **on_host.ARGUMENTS,

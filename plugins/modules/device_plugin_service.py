@@ -13,9 +13,10 @@ version_added: 0.1.0
 description:
   - Installs C(fleet-cdi-device-plugin@.service), enables one of its instances V(a) and V(b) and starts it. It starts
     before the kubelet, waits for one where there is none, and sees devices come and go.
-  - An instance that runs from an older release or unit is replaced without a gap. The other one is started beside it,
-    and the older one is stopped when the kubelet watches all of its resources there. If that does not happen within
-    O(wait), the new one is stopped and the older one goes on serving. A run that was interrupted is ended the same way.
+  - An instance that runs from an older release or unit is replaced without a gap. The module starts the other instance
+    beside it, and stops the older one when the kubelet watches all resources of the new one. If that does not happen
+    within O(timeout), the module stops the new instance, and the older one continues. The next run completes an
+    interrupted one in the same way.
   - The units are in the manifest; C(fleet-cdi undo) stops the service and takes them back.
 author:
   - fleet.cdi contributors (@fleet-cdi)
@@ -32,7 +33,7 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  config:
+  config_file:
     description:
       - The configuration, see M(fleet.cdi.device_plugin_config).
     type: path
@@ -79,7 +80,7 @@ options:
         C(CAP_DAC_READ_SEARCH); the plugin itself has no capability.
     type: bool
     default: true
-  wait:
+  timeout:
     description:
       - How many seconds a new instance gets to take over.
     type: int
@@ -123,7 +124,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "config": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+            "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
             "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "metrics": {"type": "str", "default": ""},
@@ -131,7 +132,7 @@ def main() -> None:
             "capabilities": {"type": "list", "elements": "str", "default": []},
             "writable_paths": {"type": "list", "elements": "str", "default": []},
             "process_access": {"type": "bool", "default": True},
-            "wait": {"type": "int", "default": 60},
+            "timeout": {"type": "int", "default": 60},
             **on_host.ARGUMENTS,
         },
         supports_check_mode=True,

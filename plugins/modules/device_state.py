@@ -27,7 +27,7 @@ options:
     description:
       - The device, by its id, a name (qualified, or the name alone), its PCI address, uuid or serial, or the path of
         one of its device nodes, as C(fleet-cdi devices --json) and M(fleet.cdi.device_info) show them. It has to be in
-        the inventory, or out of service already. What several devices are called is refused, with their names.
+        O(device_list), or out of service already. What several devices are called is refused, with their names.
     type: str
     required: true
   state:
@@ -45,9 +45,9 @@ options:
       - When it is in service again by itself, a date or a time of UTC, as in V(2026-12-01) or V(2026-12-01T18:00Z). A
         time that is over means that it is in service. The refresh after that time offers it again.
     type: str
-  inventory:
+  device_list:
     description:
-      - The inventory of this boot, in which the device is looked up.
+      - The file that lists the devices of this boot, in which the device is looked up.
     type: path
     default: /run/cdi-inventory.json
   state_dir:
@@ -126,7 +126,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["disabled", "enabled"], "required": True},
             "reason": {"type": "str"},
             "until": {"type": "str"},
-            "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
+            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             **on_host.ARGUMENTS,
         },

@@ -72,28 +72,23 @@ options:
         text. A version stands for its minor releases too, and V("") for a release without C(VERSION_ID).
     type: dict
     default: {}
-  paths:
+  state_dir:
     description:
-      - Where C(fleet-cdi) finds things unless its own options say otherwise, and the executables of the 2017 proposal.
-    type: dict
-    default: {}
-    suboptions:
-      state_dir:
-        description:
-          - The directory of the manifest.
-        type: path
-        default: /var/lib/cdi
-      inventory:
-        description:
-          - The file with the devices of this boot.
-        type: path
-        default: /run/cdi-inventory.json
-      spec_dirs:
-        description:
-          - The spec directories, lowest priority first.
-        type: list
-        elements: path
-        default: [/etc/cdi, /var/run/cdi]
+      - The directory of the manifest and of the ledger. C(fleet-cdi) and the executables of the 2017 proposal use it,
+        and O(device_list) and O(spec_dirs), unless their own options say otherwise.
+    type: path
+    default: /var/lib/cdi
+  device_list:
+    description:
+      - The file that lists the devices behind the specs for this boot.
+    type: path
+    default: /run/cdi-inventory.json
+  spec_dirs:
+    description:
+      - The spec directories, lowest priority first.
+    type: list
+    elements: path
+    default: [/etc/cdi, /var/run/cdi]
   release:
     description:
       - The id of the release to make active. The action plugin fills it in with that of the controller's collection; do
@@ -119,11 +114,10 @@ EXAMPLES = r"""
 - name: Keep everything below one directory of an ordinary user
   fleet.cdi.host_release:
     prefix: "{{ ansible_user_dir }}/cdi"
-    paths:
-      state_dir: "{{ ansible_user_dir }}/cdi/state"
-      inventory: "{{ ansible_user_dir }}/cdi/inventory.json"
-      spec_dirs:
-        - "{{ ansible_user_dir }}/cdi/specs"
+    state_dir: "{{ ansible_user_dir }}/cdi/state"
+    device_list: "{{ ansible_user_dir }}/cdi/inventory.json"
+    spec_dirs:
+      - "{{ ansible_user_dir }}/cdi/specs"
 
 - name: Go back to the release before
   fleet.cdi.host_release:
@@ -198,15 +192,9 @@ def main() -> None:
             },
             "supported_only": {"type": "bool", "default": False},
             "distributions": {"type": "dict", "default": {}},
-            "paths": {
-                "type": "dict",
-                "default": {},
-                "options": {
-                    "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-                    "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
-                    "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-                },
-            },
+            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
             **on_host.ARGUMENTS,
         },
         supports_check_mode=True,

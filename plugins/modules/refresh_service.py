@@ -67,14 +67,14 @@ options:
         remove virtual functions in use.
     type: dict
     default: {}
-  directory:
+  spec_dir:
     description:
       - The directory of the specs. The service may write there, and in few other places.
     type: path
     default: /etc/cdi
-  inventory:
+  device_list:
     description:
-      - The inventory, in whose directory the service may write.
+      - The file that lists the devices of this boot. The service may write in its directory.
     type: path
     default: /run/cdi-inventory.json
   state_dir:
@@ -124,8 +124,8 @@ def main() -> None:
             "load_modules": {"type": "list", "elements": "str", "default": []},
             "make_nodes": {"type": "bool", "default": False},
             "virtual_functions": {"type": "dict", "default": {}},
-            "directory": {"type": "path", "default": "/etc/cdi"},
-            "inventory": {"type": "path", "default": "/run/cdi-inventory.json"},
+            "spec_dir": {"type": "path", "default": "/etc/cdi"},
+            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             **on_host.ARGUMENTS,
         },

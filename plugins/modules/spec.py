@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Makes the Container Device Interface (CDI) spec of one kind present, from the devices of the host or from explicit
     content, or absent.
-  - The file is C(<vendor>-<class>.json) in O(directory), mode C(0644), replaced atomically and durably, and only when
+  - The file is C(<vendor>-<class>.json) in O(spec_dir), mode C(0644), replaced atomically and durably, and only when
     it differs.
   - It has the lowest CDI version that its content fits. Device numbers are left out, so that runtimes read them at
     each container start.
@@ -80,7 +80,7 @@ options:
     description:
       - What to do where another tool already provides O(kind), that is, where a spec of that kind lies in a spec
         directory that this collection did not write. It counts for O(devices); O(content) may add names to a kind.
-      - V(use) writes no spec and serves the other one; the devices are in the inventory all the same. A spec that this
+      - V(use) writes no spec and serves the other one; the devices are in O(device_list) all the same. A spec that this
         collection wrote earlier makes room.
       - V(fail) refuses.
       - V(replace) removes the other spec and writes this one. Its content is kept in the manifest, and undo puts it
@@ -103,7 +103,7 @@ options:
     type: str
     choices: [keep, fail, drop]
     default: keep
-  runtimes:
+  runtime_versions:
     description:
       - The runtimes that are to read the spec, by name (V(docker), V(podman), V(containerd), V(cri-o)), with their
         versions. Name them for an image in which they are not installed yet, or where one of those installed is not
@@ -112,19 +112,20 @@ options:
         client C(docker)); none is started.
     type: dict
     default: {}
-  directory:
+  spec_dir:
     description:
       - The spec directory. It is made if it is missing.
     type: path
     default: /etc/cdi
   root:
     description:
-      - Work on the image that is mounted there instead of on the host. Every other path is one inside of it, and none
-        leads out of it; O(devices) are found in the C(/sys) that it holds, as that of a dump, and O(runtimes) not given
-        are asked inside. No inventory is written, since an image has not booted. Needs root.
+      - Work on the image that is mounted there instead of on the host. Every other path is inside the image, and no
+        link leads out of it. O(devices) are found in the C(/sys) that the image holds, as that of a dump. Without
+        O(runtime_versions) the runtimes inside are asked. O(device_list) is not written, because an image has not
+        booted. Needs root.
     type: path
     default: /
-  inventory:
+  device_list:
     description:
       - The file that lists the devices behind the specs for this boot. O(devices) are listed in it; an empty string
         writes none.
@@ -174,7 +175,7 @@ EXAMPLES = r"""
   fleet.cdi.spec:
     kind: example.com/scanner
     content: "{{ scanner }}"
-    runtimes:
+    runtime_versions:
       docker: 26.1.5
     on_unsupported: fail
 
@@ -183,7 +184,7 @@ EXAMPLES = r"""
     root: /mnt/image
     kind: example.com/scanner
     content: "{{ scanner }}"
-    runtimes:
+    runtime_versions:
       podman: 4.9.3
 
 - name: Take a spec back
@@ -264,8 +265,8 @@ held:
       sample: ["request job-42 (tty/generic-tty)", "container web (podman, running)"]
 runtimes:
   description:
-    - The container runtimes that the spec was fitted to, those of O(runtimes) or those found. Empty where there is no
-      spec to fit.
+    - The container runtimes that the spec was fitted to, those of O(runtime_versions) or those found. Empty without a
+      spec.
   returned: success
   type: list
   elements: dict
@@ -279,7 +280,7 @@ runtimes:
       type: str
       sample: 4.3.1
     path:
-      description: Its program; empty for one of O(runtimes).
+      description: Its program; empty for one of O(runtime_versions).
       type: str
       sample: /usr/bin/podman
     reads:
@@ -303,10 +304,10 @@ def main() -> None:
             "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
             "on_foreign_kind": {"type": "str", "choices": ["use", "fail", "replace"], "default": "use"},
             "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
-            "runtimes": {"type": "dict", "default": {}},
-            "directory": {"type": "path", "default": "/etc/cdi"},
+            "runtime_versions": {"type": "dict", "default": {}},
+            "spec_dir": {"type": "path", "default": "/etc/cdi"},
             "root": {"type": "path", "default": "/"},
-            "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
+            "device_list": {"type": "str", "default": "/run/cdi-inventory.json"},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
             "force": {"type": "bool", "default": False},
             "managed_by": {"type": "str", "default": ""},

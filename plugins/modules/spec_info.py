@@ -21,7 +21,7 @@ extends_documentation_fragment:
   - fleet.cdi.attributes.info_module
   - fleet.cdi.on_host
 options:
-  directories:
+  spec_dirs:
     description:
       - The spec directories, lowest priority first. One that is missing counts as empty.
     type: list
@@ -32,10 +32,10 @@ options:
       - The directory of the manifest, which says which specs this collection wrote.
     type: path
     default: /var/lib/cdi
-  inventory:
+  device_list:
     description:
-      - The inventory of this boot, against which devices that are gone or new are found in the specs that this
-        collection wrote. Empty, or where there is none of this boot, nothing is said of them.
+      - The file that lists the devices of this boot. With it the module finds devices that are missing from, or new to,
+        the specs that this collection wrote. It finds none with an empty text, or a file of an earlier boot.
     type: str
     default: /run/cdi-inventory.json
 notes:
@@ -192,9 +192,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "directories": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
             "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "inventory": {"type": "str", "default": "/run/cdi-inventory.json"},
+            "device_list": {"type": "str", "default": "/run/cdi-inventory.json"},
             **on_host.ARGUMENTS,
         },
         supports_check_mode=True,

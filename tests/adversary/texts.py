@@ -293,7 +293,7 @@ def units_of(rng: random.Random) -> Iterator[Finding]:
     said = "/" + text_of(rng)[:200].decode("utf-8", "replace")
     usual = plugin_units(device_plugin_unit.Unit()).count(b"\n")
     settings: dict[str, Any]
-    for name in ("prefix", "config", "state_dir", "kubelet_dir"):
+    for name in ("prefix", "config_file", "state_dir", "kubelet_dir"):
         settings = {name: said}
         try:
             made_of = plugin_units(device_plugin_unit.Unit(**settings))
@@ -303,7 +303,7 @@ def units_of(rng: random.Random) -> Iterator[Finding]:
             yield Finding(
                 ESCAPE, f"the units of the device plugin with {name} {said!r} have other lines: {raw(made_of.decode())}"
             )
-    for name in ("prefix", "directory", "state_dir", "inventory"):
+    for name in ("prefix", "spec_dir", "state_dir", "device_list"):
         settings = {name: said}
         try:
             texts = refresh_unit.texts(refresh_unit.Settings(**settings)).values()

@@ -170,7 +170,7 @@ def test_a_hook_that_can_not_do_it_keeps_the_container_from_starting_and_says_wh
 
 
 def test_module_spec_wants_the_hook_to_be_there(ansible_module, installed, tmp_path):
-    places = {"kind": KIND, "directory": str(tmp_path / "cdi"), "state_dir": str(tmp_path / "state"), "inventory": ""}
+    places = {"kind": KIND, "spec_dir": str(tmp_path / "cdi"), "state_dir": str(tmp_path / "state"), "device_list": ""}
     elsewhere = str(tmp_path / "opt")
     words = {"content": content(elsewhere, "--link=a::/b"), "prefix": elsewhere}
     refused = ansible_module("fleet.cdi.spec", failed=True, **places, **words)

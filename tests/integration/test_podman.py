@@ -61,9 +61,9 @@ def podman(container):
 def spec(ansible_module, tmp_path):
     """Run the module spec; whatever it wrote is taken back afterwards."""
     paths = {
-        "directory": DIRECTORY,
+        "spec_dir": DIRECTORY,
         "state_dir": str(tmp_path / "state"),
-        "inventory": str(tmp_path / "inventory.json"),
+        "device_list": str(tmp_path / "inventory.json"),
     }
     kinds = set()
 

@@ -59,7 +59,7 @@ def podman(container):
 @pytest.fixture
 def spec(ansible_module, tmp_path):
     """Run the module on this machine; whatever it wrote is taken back afterwards."""
-    paths = {"directory": "/var/run/cdi", "state_dir": str(tmp_path / "state"), "inventory": ""}
+    paths = {"spec_dir": "/var/run/cdi", "state_dir": str(tmp_path / "state"), "device_list": ""}
 
     def run(**options):
         return ansible_module("fleet.cdi.spec", kind=KIND, **paths, **options)
@@ -108,7 +108,7 @@ class TestThisMachine:
         assert refused.returncode != 0 and "unresolvable CDI devices" in refused.stderr
 
     def test_fail_names_field_runtime_and_version(self, ansible_module, tmp_path):
-        options = {"directory": str(tmp_path / "cdi"), "state_dir": str(tmp_path / "state"), "inventory": ""}
+        options = {"spec_dir": str(tmp_path / "cdi"), "state_dir": str(tmp_path / "state"), "device_list": ""}
         refused = ansible_module(
             "fleet.cdi.spec",
             failed=True,
@@ -168,7 +168,7 @@ def state(request, spec_there):
     """The spec on the host: fitted to its runtimes, as if for newer ones, or none."""
     options = {
         "fitted": {"content": CONTENT},
-        "whole": {"content": CONTENT, "runtimes": NEWEST},
+        "whole": {"content": CONTENT, "runtime_versions": NEWEST},
         "absent": {"state": "absent"},
     }
     spec_there(**options[request.param])

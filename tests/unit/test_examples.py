@@ -67,7 +67,7 @@ def test_the_image_gets_a_release_that_runs(tmp_path):
     subprocess.run([sys.executable, KUBERNETES / "release.py", tmp_path / "release.zip"], check=True)
     request = json.loads((tmp_path / "release.json").read_text(encoding="utf-8"))
     options = {**request["options"], "prefix": str(tmp_path / "cdi"), "archive": str(tmp_path / "release.zip")}
-    options["paths"]["state_dir"] = str(tmp_path / "state")
+    options["state_dir"] = str(tmp_path / "state")
     (code,) = [
         line.split('"')[1].replace("/tmp/release/release.zip", options["archive"])
         for line in (KUBERNETES / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "").splitlines()

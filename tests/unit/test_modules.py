@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.call import CALLS
@@ -26,3 +29,42 @@ def test_each_module_has_an_action_plugin_and_is_in_the_action_group() -> None:
     assert sorted(path.stem for path in (CHECKOUT / "plugins/action").glob("*.py")) == MODULES
     runtime = yaml.safe_load((CHECKOUT / "meta/runtime.yml").read_text(encoding="utf-8"))
     assert runtime["action_groups"]["all"] == MODULES
+
+
+def options(module: str) -> dict[str, Any]:
+    """The documented options of a module, without those that all of them have."""
+    source = importlib.import_module(f"ansible_collections.fleet.cdi.plugins.modules.{module}")
+    found: dict[str, Any] = yaml.safe_load(source.DOCUMENTATION)["options"]
+    return found
+
+
+# One word for each thing, over all modules; and the words that another module may not use for it.
+WORDS = {
+    "config_file": ("config", "config_path", "path"),
+    "device_list": ("inventory", "inventory_file"),
+    "runtime_versions": ("runtimes", "versions"),
+    "spec_dir": ("directory",),
+    "spec_dirs": ("directories", "cdi_spec_dirs"),
+    "timeout": ("time_limit", "wait"),
+}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_an_option_has_the_same_name_in_each_module(module: str) -> None:
+    assert set(options(module)).isdisjoint(word for words in WORDS.values() for word in words)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_an_option_has_the_same_type_in_each_module(word: str) -> None:
+    found = [options(module)[word] for module in MODULES if word in options(module)]
+    types = {"int" if one["type"] == "float" else one["type"] for one in found}
+    assert len(types - {"str"}) == 1  # an empty text stands for no list of devices, which a path can't be
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_hosts_have_once_can_be_set_for_the_action_group(module: str) -> None:
+    """module_defaults of group/fleet.cdi.all: state_dir here, prefix in the fragment that all modules have."""
+    source = importlib.import_module(f"ansible_collections.fleet.cdi.plugins.modules.{module}")
+    fragments = yaml.safe_load(source.DOCUMENTATION)["extends_documentation_fragment"]
+    assert "state_dir" in options(module)
+    assert "prefix" in options(module) or "fleet.cdi.on_host" in fragments

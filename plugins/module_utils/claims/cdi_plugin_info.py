@@ -17,7 +17,7 @@ from .calls import Caller, info, versions
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
     manifest = read_manifest(options["state_dir"])
-    caller = Caller(os.path.join(options["prefix"], "bin"), options["time_limit"])
+    caller = Caller(os.path.join(options["prefix"], "bin"), options["timeout"])
     found = find(options["config_dir"], options["resource_type"] or "")
     plugins = [_described(caller, one, manifest) for one in found.configurations]
     broken = [{"path": path, **_error(error)} for path, error in found.errors.items()]

@@ -29,7 +29,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         if options["state"] == "previous":
             outcome = install.rollback(options["prefix"], _run, check)
         else:
-            launchers = launcher.texts(python.path, {**options["paths"], "prefix": options["prefix"]})
+            launchers = launcher.texts(python.path, _defaults(options))
             outcome = install.present(
                 options["prefix"],
                 options["release"],
@@ -47,6 +47,16 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
     result["diff"] = {"before": outcome.before, "after": outcome.after}
     return result, []
+
+
+def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+    """The paths that `fleet-cdi` uses unless its options say otherwise."""
+    return {
+        "state_dir": options["state_dir"],
+        "inventory": options["device_list"],
+        "spec_dirs": options["spec_dirs"],
+        "prefix": options["prefix"],
+    }
 
 
 def _archive(path: Any) -> Any:

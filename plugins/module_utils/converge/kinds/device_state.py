@@ -117,7 +117,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         raise CdiError("reason: found none; expected one line that tells the next operator why the device is disabled")
     until = instant(options["until"]) if disable and options["until"] else ""
     wanted = Wanted(options["device"], " ".join(reason.split()) if disable else "", until)
-    outcome = converge(wanted, Places(options["state_dir"], options["inventory"]), check)
+    outcome = converge(wanted, Places(options["state_dir"], options["device_list"]), check)
     warnings += [*outcome.report.warnings, *outcome.report.failed]
     if disable and outcome.after is None:
         warnings.append(f"until: {until} is over, so {outcome.id} is in service")

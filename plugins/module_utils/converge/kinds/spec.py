@@ -98,7 +98,7 @@ def converge(
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module spec for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
-    listing = options["inventory"]
+    listing = options["device_list"]
     live = options["root"] == "/"
     if not live:
         image.enter(options["root"])
@@ -110,10 +110,10 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["content"] if present else None,
         options["managed_by"],
         options["on_unsupported"],
-        options["runtimes"],
+        options["runtime_versions"],
         options["on_foreign_kind"],
     )
-    paths = Paths(options["directory"], listing, options["state_dir"], options["prefix"], options["release"] or "")
+    paths = Paths(options["spec_dir"], listing, options["state_dir"], options["prefix"], options["release"] or "")
     find = containers.find if live else _nobody
     outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find)
     spec = outcome.spec

@@ -82,7 +82,7 @@ def document(found: Survey) -> dict[str, Any]:
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module spec_info for its `options`; it only reads, check mode or not. Raises CdiError."""
-    found = document(survey(options["directories"], options["state_dir"], options["inventory"]))
+    found = document(survey(options["spec_dirs"], options["state_dir"], options["device_list"]))
     return {**found, "kinds": kinds(read_manifest(options["state_dir"]))}, []
 
 

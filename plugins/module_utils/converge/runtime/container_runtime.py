@@ -182,7 +182,7 @@ def _place(options: dict[str, Any]) -> tuple[Optional[Place], list[str]]:
             return None, [*warnings, text] if options["state"] == "disabled" else warnings
         raise CdiError(f"{text}. Install it first, name the installation that is meant, or leave it out.")
     place = places[0]
-    if options["config"]:
-        place = place._replace(config=options["config"])
+    if options["config_file"]:
+        place = place._replace(config=options["config_file"])
     more = [f"{one.program}: is a second {name} ({one.version}) of this installation" for one in places[1:]]
     return place, [*warnings, *more]

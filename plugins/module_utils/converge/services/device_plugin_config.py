@@ -48,7 +48,6 @@ FIELDS = (
     "metrics",
     "grace",
     "spec_dirs",
-    "inventory",
     "state_dir",
 )
 
@@ -71,21 +70,22 @@ class Taken(NamedTuple):
 def rendered(options: Mapping[str, Any]) -> bytes:
     """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
     kubelet = options["kubelet_dir"].rstrip("/")
-    for name, path in (("path", options["path"]), ("kubelet_dir", kubelet)):
-        schema.check({name: path}, {"properties": {name: schema.PATH}}, options["path"])
+    for name, path in (("config_file", options["config_file"]), ("kubelet_dir", kubelet)):
+        schema.check({name: path}, {"properties": {name: schema.PATH}}, options["config_file"])
     # The usual ones, too: which of them runtimes read is not settled by what the plugin does.
     directories = {*options["spec_dirs"], *Settings().spec_dirs}
-    if os.path.realpath(os.path.dirname(options["path"])) in map(os.path.realpath, directories):
+    if os.path.realpath(os.path.dirname(options["config_file"])) in map(os.path.realpath, directories):
         raise CdiError(
-            f"{options['path']}: is in a spec directory, where container runtimes would take it for a spec; choose "
-            "another path"
+            f"{options['config_file']}: is in a spec directory, where container runtimes would take it for a spec; "
+            "choose another path"
         )
     document = {
         "version": configuration.VERSION,
         **{field: options[field] for field in FIELDS},
+        "inventory": options["device_list"],
         **{field: f"{kubelet}/{place}" for field, place in PLACES.items()},
     }
-    configuration.parse(document, options["path"])
+    configuration.parse(document, options["config_file"])
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
 
 
@@ -144,7 +144,7 @@ def taken(
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module device_plugin_config for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
-    path = options["path"]
+    path = options["config_file"]
     content = rendered(options) if options["state"] == "present" else None
     if content is not None:
         settings = configuration.parse(json.loads(content), path)
@@ -159,7 +159,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         _reload()
     live = files.read(files.canonical(path))
     has = live.content if live else None
-    found = () if check else taken(path, has, options["wait"], _living)
+    found = () if check else taken(path, has, options["timeout"], _living)
     for one in found:
         if not one.taken:
             warnings.append(

@@ -85,7 +85,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     warnings += [seen.problem for seen in alive if seen.hangs]
     units = [*map(instance, INSTANCES)]
     live = systemd.booted()
-    path = files.canonical(options["path"])
+    path = files.canonical(options["config_file"])
     return {
         "ready": not pending,
         "pending": pending,

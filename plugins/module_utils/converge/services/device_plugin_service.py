@@ -206,8 +206,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if options["state"] == "absent":
         result, more = uninstall(options["state_dir"], options["kubelet_dir"], check)
         return result, [*warnings, *more]
-    if options["wait"] < 0:
-        raise CdiError(f"wait: found {options['wait']}; expected 0 or more seconds")
+    if options["timeout"] < 0:
+        raise CdiError(f"timeout: found {options['timeout']}; expected 0 or more seconds")
     unit = Unit(**{key: options[key] for key in Unit._fields})._replace(
         capabilities=tuple(options["capabilities"]), writable_paths=tuple(options["writable_paths"])
     )
@@ -215,7 +215,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if not check and not os.access(command, os.X_OK):
         raise CdiError(f"{command}: does not exist; install the release first (module fleet.cdi.host_release)")
     # The release that is active now, or in check mode comes to be.
-    return install(unit, options["release"], options["state_dir"], options["wait"], check), warnings
+    return install(unit, options["release"], options["state_dir"], options["timeout"], check), warnings
 
 
 def _check_host() -> None:

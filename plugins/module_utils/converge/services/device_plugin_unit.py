@@ -117,7 +117,7 @@ class Unit(NamedTuple):
     """What the unit is to be like."""
 
     prefix: str = "/opt/cdi"
-    config: str = PATH
+    config_file: str = PATH
     state_dir: str = "/var/lib/cdi"
     kubelet_dir: str = KUBELET
     metrics: str = ""  # "host:port", "" for none
@@ -154,7 +154,7 @@ def text(unit: Unit) -> bytes:
     for capability in unit.capabilities:
         if not CAPABILITY.match(capability):
             raise CdiError(f"capabilities: found {capability!r}; expected names as in capabilities(7), CAP_SYS_ADMIN")
-    paths = [(name, getattr(unit, name)) for name in ("prefix", "config", "state_dir", "kubelet_dir")]
+    paths = [(name, getattr(unit, name)) for name in ("prefix", "config_file", "state_dir", "kubelet_dir")]
     for name, value in (*paths, *(("writable_paths", path) for path in unit.writable_paths)):
         check_path(name, value)
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
@@ -164,7 +164,7 @@ def text(unit: Unit) -> bytes:
         "before": " ".join(KUBELETS),
         "mark": MARK,
         "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),
-        "config": argument(unit.config),
+        "config": argument(unit.config_file),
         "needed": " ".join(map(argument, needed)),
         "watchdog": WATCHDOG,
         "run_dir": os.path.basename(RUN_DIR),

@@ -71,7 +71,7 @@ def install(
 
     plan = apply(make_plan, state_dir, check)
     after = State(UNITS, WATCHERS)
-    spec_dirs = tuple(dict.fromkeys((settings.directory, *DIRECTORIES)))
+    spec_dirs = tuple(dict.fromkeys((settings.spec_dir, *DIRECTORIES)))
     links = device_links.keep(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
     changed = bool(plan.changes) or before != after
     if changed and not check:

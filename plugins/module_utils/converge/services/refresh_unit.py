@@ -168,9 +168,9 @@ class Settings(NamedTuple):
     """What the units are to be like. Times are whole seconds."""
 
     prefix: str = "/opt/cdi"
-    directory: str = "/etc/cdi"
+    spec_dir: str = "/etc/cdi"
     state_dir: str = "/var/lib/cdi"
-    inventory: str = "/run/cdi-inventory.json"
+    device_list: str = "/run/cdi-inventory.json"
     timeout: int = 60  # for devices that are missing
     grace: int = 600
     interval: int = 300
@@ -181,9 +181,9 @@ class Settings(NamedTuple):
 
 def texts(settings: Settings) -> dict[str, bytes]:
     """Path -> content of each file. Raises CdiError for a path that can't be part of one."""
-    for name in ("prefix", "directory", "state_dir", "inventory"):
+    for name in ("prefix", "spec_dir", "state_dir", "device_list"):
         check_path(name, getattr(settings, name))
-    writable = sorted({settings.directory, settings.state_dir, os.path.dirname(settings.inventory)})
+    writable = sorted({settings.spec_dir, settings.state_dir, os.path.dirname(settings.device_list)})
     command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"

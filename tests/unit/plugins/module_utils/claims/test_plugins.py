@@ -126,7 +126,7 @@ class TestRealExecutables:
             "config_dir": str(tmp_path / "etc"),
             "state_dir": str(tmp_path / "state"),
             "resource_type": None,
-            "time_limit": 10.0,
+            "timeout": 10.0,
         }
         result, warnings = cdi_plugin_info.answer(options, False)
         assert warnings == []

@@ -30,8 +30,8 @@ def host(tmp_path):
             usual = {
                 "resources": {}, "delivery": "auto", "registration": "auto", "takeover": False, "metrics": "",
                 "occupied": "warn", "occupied_ignore": list(openers.EXPECTED),
-                "grace": 30, "spec_dirs": ["/etc/cdi"], "inventory": "/run/i.json", "state_dir": self.state_dir,
-                "kubelet_dir": "/var/lib/kubelet", "path": self.path,
+                "grace": 30, "spec_dirs": ["/etc/cdi"], "device_list": "/run/i.json", "state_dir": self.state_dir,
+                "kubelet_dir": "/var/lib/kubelet", "config_file": self.path,
             }  # fmt: skip
             return {**usual, **changes}
 
@@ -59,7 +59,7 @@ def test_what_is_written_is_what_the_daemon_reads(host):
 
 def test_the_defaults_are_those_of_the_daemon(host):
     assert module.rendered(host.options(path=configuration.PATH))
-    host.write(spec_dirs=["/etc/cdi", "/var/run/cdi"], inventory="/run/cdi-inventory.json")
+    host.write(spec_dirs=["/etc/cdi", "/var/run/cdi"], device_list="/run/cdi-inventory.json")
     assert configuration.read(host.path)._replace(state_dir="/var/lib/cdi") == configuration.Settings()
 
 
@@ -78,18 +78,21 @@ def test_the_defaults_are_those_of_the_daemon(host):
             "kubelet_dir: found 'var/lib/kubelet' .a text.; expected an absolute path",
         ),
         (
-            {"path": "etc/device-plugin.json"},
-            "path: found 'etc/device-plugin.json' .a text.; expected an absolute path",
+            {"config_file": "etc/device-plugin.json"},
+            "config_file: found 'etc/device-plugin.json' .a text.; expected an absolute path",
         ),
-        ({"path": "/etc/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
-        ({"path": "/var/run/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
-        ({"path": "/opt/specs/x.json", "spec_dirs": ["/opt/specs"]}, "container runtimes would take it for a spec"),
+        ({"config_file": "/etc/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
+        ({"config_file": "/var/run/cdi/device-plugin.json"}, "container runtimes would take it for a spec"),
+        (
+            {"config_file": "/opt/specs/x.json", "spec_dirs": ["/opt/specs"]},
+            "container runtimes would take it for a spec",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(host, changes, message):
     with pytest.raises(CdiError, match=message) as error:
         host.write(**changes)
-    assert changes.get("path", host.path) in str(error.value) and "\n" not in str(error.value)
+    assert changes.get("config_file", host.path) in str(error.value) and "\n" not in str(error.value)
     assert host.files() == []
 
 
@@ -135,7 +138,7 @@ def test_the_module_warns_of_a_way_that_can_not_work_on_this_node(host, tmp_path
     told = []
     monkeypatch.setattr(module, "_reload", lambda: told.append("reload"))
     options = host.options(
-        spec_dirs=[str(tmp_path / "cdi")], prefix=str(tmp_path), release="", state="present", wait=0, force=False
+        spec_dirs=[str(tmp_path / "cdi")], prefix=str(tmp_path), release="", state="present", timeout=0, force=False
     )
     for mode, warned in (("cdi", 1), ("auto", 0)):
         for check in (True, False, False):

@@ -131,16 +131,24 @@ def test_a_plugin_without_a_kubelet_is_a_warning(state):
 
 def test_a_host_without_anything(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RUN_DIR", str(tmp_path / "run"))
-    options = {"path": str(tmp_path / "x.json"), "kubelet_dir": str(tmp_path / "k"), "state_dir": str(tmp_path / "s")}
+    options = {
+        "config_file": str(tmp_path / "x.json"),
+        "kubelet_dir": str(tmp_path / "k"),
+        "state_dir": str(tmp_path / "s"),
+    }
     result, warnings = module.answer(options, False)
     assert warnings == [] and result["ready"] is False
     assert result["kubelet"]["state"] == "absent" and result["resources"] == result["instances"] == []
-    assert result["config"] == {"path": options["path"], "exists": False, "managed": False}
+    assert result["config"] == {"path": options["config_file"], "exists": False, "managed": False}
 
 
 def test_an_instance_that_hangs_is_named_and_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "RUN_DIR", str(tmp_path / "run"))
-    options = {"path": str(tmp_path / "x.json"), "kubelet_dir": str(tmp_path / "k"), "state_dir": str(tmp_path / "s")}
+    options = {
+        "config_file": str(tmp_path / "x.json"),
+        "kubelet_dir": str(tmp_path / "k"),
+        "state_dir": str(tmp_path / "s"),
+    }
     one = instance_status.Instance(str(tmp_path / "run"), "b")
     one.enter()
     one.write({"since_boot": 1.0, "pid": 7, "release": "", "started": "", **instance(resource()), "instance": "b"})

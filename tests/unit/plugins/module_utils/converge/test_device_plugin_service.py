@@ -74,7 +74,7 @@ def test_check_mode_says_so_before_the_new_release_is_there(node, monkeypatch):
     monkeypatch.setattr(service, "install", lambda *arguments: install(*arguments, host))
     monkeypatch.setattr(service.guard, "active", lambda _prefix: OLD)
     for release, changed in ((OLD, False), (NEW, True)):
-        options = {**unit._asdict(), "state": "present", "wait": 60, "release": release}
+        options = {**unit._asdict(), "state": "present", "timeout": 60, "release": release}
         preview, _warnings = service.answer(options, True)
         assert preview["changed"] == changed
     assert node.runs == {"a": OLD}

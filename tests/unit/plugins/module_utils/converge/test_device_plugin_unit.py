@@ -118,7 +118,7 @@ def test_what_it_is_before_and_that_it_never_gives_up():
         (Unit(), ["CapabilityBoundingSet=\n", "SystemCallFilter=~@privileged @resources\n"], ["GIVE_UP", "capset"]),
         (Unit(capabilities=("CAP_SYS_ADMIN", "CAP_KILL")), ["CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL\n"], []),
         (Unit(prefix="/o p%t"), ['ExecStart="/o p%%t/bin/fleet-cdi" plugin run '], []),
-        (Unit(config="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
+        (Unit(config_file="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
         (Unit(state_dir="/srv $x/cdi"), ['=-"/srv $x/cdi" ', '-p "/srv $$x/cdi" '], ['-"/srv $x"']),
         (Unit(writable_paths=("/var/log/x",)), [' -"/var/log/x"\n'], ['mkdir -p "/var/log']),
     ],
@@ -158,7 +158,7 @@ def test_a_frozen_daemon_is_started_again():
 
 
 def test_the_mark_tells_texts_apart():
-    units = [*VARIANTS.values(), Unit(prefix="/o"), Unit(config="/x"), Unit(capabilities=("CAP_KILL",))]
+    units = [*VARIANTS.values(), Unit(prefix="/o"), Unit(config_file="/x"), Unit(capabilities=("CAP_KILL",))]
     marks = [mark(text(unit)) for unit in units]
     assert len(set(marks)) == len(units) and all(re.fullmatch("[0-9a-f]{12}", one) for one in marks)
     assert mark(b"[Service]\n") == ""
@@ -169,7 +169,7 @@ def test_the_mark_tells_texts_apart():
     [
         ({"capabilities": ("SYS_ADMIN",)}, "capabilities: found 'SYS_ADMIN'"),
         ({"capabilities": ("CAP_KILL\nUser=x",)}, "capabilities: found"),
-        ({"config": "/etc/x\nUser=nobody"}, "config: found"),
+        ({"config_file": "/etc/x\nUser=nobody"}, "config_file: found"),
         ({"writable_paths": ("/x\nUser=nobody",)}, "writable_paths: found"),
         ({"prefix": "opt"}, "prefix: found 'opt'; expected an absolute path"),
     ],

@@ -104,7 +104,7 @@ class TestSurvey:
         ours = host.put("etc/a.json", "x", ours=True, deviceNodes=[{"path": "/dev/fleet-cdi-none"}])
         theirs = host.put("run/b.json", "x", "y")
         document, warnings = spec_info.answer(
-            {"directories": host.directories, "state_dir": str(host.root / "state"), "inventory": ""}, False
+            {"spec_dirs": host.directories, "state_dir": str(host.root / "state"), "device_list": ""}, False
         )
         by = [spec.pop("managed_by") for spec in document["specs"]]
         assert [one is None for one in by] == [False, True]

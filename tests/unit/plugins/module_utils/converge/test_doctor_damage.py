@@ -106,7 +106,7 @@ class Everything:
         device_plugin_service.install(device_plugin_unit.Unit(), None, self.state, 0, False, machine)
         self.plugin_config = str(root / "etc/fleet-cdi/device-plugin.json")
         options = {
-            "path": self.plugin_config,
+            "config_file": self.plugin_config,
             "kubelet_dir": str(root / "kubelet"),
             "resources": {},
             "delivery": "auto",
@@ -117,7 +117,7 @@ class Everything:
             "metrics": "",
             "grace": 30,
             "spec_dirs": [self.etc],
-            "inventory": self.inventory,
+            "device_list": self.inventory,
             "state_dir": self.state,
         }
         document = device_plugin_config.rendered(options)

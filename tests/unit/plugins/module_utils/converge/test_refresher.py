@@ -134,7 +134,7 @@ class TestLinks:
             return (self.CHANGE,)
 
         monkeypatch.setattr(device_links, "keep", keep)
-        done = install(host, timeout=61, directory="/srv/cdi")
+        done = install(host, timeout=61, spec_dir="/srv/cdi")
         assert asked == [(("/srv/cdi", "/etc/cdi", "/var/run/cdi"), host[1], False, [])]
         assert done["diff"][-1] == {
             "before_header": "/dev/char/195:0",
@@ -268,7 +268,7 @@ class TestTexts:
         assert "CAP_MKNOD" in text and "CAP_MKNOD" not in self.text(SERVICE)
 
     def test_only_where_it_writes_is_writable(self):
-        text = self.text(SERVICE, directory="/srv/a%b/cdi", state_dir="/var/lib/cdi", inventory="/run/cdi.json")
+        text = self.text(SERVICE, spec_dir="/srv/a%b/cdi", state_dir="/var/lib/cdi", device_list="/run/cdi.json")
         assert '\nReadWritePaths=-"/run" -"/srv/a%%b/cdi" -"/var/lib/cdi"\n' in text
         assert '\nExecStartPre=-+/usr/bin/mkdir -p "/run" "/srv/a%%b/cdi" "/var/lib/cdi"\n' in text
 

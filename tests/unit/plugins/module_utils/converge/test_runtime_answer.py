@@ -19,7 +19,7 @@ OPTIONS = {
     "state": "enabled",
     "spec_dirs": None,
     "installation": "system",
-    "config": None,
+    "config_file": None,
     "restart": "never",
     "on_held": "keep",
     "on_unsupported": "fail",
