@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from heapq import nsmallest
@@ -38,6 +38,7 @@ ALLOCATIONS = 8  # at a time
 PREFER = 0.5  # seconds, then the first that fit
 HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
 AGAIN = 1.0  # seconds until a registration with a defect begins anew
+AFTER = 0.05  # seconds from an answer to a look at processes, which would delay it
 MOST_LINES = 16  # for units that changed alike at one time
 
 
@@ -187,7 +188,9 @@ class Served:
         return chosen
 
     async def _allocate(self, containers: Sequence[Sequence[str]]) -> Sequence[Any]:
-        began = time.monotonic()
+        began, before = time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        resource = self.resource
+        occupied = choice(resource, self._site.settings)
         device_ids = [one for ids in containers for one in ids]
         devices = some(device_ids, ",", MOST_LINES)[:LONGEST]
         try:
@@ -197,14 +200,17 @@ class Served:
             allocate = self._hands.allocator.allocate
             asked = frozenset(device_ids)
             unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
-            work = partial(allocate, self.resource, containers, self._registry, way, unhealthy)
-            work = partial(work, check=partial(self._open, self.resource))
+            work = partial(allocate, resource, containers, self._registry, way, unhealthy)
+            if occupied == REFUSE:
+                work = partial(work, check=partial(self._refuse_open, resource))
             answer = await self._within("Allocate", device_ids, work)
         except Refusal as error:
             self._site.log.warning("refused", resource=self.name, devices=devices, reason=str(error))
             raise
         finally:
             self._site.metrics.observe("allocate_seconds", time.monotonic() - began, resource=self.name)
+        if occupied == WARN:
+            self._warn_of_open(resource, device_ids, before)
         delivery = "+".join(name for name in ("cdi", "annotations", "expanded") if getattr(way, name))
         self._site.metrics.count("allocations_total", len(containers), resource=self.name, delivery=delivery)
         if self.overlaps:
@@ -212,24 +218,21 @@ class Served:
         self._site.log.info("allocated", resource=self.name, devices=devices, seconds=time.monotonic() - began)
         return answer
 
-    def _open(self, resource: Resource, units: Sequence[Unit]) -> None:
-        """See whether processes have units open that the kubelet takes for free. Raises Failed.
+    def _refuse_open(self, resource: Resource, units: Sequence[Unit]) -> None:
+        """Blocks. Raises Failed for units that processes have open and the kubelet takes for free."""
+        found = self._hands.lookout.now(_alone(units), self._site.settings)
+        if found:
+            texts = {name: _in_use(one) for name, one in sorted(found.items())}
+            text = some([f"{name}: {why}" for name, why in texts.items()], "; ")
+            raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
+        self._say_open(resource, {})
 
-        Blocks where it may refuse them; a warning comes while the pod starts. Of units that containers share nothing
-        can be said: who has them already has them open.
-        """
-        settings, lookout = self._site.settings, self._hands.lookout
-        wanted = choice(resource, settings)
-        alone = [unit for unit in units if unit.replicas == 1]
-        if wanted == WARN:
-            lookout.beside(alone, settings, partial(self._say_open, resource))
-        if wanted == REFUSE:
-            found = lookout.now(alone, settings)
-            if found:
-                texts = {name: _in_use(one) for name, one in sorted(found.items())}
-                text = some([f"{name}: {why}" for name, why in texts.items()], "; ")
-                raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
-            self._say_open(resource, {})
+    def _warn_of_open(self, resource: Resource, device_ids: Sequence[str], before: float) -> None:
+        """Look, and say it, once the answer has gone: of processes that began `before` the call (CLOCK_BOOTTIME)."""
+        units = _alone(unit for unit in units_of(resource, device_ids).values() if unit is not None)
+        tell = partial(self._say_open, resource)
+        look_at = partial(self._hands.lookout.beside, units, self._site.settings, before, tell)
+        asyncio.get_running_loop().call_later(AFTER, look_at)
 
     def _say_open(self, resource: Resource, found: Mapping[str, Occupied]) -> None:
         """Log who has units open, and of whom that can't be told."""
@@ -314,6 +317,11 @@ class Served:
     def _restart(self) -> None:
         if not self._closing:
             self.start()
+
+
+def _alone(units: Iterable[Unit]) -> list[Unit]:
+    """Of units that containers share nothing can be said: who has them already has them open."""
+    return [unit for unit in units if unit.replicas == 1]
 
 
 def _in_use(found: Occupied) -> str:

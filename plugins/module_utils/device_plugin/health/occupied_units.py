@@ -67,13 +67,11 @@ class Lookout:
         with self._lock:
             return _of_units(units, self._look(self._nodes(units), settings, None, before))
 
-    def beside(self, units: Iterable[Unit], settings: Settings, tell: Callable[[dict[str, Occupied]], None]) -> None:
-        """`tell` who has them open, in a while, of processes that are there when this is called. Does not block.
-
-        What the units are given to meanwhile has them open soon, and may.
-        """
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._beside.submit(lambda: tell(self.now(units, settings, now)))
+    def beside(
+        self, units: Iterable[Unit], settings: Settings, before: float, tell: Callable[[dict[str, Occupied]], None]
+    ) -> None:
+        """`tell` who has them open, in a while, of processes that began `before`. Does not block."""
+        self._beside.submit(lambda: tell(self.now(units, settings, before)))
 
     def lately(self, units: Iterable[Unit], settings: Settings) -> dict[str, Occupied]:
         """Id of a device -> who had it open some seconds ago, or has now. Blocks; raises nothing."""

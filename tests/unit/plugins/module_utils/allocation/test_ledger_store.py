@@ -394,8 +394,8 @@ class TestFailures:
 
 CALLER = """
 import sys
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.grant import Hold, Key, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 ledger, name = Ledger(sys.argv[1], "boot-1", wait=60), sys.argv[2]
 def pick(held):
     holds = [Hold(f"tty:{number}", "v/tty") for number in range(40)]

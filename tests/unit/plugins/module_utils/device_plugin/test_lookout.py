@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import stat
-import threading
 import time
 
 import pytest
@@ -18,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_hol
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import class_of
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.occupied_units import AGE, DOUBT, Lookout
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Unit
@@ -153,26 +153,31 @@ def allocating(stage: Stage, choice: str) -> None:
     stage.resource = stage.resource._replace(settings=stage.resource.settings._replace(occupied=choice))
     unit = stage.resource.units[0]._replace(paths=("/dev/null",))
     stage.seen = Seen({("c", 1, 3): (TRAIN,)}, 10, 0)
-    stage.allocator.allocate = lambda *_given, check, **_named: check([unit])
+    stage.allocator.allocate = lambda *_given, check=lambda _units: None, **_named: check([unit])
     stage.resource = stage.resource._replace(units=(unit, *stage.resource.units[1:]))
 
 
-def looked(stage: Stage) -> None:
-    """Wait for the looks that nobody waited for."""
-    stage.served._hands.lookout._beside.shutdown()
+def allocate(stage: Stage) -> None:
+    """One Allocate, and the look that follows it."""
+
+    async def scene() -> None:
+        await stage.served.update(stage.resource, stage.registry, {}, ())
+        await stage.served._allocate([["d0"]])
+        assert "event=occupied" not in stage.log.getvalue()
+        await asyncio.sleep(served_resource.AFTER * 2)
+        stage.served._hands.lookout._beside.shutdown()
+
+    stage.act(scene)
 
 
-def test_allocate_does_not_wait_for_a_warning(stage: Stage) -> None:
-    """A look takes as long as there are processes on the host: 20 ms for 100."""
-    allocating(stage, "warn")
-    answered = threading.Event()
-    ask = stage.served._hands.lookout._ask
-    stage.served._hands.lookout._ask = lambda numbers: answered.wait(20) and ask(numbers)
-    stage.served._open(stage.resource, stage.resource.units[:1])
-    assert "event=occupied" not in stage.log.getvalue()
-    answered.set()
-    looked(stage)
-    assert "event=occupied" in stage.log.getvalue()
+@pytest.mark.parametrize("choice", ["warn", "ignore"])
+def test_a_warning_is_logged_and_the_device_is_handed_out(stage: Stage, choice: str) -> None:
+    """Later: a look takes as long as there are processes on the host, 20 ms for 100."""
+    allocating(stage, choice)
+    allocate(stage)
+    said = [line for line in stage.log.getvalue().splitlines() if "event=occupied" in line]
+    assert len(said) == (choice == "warn")
+    assert all("pid 7 (train, uid 1000)" in line and "device=d0" in line for line in said)
 
 
 @pytest.mark.parametrize(("later", "lines"), [(-5, 1), (5, 0)])
@@ -180,19 +185,8 @@ def test_the_container_that_got_the_device_is_no_reason_for_a_warning(stage: Sta
     allocating(stage, "warn")
     began = time.clock_gettime(time.CLOCK_BOOTTIME) + later
     stage.seen = Seen({("c", 1, 3): (TRAIN._replace(began=began),)}, 10, 0)
-    stage.served._open(stage.resource, stage.resource.units[:1])
-    looked(stage)
+    allocate(stage)
     assert stage.log.getvalue().count("event=occupied") == lines
-
-
-@pytest.mark.parametrize("choice", ["warn", "ignore"])
-def test_a_warning_is_logged_and_the_device_is_handed_out(stage: Stage, choice: str) -> None:
-    allocating(stage, choice)
-    stage.served._open(stage.resource, stage.resource.units[:1])
-    looked(stage)
-    said = [line for line in stage.log.getvalue().splitlines() if "event=occupied" in line]
-    assert len(said) == (choice == "warn")
-    assert all("pid 7 (train, uid 1000)" in line and "device=d0" in line for line in said)
 
 
 def test_a_refusal_names_who_has_it_and_the_list_says_unhealthy(stage: Stage) -> None:
@@ -210,4 +204,4 @@ def test_a_refusal_names_who_has_it_and_the_list_says_unhealthy(stage: Stage) ->
 
 def test_of_a_unit_that_containers_share_nothing_is_said(stage: Stage) -> None:
     allocating(stage, "refuse")
-    stage.served._open(stage.resource, [stage.resource.units[0]._replace(replicas=2)])
+    stage.served._refuse_open(stage.resource, [stage.resource.units[0]._replace(replicas=2)])
