@@ -25,8 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,11 @@ BARE = "import grpc, grpc.aio, sqlite3, sys\ntry:\n    import pyudev\nexcept Imp
 RESOURCES = 8
 DEVICES = 7  # of each: virtual consoles, of which a host has 63
 TIMES = 30
-ALLOCATES = 1000
+ALLOCATES = 400
 LOOK = 0.1  # seconds for the look at processes that follows an Allocate, in the same process here
 RESTARTS = int(os.environ.get("RESTARTS", "1000"))
 CROWD = 10_000
 FIRST = "bench.example/r0"
-ASKED = {"Allocate": 1, "Allocate, occupied: ignore": 2}  # number of the resource
 
 
 def peak(pid: int) -> float:
@@ -168,17 +167,19 @@ def footprint(node: Node) -> None:
     line(f"private, {RESOURCES} resources", "MiB", private, base_private)
 
 
+def cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    return (
+        sum(float(Path(one).read_text(encoding="ascii").split()[0]) for one in glob(f"/proc/{pid}/task/*/schedstat"))
+        / 1e9
+    )
+
+
 def idle(node: Node) -> None:
     """What the daemon costs while nothing happens."""
-    tick = os.sysconf("SC_CLK_TCK")
-
-    def used() -> float:
-        fields = Path(f"/proc/{node.daemon.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / tick
-
-    before, pause = used(), 10.0
+    before, pause = cpu(node.daemon.pid), 10.0
     time.sleep(pause)
-    line("idle, all registered", "CPU-s/s", (used() - before) / pause)
+    line("idle, all registered", "CPU-s/s", (cpu(node.daemon.pid) - before) / pause)
 
 
 def back(node: Node, call: float) -> None:
@@ -206,32 +207,37 @@ def back(node: Node, call: float) -> None:
     node.offer(FIRST, nodes)
 
 
-def allocate(node: Node) -> None:
-    """Allocate in turns with a durable write, a durable commit and an empty call."""
-    writes = Writes(str(node.directory / "baseline"))
-    commits = Commits(str(node.directory / "baseline.db"))
-    sockets = {name: next(Path(node.plugins).glob(f"fleet-cdi-bench.example-r{name}-*")) for name in ASKED.values()}
-    times: dict[str, list[float]] = {name: [] for name in (*ASKED, "empty call", "commit", "write")}
-    with ExitStack() as stack:
-        plugins = {name: stub(stack.enter_context(grpc.insecure_channel(f"unix:{sockets[name]}"))) for name in sockets}
+def allocate(node: Node, what: str, resource: str, pause: float) -> None:
+    """Allocate in turns with an empty call, a durable write and a durable commit; `pause` follows each."""
+    writes = Writes(str(node.directory / f"{resource}.baseline"))
+    commits = Commits(str(node.directory / f"{resource}.db"))
+    path = next(Path(node.plugins).glob(f"fleet-cdi-bench.example-{resource}-*"))
+    times: dict[str, list[float]] = {"Allocate": [], "empty call": [], "write": [], "commit": []}
+    used = 0.0
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        plugin = stub(channel)
         for number in range(ALLOCATES):
             request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": [f"d{number % DEVICES}"]}])
-            empty = api.v1beta1.Empty()
-            for what, name in ASKED.items():
-                call = partial(plugins[name].Allocate, request, timeout=10)
-                times[what].append(seconds(call))
-                times["write"].append(seconds(writes.one))
-                time.sleep(LOOK)
+            before = cpu(node.daemon.pid)
+            times["Allocate"].append(seconds(partial(plugin.Allocate, request, timeout=10)))
+            used += cpu(node.daemon.pid) - before
+            time.sleep(pause)
+            times["write"].append(seconds(writes.one))
             times["commit"].append(seconds(commits.one))
-            times["empty call"].append(seconds(partial(plugins[name].GetDevicePluginOptions, empty, timeout=10)))
-    found = {what: (percentile(taken, 0.5) * 1000, percentile(taken, 0.99) * 1000) for what, taken in times.items()}
-    for what in (*ASKED, "empty call"):
-        for index, name in enumerate(("p50", "p99")):
-            value, empty_call, write = (found[which][index] for which in (what, "empty call", "write"))
-            line(f"{what}, {name}", "ms", value, found["commit"][index])
-            if what in ASKED:
-                line(f"{what}, beside one durable write, {name}", "ms", value, write)
-                line(f"{what}, less an empty call, beside one durable write, {name}", "ms", value - empty_call, write)
+            times["empty call"].append(seconds(partial(plugin.GetDevicePluginOptions, api.v1beta1.Empty(), timeout=10)))
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        whole, empty, write, commit = (percentile(taken, share) * 1000 for taken in times.values())
+        line(f"{what}, {name}, beside one durable write", "ms", whole, write)
+        line(f"{what}, {name}, less an empty call, beside one durable write", "ms", whole - empty, write)
+        line(f"{what}, {name}, beside one durable commit", "ms", whole, commit)
+        line(f"empty call beside {what}, {name}", "ms", empty, write)
+    line(f"{what}, CPU of the plugin until it answers", "ms", used / ALLOCATES * 1000)
+
+
+def allocates(node: Node) -> None:
+    """Allocate where a look at processes follows, and where none does."""
+    allocate(node, "Allocate", "r1", LOOK)
+    allocate(node, "Allocate, occupied: ignore", "r2", 0)
 
 
 def restarts(node: Node) -> None:
@@ -285,13 +291,13 @@ def main() -> None:
         try:
             node.all_there()
             if sys.argv[1:] == ["allocate"]:
-                allocate(node)
+                allocates(node)
                 return
             call = percentile([seconds(node.call) for _time in range(TIMES)], 0.5)
             footprint(node)
             idle(node)
             back(node, call)
-            allocate(node)
+            allocates(node)
             restarts(node)
             if os.geteuid() == 0:
                 crowd(node)
