@@ -13,22 +13,19 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ... import files
 from ...device_plugin.process import instance_status
-from ...manifest import Manifest, locked_manifest, read_manifest
+from ...manifest import Manifest, read_manifest
 from ...records import CdiError
 from ...release import guard
 from ...spec.registry import DIRECTORIES
 from ...system import systemd
 from .. import module_diff
-from ..apply import apply
 from ..driver import device_links
-from ..kinds.plan_spec import Change, Plan, plan_file
 from . import device_plugin_unit as unit_file
+from . import units
 from .device_plugin_removal import tidy
 from .device_plugin_unit import INSTANCES, Unit, instance
 from .openers_unit import PROCESSES, SOCKET
@@ -83,33 +80,32 @@ def install(
     not, it is stopped again and CdiError raised: the older one goes on serving. Raises CdiError.
     """
     contents = unit_file.texts(unit)
-    _check_host()
+    units.need_systemd(
+        "the device plugin's service needs systemd. Run `fleet-cdi plugin run` by other means, or in a pod "
+        "(examples/kubernetes)."
+    )
     live = host.booted()
     before = _state(host, contents[unit_file.path()] or b"", release)
 
-    def make_plan(manifest: Manifest) -> Plan:
-        wanted = ((path, content) for path, content in contents.items() if content is not None)
-        changes = (change for path, content in wanted for change in plan_file(path, content, manifest, BY))
-        return Plan(unit_file.path(), tuple(changes), ())
-
-    leaving = _leaving(read_manifest(state_dir), [path for path, content in contents.items() if content is None])
+    leaving = units.leaving(read_manifest(state_dir), [path for path, content in contents.items() if content is None])
     if not (leaving or unit.process_access):
         before = before._replace(looking=())  # of somebody else's
-    plan = apply(make_plan, state_dir, check)
+    wanted = {path: content for path, content in contents.items() if content is not None}
+    written = units.write(wanted, BY, state_dir, check)
     if leaving and not check:
         _stop_looking(host)
-        _take_back(leaving, state_dir)
+        units.take_back(leaving, state_dir)
     chosen = _chosen(before)
     looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
     after = State((chosen,), (chosen,), (chosen,), looking) if live else State((chosen,), (), (), looking)
-    changed = bool(plan.changes or leaving) or before != after
+    changed = bool(written or leaving) or before != after
     links = device_links.keep(DIRECTORIES, state_dir, check) if changed and live else ()  # before systemd is reloaded
     if changed and not check:
         if live:
             systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
         if unit.process_access:
             systemd.enable(host.run, [SOCKET])
-            renewed = any(os.path.basename(change.path) == SOCKET for change in plan.changes)
+            renewed = any(os.path.basename(change.path) == SOCKET for change in written)
             if live and (renewed or "active" not in before.looking):
                 systemd.do(host.run, ["systemctl", "restart", SOCKET])
         systemd.enable(host.run, [instance(chosen)])
@@ -121,7 +117,7 @@ def install(
                 if live:
                     systemd.do(host.run, ["systemctl", "stop", instance(other)])
     diff = [
-        *map(module_diff.text, (*plan.changes, *leaving)),
+        *map(module_diff.text, (*written, *leaving)),
         *module_diff.units(before, after),
         *device_links.shown(links),
     ]
@@ -133,33 +129,17 @@ def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) 
     manifest = read_manifest(state_dir)
     if not installed(manifest):
         return {"changed": False, "diff": [], "instance": None}, []
-    leaving = _leaving(manifest, unit_file.paths())  # before anything is stopped
+    leaving = units.leaving(manifest, unit_file.paths())  # before anything is stopped
     before = _state(host, b"", None)
     if not check:
         stop(host)
     # While the units are in the manifest: the next run ends what one that is killed has begun.
     warnings = tidy(manifest, state_dir, kubelet_dir, unit_file.RUN_DIR, check)
     if not check:
-        _take_back(leaving, state_dir)
+        units.take_back(leaving, state_dir)
         forget(host)
     diff = [*map(module_diff.text, leaving), *module_diff.units(before, State((), (), ()))]
     return {"changed": True, "diff": diff, "instance": None}, warnings
-
-
-def _leaving(manifest: Manifest, paths: Sequence[str]) -> list[Change]:
-    """Those of `paths` that the manifest lists, to be taken back. Raises CdiError where somebody changed one."""
-    changes = []
-    for path in filter(manifest.record, paths):
-        manifest.take_back(path, check=True)
-        live = files.read(path)
-        changes.append(Change(path, "", live.content if live else None, None))
-    return changes
-
-
-def _take_back(changes: Sequence[Change], state_dir: str) -> None:
-    with locked_manifest(state_dir) as manifest:
-        for change in changes:
-            manifest.take_back(change.path)
 
 
 def installed(manifest: Manifest) -> bool:
@@ -172,14 +152,14 @@ def stop(host: Host = THIS) -> None:
 
     Raises CdiError while an instance runs.
     """
-    units = [*map(instance, INSTANCES)]
+    names = [*map(instance, INSTANCES)]
     if shutil.which("systemctl"):
         if host.booted():
-            _status, said = host.run(["systemctl", "stop", *units])  # also fails for one that systemd does not know
-            running = systemd.active(host.run, units)
+            _status, said = host.run(["systemctl", "stop", *names])  # also fails for one that systemd does not know
+            running = systemd.active(host.run, names)
             if running:
                 raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
-        systemd.disable(host.run, units)
+        systemd.disable(host.run, names)
         _stop_looking(host)
 
 
@@ -192,12 +172,7 @@ def _stop_looking(host: Host) -> None:
 
 def forget(host: Host = THIS) -> None:
     """Have systemd forget the units, after their files went."""
-    if host.booted() and shutil.which("systemctl"):
-        with suppress(CdiError):
-            systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
-        host.run(
-            ["systemctl", "reset-failed", *map(instance, INSTANCES), SOCKET]
-        )  # that of one that did not fail fails
+    units.forget(host.run, host.booted(), [*map(instance, INSTANCES), SOCKET])
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -218,22 +193,14 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     return install(unit, options["release"], options["state_dir"], options["timeout"], check), warnings
 
 
-def _check_host() -> None:
-    if shutil.which("systemctl") is None:
-        raise CdiError(
-            "systemctl: there is none on this host; the device plugin's service needs systemd. Run "
-            "`fleet-cdi plugin run` by other means, or in a pod (examples/kubernetes)."
-        )
-
-
 def _state(host: Host, content: bytes, release: Optional[str]) -> State:
-    units = [*map(instance, INSTANCES)]
-    enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, units))
+    names = [*map(instance, INSTANCES)]
+    enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, names))
     looking: tuple[str, ...] = ("enabled",) if systemd.enabled(host.run, [SOCKET]) else ()
     if not host.booted():
         return State(enabled, (), (), looking)
     looking += ("active",) if systemd.active(host.run, [SOCKET]) else ()
-    active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, units))
+    active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, names))
     statuses = host.statuses()
     mark = f"{unit_file.MARK}={unit_file.mark(content)}".encode()
     current = tuple(

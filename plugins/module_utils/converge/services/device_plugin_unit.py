@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 from ...device_plugin.config.configuration import KUBELET, PATH, Settings
 from ...records import CdiError
 from . import openers_unit
-from .refresh_unit import UNIT_DIR, argument, check_path, quoted
+from .units import CONFINED, SANDBOX, UNIT_DIR, argument, check_path, quoted
 
 # Two of one template: an upgrade starts the one that does not run, and stops the other when that has taken over.
 INSTANCES = ("a", "b")
@@ -77,28 +77,12 @@ RuntimeDirectory={run_dir}
 RuntimeDirectoryPreserve=yes
 ReadWritePaths={writable}
 
-NoNewPrivileges=yes
+{sandbox}
+{confined}
 CapabilityBoundingSet={capabilities}
-ProtectSystem=strict
 ProtectHome=read-only
-ProtectHostname=yes
-ProtectControlGroups=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
 ProtectProc=invisible
-PrivateMounts=yes
 RestrictAddressFamilies=AF_UNIX AF_NETLINK{families}
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-KeyringMode=private
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
-UMask=0077
 {closed}
 [Install]
 WantedBy=multi-user.target
@@ -161,6 +145,8 @@ def text(unit: Unit) -> bytes:
     needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
     writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
     values = {
+        "sandbox": SANDBOX,
+        "confined": CONFINED,
         "before": " ".join(KUBELETS),
         "mark": MARK,
         "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from ...device_plugin.process.openers_service import PATH
-from .refresh_unit import check_path, quoted
+from .units import CONFINED, SANDBOX, check_path, quoted
 
 # The service is one process for each connection: of both instances of the plugin, while one takes over from the other.
 SOCKET, TEMPLATE = "fleet-cdi-openers.socket", "fleet-cdi-openers@.service"
@@ -46,38 +46,23 @@ StandardInput=socket
 StandardOutput=socket
 StandardError=journal
 
-NoNewPrivileges=yes
+{sandbox}
+{confined}
 CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE
-ProtectSystem=strict
 ProtectHome=read-only
 ProtectClock=yes
-ProtectHostname=yes
-ProtectControlGroups=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
 ProtectKernelTunables=yes
 PrivateDevices=yes
 DevicePolicy=closed
-PrivateMounts=yes
 PrivateNetwork=yes
 PrivateTmp=yes
 IPAddressDeny=any
 RestrictAddressFamilies=AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-KeyringMode=private
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
-UMask=0077
 """
 
 
 def texts(prefix: str) -> dict[str, str]:
     """Name of each unit -> its text; `prefix`: where the release is. Raises CdiError for what can't be part of one."""
     check_path("prefix", prefix)
-    return {TEMPLATE: _SERVICE.format(command=quoted(os.path.join(prefix, "bin", "fleet-cdi"))), SOCKET: _SOCKET}
+    command = quoted(os.path.join(prefix, "bin", "fleet-cdi"))
+    return {TEMPLATE: _SERVICE.format(command=command, sandbox=SANDBOX, confined=CONFINED), SOCKET: _SOCKET}

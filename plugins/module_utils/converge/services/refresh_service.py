@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import suppress
 from typing import Any, NamedTuple, Optional
 
 from ... import files
@@ -22,10 +21,9 @@ from ...spec.registry import DIRECTORIES
 from ...system import systemd
 from ...system.systemd import Run, run
 from .. import module_diff
-from ..apply import apply
 from ..driver import device_links
 from ..driver.virtual_functions import parse
-from ..kinds.plan_spec import Change, Plan, plan_file
+from . import units
 from .refresh_unit import (
     LIBRARIES_PATH,
     LIBRARIES_SERVICE,
@@ -33,7 +31,6 @@ from .refresh_unit import (
     RULES,
     SERVICE,
     TIMER,
-    UNIT_DIR,
     WANTED,
     Settings,
     texts,
@@ -65,17 +62,13 @@ def install(
     wanted = texts(settings)
     before = _state(run, live)
 
-    def make_plan(manifest: Manifest) -> Plan:
-        changes = [change for path, content in wanted.items() for change in plan_file(path, content, manifest, BY)]
-        return Plan(UNIT_DIR, tuple(changes), ())
-
-    plan = apply(make_plan, state_dir, check)
+    written = units.write(wanted, BY, state_dir, check)
     after = State(UNITS, WATCHERS)
     spec_dirs = tuple(dict.fromkeys((settings.spec_dir, *DIRECTORIES)))
     links = device_links.keep(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
-    changed = bool(plan.changes) or before != after
+    changed = bool(written) or before != after
     if changed and not check:
-        touched = {os.path.basename(change.path) for change in plan.changes}
+        touched = {os.path.basename(change.path) for change in written}
         if live:
             systemd.reload(run, (*WATCHERS, *SERVICES))
         if os.path.basename(RULES) in touched:
@@ -86,27 +79,23 @@ def install(
             systemd.do(run, ["systemctl", "restart", *stale])
         if live:
             systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
-    diff = [*map(module_diff.text, plan.changes), *module_diff.units(before, after), *device_links.shown(links)]
+    diff = [*map(module_diff.text, written), *module_diff.units(before, after), *device_links.shown(links)]
     return {"changed": changed or bool(links), "diff": diff}
 
 
 def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
     """Stop and disable the units and take the files back; returns what changed. Raises CdiError."""
-    paths = installed(read_manifest(state_dir))
-    if not paths:
+    manifest = read_manifest(state_dir)
+    changes = units.leaving(manifest, installed(manifest))
+    if not changes:
         return {"changed": False, "diff": []}
     live = systemd.booted() if booted is None else booted
     before = _state(run, live)
-    links = [device_links.Change(*one, "") for one in device_links.ours(read_manifest(state_dir)).items()]
-    changes = []
-    for path in paths:
-        found = files.read(path)
-        changes.append(Change(path, "", found.content if found else None, None))
+    links = [device_links.Change(*one, "") for one in device_links.ours(manifest).items()]
     if not check:
         stop(run, live)
+        units.take_back(changes, state_dir)
         with locked_manifest(state_dir) as manifest:
-            for path in paths:
-                manifest.take_back(path)
             device_links.take_back(manifest)
         forget(run, live)
     diff = [*map(module_diff.text, changes), *module_diff.units(before, State((), ())), *device_links.shown(links)]
@@ -130,10 +119,8 @@ def stop(run: Run, booted: Optional[bool] = None) -> None:
 def forget(run: Run, booted: Optional[bool] = None) -> None:
     """Have systemd and udev forget the units, after their files went."""
     live = systemd.booted() if booted is None else booted
-    if live and shutil.which("systemctl"):
-        with suppress(CdiError):
-            systemd.reload(run, (*WATCHERS, *SERVICES))
-        run(["systemctl", "reset-failed", *UNITS])  # that of one that did not fail fails
+    units.forget(run, live, (*WATCHERS, *SERVICES))
+    if live:
         run(["udevadm", "control", "--reload"])
     files.remove(WANTED)
 
@@ -150,11 +137,10 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 
 def _check(settings: Settings) -> None:
-    if shutil.which("systemctl") is None:
-        raise CdiError(
-            "systemctl: there is none on this host; a refresh at boot and on hot-plug needs systemd. Use state: absent "
-            "(role: cdi_host_refresh: false), and run `fleet-cdi refresh` by other means."
-        )
+    units.need_systemd(
+        "a refresh at boot and on hot-plug needs systemd. Use state: absent (role: cdi_host_refresh: false), and run "
+        "`fleet-cdi refresh` by other means."
+    )
     for key, least in (("timeout", 0), ("grace", 0), ("interval", 10)):
         if getattr(settings, key) < least:
             raise CdiError(f"{key}: found {getattr(settings, key)}; expected {least} or more seconds")

@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ...records import CdiError
+from .units import SANDBOX, UNIT_DIR, argument, check_path, quoted
 
-UNIT_DIR = "/etc/systemd/system"
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
 LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in ("service", "path"))
@@ -58,24 +57,14 @@ ExecStartPre=/usr/bin/rm -f {wanted}
 ExecStart={command} refresh --timeout={timeout} --grace={grace}{nodes}
 TimeoutStartSec={limit}
 
-NoNewPrivileges=yes
+{sandbox}
 CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER{mknod}
-ProtectSystem=strict
 ReadWritePaths={writable}
 ProtectHome=read-only
 PrivateTmp=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
 ProtectKernelTunables=yes
 RestrictAddressFamilies=AF_UNIX AF_NETLINK
 IPAddressDeny=any
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-SystemCallArchitectures=native
 UMask=0022
 
 [Install]
@@ -119,20 +108,14 @@ ExecStart=-/bin/sh -c "for second in $$(seq {patience}); do \
 [ $$(($$(date +%%s) - $$(stat -c %%Y {libraries}))) -lt {quiet} ] || break; sleep 1; done"
 ExecStart=/usr/bin/touch {wanted}
 
-NoNewPrivileges=yes
+{sandbox}
 CapabilityBoundingSet=
-ProtectSystem=strict
 ReadWritePaths={run}
 ProtectHome=yes
 PrivateNetwork=yes
 PrivateTmp=yes
-ProtectControlGroups=yes
-ProtectKernelModules=yes
 ProtectKernelTunables=yes
-RestrictNamespaces=yes
 MemoryDenyWriteExecute=yes
-LockPersonality=yes
-SystemCallArchitectures=native
 """
 
 _TIMER = """\
@@ -188,6 +171,7 @@ def texts(settings: Settings) -> dict[str, bytes]:
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
     values = {
+        "sandbox": SANDBOX,
         "before": " ".join(BEFORE),
         "first": (modprobe if settings.load_modules else "") + (functions if settings.virtual_functions else ""),
         "settle": SETTLE,
@@ -215,19 +199,3 @@ def texts(settings: Settings) -> dict[str, bytes]:
         RULES: _RULES,
     }
     return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}
-
-
-def check_path(name: str, path: str) -> None:
-    """Raise CdiError for a path that is not absolute, or would not stay on one line of a unit, or not be seen there."""
-    if not path.startswith("/") or not path.isprintable():
-        raise CdiError(f"{name}: found {path!r}; expected an absolute path without control characters")
-
-
-def quoted(path: str) -> str:
-    """A path as the first word of a command, or as one of a list of paths: "%" begins a specifier there."""
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
-
-
-def argument(text: str) -> str:
-    """A text as a later word of a command, where "$" begins a variable, too."""
-    return quoted(text).replace("$", "$$")

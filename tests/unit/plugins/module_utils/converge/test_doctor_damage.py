@@ -96,7 +96,6 @@ class Everything:
         patch.setattr(openers, "look", lambda _numbers: openers.Seen())  # processes of this machine may have /dev/zero
         patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
         patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
-        patch.setattr(refresh_service, "UNIT_DIR", refresh_unit.UNIT_DIR)
         patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
         for module in (refresh_service, device_plugin_service):
             patch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")

@@ -69,7 +69,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(refresh_unit, "UNIT_DIR", str(tmp_path / "units"))
     monkeypatch.setattr(refresh_unit, "RULES", str(tmp_path / "rules.d/70-fleet-cdi.rules"))
     monkeypatch.setattr(refresh_unit, "WANTED", str(tmp_path / "wanted"))
-    for name in ("UNIT_DIR", "RULES", "WANTED"):
+    for name in ("RULES", "WANTED"):
         monkeypatch.setattr(refresh_service, name, getattr(refresh_unit, name))
     monkeypatch.setattr(refresh_service.shutil, "which", lambda name: f"/usr/bin/{name}")
     return Systemd(tmp_path), str(tmp_path / "state")
@@ -229,7 +229,7 @@ def test_a_failure_of_systemctl_is_told_in_full(host):
 
 def test_a_host_without_systemd_is_told_so(host, monkeypatch):
     monkeypatch.setattr(refresh_service.shutil, "which", lambda _name: None)
-    with pytest.raises(CdiError, match="systemctl: there is none"):
+    with pytest.raises(CdiError, match="systemctl: this host has no such program"):
         install(host)
     assert refresh_service.uninstall(host[1], False) == {"changed": False, "diff": []}
 
