@@ -101,13 +101,14 @@ SECTIONS = {
     "stricter": """\
 ## Errors where a runtime may accept
 
-At least one release of the library accepts the file, or crashes. fleet.cdi never writes such a file. If another tool wrote
-it, it may work with the runtimes of a host.
+At least one release of the library accepts the file, or crashes. fleet.cdi never writes such a file. If another tool
+wrote it, it may work with the runtimes of a host.
 """,
     "warnings": """\
 ## Warnings
 
-The specification or a runtime forbids it, and at least one of the two releases accepts it. fleet.cdi warns and does not refuse.
+The specification or a runtime forbids it, and at least one of the two releases accepts it. fleet.cdi warns and does
+not refuse.
 """,
 }
 

@@ -13,7 +13,8 @@ author:
   - fleet.cdi contributors (@fleet-cdi)
 description:
   - Checks every variable C(cdi_host_*), C(cdi_device_plugin_*) and C(cdi_runtime_hooks_*) of the hosts against one JSON
-    Schema (draft 2020-12), on the controller, without contacting a host. Settings that several hosts share are checked once.
+    Schema (draft 2020-12), on the controller, without contacting a host. Settings that several hosts share are checked
+    once.
   - A variable of that name that no role knows is an error, but for C(cdi_host_devices_<anything>), which adds to
     C(cdi_host_devices).
   - Facts are not there yet when the playbooks check; a setting that is made from them needs a fact cache.

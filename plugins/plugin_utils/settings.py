@@ -20,9 +20,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
-from ansible_collections.fleet.cdi.plugins.module_utils.schema import PATH
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import PATH, did_you_mean, expectation, shown
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as STRICT
-from ansible_collections.fleet.cdi.plugins.module_utils.schema import did_you_mean, expectation, shown
 
 ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
 PREFIXES = tuple(f"{role}_" for role in ROLES)
