@@ -71,7 +71,7 @@ ILLEGAL = (
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_c03_names_are_checked_in_the_configuration(host: Host, name: str) -> None:
     host.configure(resources={RESOURCE: {}, name: {"kinds": [RESOURCE]}})
-    with pytest.raises(CdiError, match=re.escape(name)):
+    with pytest.raises(CdiError, match=re.escape(name[:40])):  # a message shows the begin of a long one
         configuration.read(str(host.config))
 
 
