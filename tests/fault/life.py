@@ -28,7 +28,7 @@ from table import Tally, tally
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect, report
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger, migrate, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
@@ -60,7 +60,7 @@ class Life:
     def __init__(self, directory: Path, devices: dict[str, dict[str, Any]], chance: random.Random) -> None:
         self.devices, self.chance = devices, chance
         self.root, self.state = directory / "root", directory / "state"
-        self.host = commands.Host(
+        self.host = call.Host(
             str(directory / "opt"), str(self.state), str(directory / "inventory.json"), str(self.root)
         )
         self.there: list[str] = []  # devices on the host, by their names in the table

@@ -18,7 +18,7 @@ import reader
 from subject import BOOT, NODES, RESOURCE_TYPE, VERSION, Call, Place, Subject
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import WAIT
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
@@ -106,8 +106,8 @@ TRUE = "/bin/true"
 CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": {}}
 
 
-def _host(place: Place) -> commands.Host:
-    return commands.Host(str(place.root / "opt"), str(place.state), str(place.inventory))
+def _host(place: Place) -> call.Host:
+    return call.Host(str(place.root / "opt"), str(place.state), str(place.inventory))
 
 
 def _pool(place: Place, devices: int) -> None:

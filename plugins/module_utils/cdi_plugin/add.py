@@ -19,8 +19,8 @@ from ..protocol import errors
 from ..protocol.errors import ProtocolError
 from ..records import IGNORE, REFUSE, Device
 from . import devices
-from .commands import Call
-from .give_back import alone, complain, explained, give_back, opened, request_id
+from .call import Call
+from .delete import alone, complain, explained, give_back, opened, request_id
 from .pick import Picker
 
 TYPE_CHECKING = False

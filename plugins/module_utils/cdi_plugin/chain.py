@@ -3,27 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is done with devices besides keeping the ledger: setup, the next plugin, teardown. Private API of fleet.cdi.
 
-Imported only where a configuration names any of them.
+Imported only where a configuration names any of them. docs/chain-loading.md: the plugin that picked the devices holds
+them; those after it get them in `args.picked` and keep no record of their own.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
 
 from ..allocation.commands import setup
 from ..allocation.ledger.grant import Key
-from ..protocol import errors
+from ..protocol import errors, plugin_call
 from ..protocol.errors import ProtocolError
+from ..protocol.messages import Config
 from ..protocol.pools import CHAIN, callers, chain
-from . import delegate
-from .commands import Call
+from .call import Call
 
 
 def ready(call: Call) -> None:
     """Raise ProtocolError 106 if one of the plugins further down can't be run at all."""
     for below in chain(call.config)[1:]:
-        delegate.ready(_folder(call), below.plugin)
+        _check(_folder(call), below.plugin)
 
 
 def forward(call: Call, ids: Sequence[str], paths: Sequence[str], fresh: bool) -> list[str]:
@@ -39,8 +42,8 @@ def forward(call: Call, ids: Sequence[str], paths: Sequence[str], fresh: bool) -
     if not settings.delegate:
         return [*paths]
     below = chain(call.config)[1]
-    document = delegate.ask(_folder(call), below, picked(call, ids), _onwards(call, "ADD"), settings.time_limit)
-    return [*dict.fromkeys(delegate.devices_in(below.plugin, document))]
+    document = _ask(_folder(call), below, picked(call, ids), _onwards(call, "ADD"), settings.time_limit)
+    return [*dict.fromkeys(_devices_in(below.plugin, document))]
 
 
 def back(call: Call, ids: Sequence[str], paths: Sequence[str]) -> None:
@@ -53,7 +56,7 @@ def back(call: Call, ids: Sequence[str], paths: Sequence[str]) -> None:
     if settings.delegate:
         below = chain(call.config)[1]
         try:
-            delegate.ask(_folder(call), below, picked(call, ids), _onwards(call, "DEL"), settings.time_limit)
+            _ask(_folder(call), below, picked(call, ids), _onwards(call, "DEL"), settings.time_limit)
         except ProtocolError as error:
             failed.append(error)
     if settings.teardown:
@@ -86,3 +89,47 @@ def _onwards(call: Call, command: str) -> dict[str, str]:
 def _variables(call: Call, command: str, ids: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
     key = Key(call.config.type, call.plugin, call.variables.get("CDI_REQUEST_ID", ""))
     return setup.variables(call.version, command, key, ids, paths)
+
+
+def _check(folder: str, plugin: str) -> None:
+    """Raise ProtocolError 106 unless there is a program to run for `plugin`: before anything is picked for it."""
+    path = os.path.join(folder, plugin)
+    if not os.access(path, os.X_OK):
+        raise ProtocolError(errors.DELEGATION, f"{path}: there is no such plugin; install it, or name another delegate")
+
+
+def _ask(
+    folder: str,
+    config: Config,
+    picked: Mapping[str, Any],
+    variables: Mapping[str, str],
+    limit: float,
+) -> Optional[dict[str, Any]]:
+    """What the next plugin, in `folder`, replies to the command in `variables`; None if it prints nothing.
+
+    Raises ProtocolError 106 if it can't be run or replies an error, 108 if it takes too long.
+    """
+    document = {
+        "cdiVersion": config.version,
+        "name": config.name,
+        "type": config.type,
+        "plugin": config.plugin,
+        "args": {**config.args, "picked": dict(picked)},
+    }
+    path = os.path.join(folder, config.plugin)
+    reply = plugin_call.plugin(path, variables, json.dumps(document).encode("ascii"), limit)
+    if reply.error and reply.error.code == errors.REQUEST_ID and variables["CDI_COMMAND"] == "DEL":
+        return None  # it has nothing to give back, as when it was never asked for anything
+    if reply.error:
+        raise ProtocolError(errors.DELEGATION, f"{config.plugin}: {reply.error}")
+    if reply.status:
+        raise ProtocolError(errors.DELEGATION, f"{config.plugin}: ended with exit status {reply.status} and no error")
+    return reply.document
+
+
+def _devices_in(plugin: str, document: Optional[Mapping[str, Any]]) -> Sequence[str]:
+    """The device nodes in the reply to an ADD. Raises ProtocolError 106 if it has none of that form."""
+    found = (document or {}).get("devices")
+    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        raise ProtocolError(errors.DELEGATION, f"{plugin}: replied no list of devices")
+    return found

@@ -10,54 +10,17 @@ Where the proposal leaves the order open it is: CDI_VERSION (error 1), the versi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 from ..discovery import inventory
-from ..discovery.inventory import Inventory
 from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
-from ..protocol.messages import Config, shown
-from ..protocol.pools import chain, check_callers, pool_path
+from ..protocol.messages import shown
+from ..protocol.pools import chain, check_callers
 from ..protocol.versions import VERSIONS
 from . import devices, stdin
-from .args import Settings, settings
-
-
-class Host(NamedTuple):
-    """Where things are on this host."""
-
-    prefix: str  # plugins are in <prefix>/bin
-    state_dir: str  # of the ledger
-    inventory: str  # beside which the pools are
-    root: str = "/"  # of the device nodes
-    spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # where claims of DRA drivers have their specs
-
-
-class Call(NamedTuple):
-    """A call whose version, command and configuration are right."""
-
-    plugin: str
-    version: str
-    command: str  # in lower case
-    variables: Mapping[str, str]
-    config: Config
-    settings: Settings
-    host: Host
-    boot_id: str
-
-    def pool(self) -> Inventory:
-        """The devices of the configuration. Raises ProtocolError 101."""
-        path = pool_path(self.host.inventory, self.config.type, self.plugin, self.config.args)
-        return devices.read(path, self.boot_id)
-
-
-Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and what to do if stdout can't be written
-
-
-def host_of(defaults: Mapping[str, Any]) -> Host:
-    """The host that the launcher tells of."""
-    given: dict[str, Any] = {name: str(defaults[name]) for name in Host._fields if name in defaults}
-    return Host(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
+from .args import settings
+from .call import Answer, Call, Host
 
 
 def answer(plugin: str, variables: Mapping[str, str], host: Host, config: Callable[[], bytes] = stdin.read) -> Answer:

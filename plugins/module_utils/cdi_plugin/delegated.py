@@ -20,7 +20,7 @@ from ..protocol.errors import ProtocolError
 from ..records import Device
 from . import chain, devices
 from .args import Picked
-from .commands import Call
+from .call import Call
 
 
 def add(call: Call, pool: Inventory, asked: Request, key: Key) -> dict[str, Any]:

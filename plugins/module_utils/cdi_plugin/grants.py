@@ -28,7 +28,7 @@ from ..system import openers
 from ..system.occupied import Occupied, numbers, occupied, own_nodes
 from . import chain
 from .args import settings
-from .commands import Call, Host
+from .call import Call, Host
 from .valid_requests import ValidRequests, parse, stamp
 
 

@@ -27,9 +27,9 @@ def main(plugin: str, defaults: dict[str, object]) -> None:
     from . import light_typing
 
     light_typing.install()  # before anything imports typing
-    from . import commands
+    from . import call, commands
 
-    status, reply, undo = commands.answer(plugin, variables, commands.host_of(defaults))
+    status, reply, undo = commands.answer(plugin, variables, call.host_of(defaults))
     if not _write(reply):
         # Nobody got to know which devices were granted, so nobody would give them back.
         undo()

@@ -14,9 +14,9 @@ from ..discovery.inventory import Inventory
 from ..records import REFUSE, Device
 from ..system import openers
 from ..system.occupied import Occupied, numbers, occupied, own_nodes
-from .commands import Call
+from .call import Call
+from .delete import complain
 from .devices import Many
-from .give_back import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import give_back
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import delete
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import call, terminal
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import log, metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -120,6 +120,6 @@ class TestWhereItIsShown:
     def test_what_an_executable_says_on_stderr(self, monkeypatch):
         said = []
         monkeypatch.setattr(os, "write", lambda handle, content: said.append((handle, content)))
-        give_back.complain(HOSTILE)
+        delete.complain(HOSTILE)
         ((handle, content),) = said
         assert handle == 2 and not raw(content.decode())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.pools import discover_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
@@ -39,7 +39,7 @@ class Host:
         self.state = directory / "state"
         (directory / "run/cdi-inventory.d").mkdir(parents=True)
         places = (str(directory / "opt"), str(self.state), self.inventory, self.root, (str(directory / "cdi"),))
-        self.host = commands.Host(*places)
+        self.host = call.Host(*places)
 
     def configure(self, *configs):
         """Put configurations into their folders, and refresh; returns the last."""

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands, give_back, stdin
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands, delete, stdin
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
 
@@ -53,7 +53,7 @@ def test_a_state_directory_that_is_none(two):
 def test_a_store_that_somebody_keeps_is_waited_for_and_then_told(two, monkeypatch):
     machine, conf = two
     machine.add(conf, "gpu:1", "a")
-    monkeypatch.setattr(give_back, "Ledger", functools.partial(Ledger, wait=0.05))
+    monkeypatch.setattr(delete, "Ledger", functools.partial(Ledger, wait=0.05))
     with open(machine.state / "ledger.lock", "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert machine.refused(conf, "gpu:1", "b")[0] == 108

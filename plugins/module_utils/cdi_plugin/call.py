@@ -1,0 +1,52 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A call of an executable: what every command is given, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
+
+from ..discovery.inventory import Inventory
+from ..protocol.messages import Config
+from ..protocol.pools import pool_path
+from . import devices
+from .args import Settings
+
+
+class Host(NamedTuple):
+    """Where things are on this host."""
+
+    prefix: str  # plugins are in <prefix>/bin
+    state_dir: str  # of the ledger
+    inventory: str  # beside which the pools are
+    root: str = "/"  # of the device nodes
+    spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # where claims of DRA drivers have their specs
+
+
+class Call(NamedTuple):
+    """A call whose version, command and configuration are right."""
+
+    plugin: str
+    version: str
+    command: str  # in lower case
+    variables: Mapping[str, str]
+    config: Config
+    settings: Settings
+    host: Host
+    boot_id: str
+
+    def pool(self) -> Inventory:
+        """The devices of the configuration. Raises ProtocolError 101."""
+        path = pool_path(self.host.inventory, self.config.type, self.plugin, self.config.args)
+        return devices.read(path, self.boot_id)
+
+
+Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and what to do if stdout can't be written
+
+
+def host_of(defaults: Mapping[str, Any]) -> Host:
+    """The host that the launcher tells of."""
+    given: dict[str, Any] = {name: str(defaults[name]) for name in Host._fields if name in defaults}
+    return Host(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
