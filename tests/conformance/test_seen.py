@@ -25,7 +25,7 @@ from spec_documents import ANYWHERE, DOCUMENT
 from spec_grammar import good_spec
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import libraries, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, libraries, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
@@ -233,7 +233,7 @@ def texts(directories):
 def our_spec(rng):
     names = rng.sample(("x", "v1", "z2", "9w", "own1"), rng.randint(1, 3))
     devices = [{"name": name, "containerEdits": {"env": ["B=1"]}} for name in names]
-    return plan_spec.complete(rng.choice(KINDS[:2]), {"devices": devices})
+    return build_spec.complete(rng.choice(KINDS[:2]), {"devices": devices})
 
 
 def test_what_converge_writes_every_runtime_of_the_host_finds(judges, tmp_path, capsys):

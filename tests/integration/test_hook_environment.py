@@ -20,7 +20,7 @@ from pathlib import Path
 import oci_runtimes
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Device, Hook, Kind, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import OciRuntime, passes_environment
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
@@ -90,7 +90,7 @@ def hook_of_ours(program):
         (Node("/dev/null", "c", 1, 3),),
         hooks=(Hook(STAGE, "", ("cdi-hook", STAGE, "--link=a::/b")),),
     )
-    (entry,) = plan_spec.spec_of(Kind(KIND, edits=ContainerEdits(env=("A=1",))), [device], program)["containerEdits"][
+    (entry,) = build_spec.spec_of(Kind(KIND, edits=ContainerEdits(env=("A=1",))), [device], program)["containerEdits"][
         "hooks"
     ]
     return {key: value for key, value in entry.items() if key != "hookName"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +94,23 @@ def complaint(own: str, in_room: bool, item: Import) -> str:
     return next((text for broken, text in rules if broken), "")
 
 
+def wing_of(name: str) -> tuple[str, str]:
+    """The room that a dotted name is in, and the folder or file of that room."""
+    parts = name[len(MODULE_UTILS) + 1 :].split(".") if name.startswith(MODULE_UTILS + ".") else []
+    return (parts[0], parts[1]) if len(parts) > 1 else ("", "")
+
+
+def upwards(own: tuple[str, str], item: Import) -> str:
+    """What is wrong with an import inside a room: it goes to a later wing; "" if it does not."""
+    room, wing = wing_of(item.name)
+    wings = TABLE["wings"].get(room, [])
+    if room != own[0] or wing == own[1] or own[1] not in wings:
+        return ""
+    before = wings[: wings.index(own[1])]
+    allowed = ", ".join(before) or "nothing"
+    return "" if wing in before else f"{own[1]} imports {wing}; in {room} it may import {allowed}"
+
+
 def joined_rooms(own: str, items: list[Import]) -> dict[str, int]:
     """The rooms that an entry point joins, each with the line that does so first."""
     uncounted = tuple(f"{MODULE_UTILS}.{name}" for name in TABLE["uncounted"])
@@ -119,6 +137,8 @@ def violations(path: str, source: str) -> list[str]:
     package = ".".join([COLLECTION + "plugins", *Path(path).parent.parts]) if in_room else ""
     items = imports(source, package)
     complaints = [(item.line, complaint(own, in_room, item)) for item in items]
+    wing = (own, Path(rest).parts[1].removesuffix(".py") if in_room and "/" in rest else "")
+    complaints += [(item.line, upwards(wing, item)) for item in items if in_room]
     found = [f"{path}:{line}: {text}" for line, text in complaints if text]
     joined = joined_rooms(own, items) if own in TABLE["entry_points"] else {}
     if len(joined) > 1:
@@ -137,6 +157,53 @@ def test_imports(path: str) -> None:
     """Every file of plugins/ keeps the rule."""
     found = violations(path, (CHECKOUT / "plugins" / path).read_text())
     assert not found, "\n" + "\n".join(found)
+
+
+def folder_sizes() -> dict[str, int]:
+    """Folder below module_utils -> how many files it has, not counting __init__.py."""
+    files = [Path(path).relative_to("module_utils") for path in SOURCES if path.startswith("module_utils/")]
+    return dict(Counter(str(path.parent) for path in files if path.name != "__init__.py"))
+
+
+def test_no_folder_is_too_large() -> None:
+    """A newcomer reads the names of a folder at one glance."""
+    sizes = {folder: size for folder, size in folder_sizes().items() if folder not in TABLE["large"]}
+    assert {folder: size for folder, size in sizes.items() if size > TABLE["largest"]} == {}
+    assert set(TABLE["large"]) <= set(folder_sizes())
+
+
+def graph() -> dict[str, set[str]]:
+    """File of module_utils -> the files that it imports, wherever the import stands."""
+    files = [path for path in SOURCES if path.startswith("module_utils/") and not path.endswith("/__init__.py")]
+    names = {path: path[len("module_utils/") : -len(".py")].replace("/", ".") for path in files}
+    known = set(names.values())
+    edges: dict[str, set[str]] = {}
+    for path, name in names.items():
+        source = (CHECKOUT / "plugins" / path).read_text()
+        package = ".".join([COLLECTION + "plugins", *Path(path).parent.parts])
+        inside = [item.name[len(MODULE_UTILS) + 1 :] for item in imports(source, package) if room_of(item.name)]
+        # An imported name is a file, or is in one.
+        edges[name] = {one if one in known else one.rpartition(".")[0] for one in inside} & known
+    return edges
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """All groups of files of which each reaches each other one."""
+    reach: dict[str, set[str]] = {}
+    for name in edges:
+        todo, seen = [name], set[str]()
+        while todo:
+            new = edges[todo.pop()] - seen
+            seen |= new
+            todo += new
+        reach[name] = seen
+    groups = {tuple(sorted(two for two in seen if one in reach[two])) for one, seen in reach.items() if one in seen}
+    return sorted(list(group) for group in groups)
+
+
+def test_no_circles() -> None:
+    """Files that import each other can't be read one after the other."""
+    assert circles(graph()) == TABLE["circles"]
 
 
 def test_every_area_is_known() -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ..cdi_plugin.commands import Host
+from ..cdi_plugin.call import Host
 from ..cdi_plugin.grants import Operator
 from ..manifest import read_manifest
 from ..protocol.configurations import directories

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Callable
 
 from ..manifest import Manifest, locked_manifest, read_manifest
-from .kinds.plan_spec import MODE, Plan
+from .change import MODE, Plan
 
 
 def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:

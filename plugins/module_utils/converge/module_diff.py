@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from .kinds.plan_spec import Change
+from .change import Change
 
 
 def diff(name: str, before: Any, after: Any) -> dict[str, Any]:

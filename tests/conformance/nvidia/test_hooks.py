@@ -19,7 +19,7 @@ from pathlib import Path
 import judge
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher

@@ -21,7 +21,7 @@ import judge
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import offer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot

@@ -20,9 +20,9 @@ from ...records import CdiError
 from ...release import guard
 from .. import module_diff
 from ..apply import apply
+from ..change import OR_FORCE, Change, Plan, plan_file
 from ..holders import holders
 from . import leaving
-from .plan_spec import OR_FORCE, Change, Plan, plan_file
 from .refresh_all import Places, refresh
 
 

@@ -21,7 +21,7 @@ from ...records import CdiError, Device, as_document
 from ...release import guard
 from .. import module_diff
 from ..apply import apply
-from .plan_spec import Plan, plan_file
+from ..change import Plan, plan_file
 from .refresh_all import Places, Report, refresh
 
 BY = "device_state"

@@ -21,8 +21,9 @@ from ...spec.codec import encode
 from ...spec.names import file_name
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
+from ..change import Change, Plan
 from .libraries import ANY, Linked, named
-from .plan_spec import Change, Plan, plan_spec
+from .plan_spec import plan_spec
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
 

@@ -23,11 +23,13 @@ from ...records import CdiError, Device
 from ...release.launcher import CDI_HOOK
 from ...runtimes import detect
 from ...spec import cap, codec, names, registry
+from ..change import Change, Plan, plan_file
 from . import foreign
+from .build_spec import complete, spec_of, with_hook_env
 from .keep_lost import Kept, Terms, keep, listed, with_lost
 from .libraries import Linked, libraries
 from .memory import Memory, memory_of
-from .plan_spec import Change, Plan, complete, plan_file, plan_spec, spec_of, with_hook_env
+from .plan_spec import plan_spec
 
 
 class Wanted(NamedTuple):

@@ -23,7 +23,7 @@ from ...manifest import Manifest
 from ...protocol import pools
 from ...protocol.configurations import find
 from ...records import CdiError
-from .plan_spec import Change, plan_file
+from ..change import Change, plan_file
 
 
 class Pools(NamedTuple):

@@ -22,12 +22,12 @@ from ...manifest import Manifest, read_manifest
 from ...protocol.configurations import directories
 from ...records import CdiError
 from ..apply import apply
+from ..change import Change, Plan
 from ..holders.granted import Granted
 from . import own_hook
 from .keep_lost import Terms
 from .memory import Memory, mark, memory_of
 from .plan_kind import Known, Part, Seen, Wanted, known, look, plan_kind, plan_listing
-from .plan_spec import Change, Plan
 from .pools import Pools, discover_pools, plan_pools
 
 # Seconds between two looks for devices that are missed: the first, and the longest.

@@ -17,13 +17,13 @@ from ...runtimes import containers, detect
 from ...spec import names
 from .. import image, module_diff
 from ..apply import apply
+from ..change import Change, Plan
 from ..holders.granted import Granted
 from . import leaving, own_hook
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import mark, memory_of
 from .plan_kind import Part, Seen, Wanted, known, look, plan_kind, plan_listing
-from .plan_spec import Change, Plan
 
 
 class Paths(NamedTuple):

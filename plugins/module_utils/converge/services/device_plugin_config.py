@@ -30,7 +30,7 @@ from ...spec import registry
 from ...system import systemd
 from .. import module_diff
 from ..apply import apply
-from ..kinds.plan_spec import OR_FORCE, Change, Plan, plan_file
+from ..change import OR_FORCE, Change, Plan, plan_file
 from .device_plugin_unit import INSTANCES, RUN_DIR, instance
 
 BY = "device_plugin_config"  # who asked for the file, for the manifest

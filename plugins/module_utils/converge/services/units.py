@@ -17,7 +17,7 @@ from ...manifest import Manifest, locked_manifest
 from ...records import CdiError
 from ...system import systemd
 from ..apply import apply
-from ..kinds.plan_spec import Change, Plan, plan_file
+from ..change import Change, Plan, plan_file
 
 UNIT_DIR = "/etc/systemd/system"
 

@@ -15,7 +15,8 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import plan_spec, spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover

@@ -12,7 +12,7 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import specs, view
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Device, Hook, Kind, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import (
@@ -37,7 +37,7 @@ OLD, NEW, CRUN = (
 def written():
     """A spec with a hook of ours, and one of another program at a device."""
     device = Device("a", "rule", KIND, ("a",), (Node("/dev/null", "c", 1, 3),), hooks=(THEIRS,))
-    return plan_spec.spec_of(Kind(KIND, ContainerEdits(hooks=(OURS,))), [device])
+    return build_spec.spec_of(Kind(KIND, ContainerEdits(hooks=(OURS,))), [device])
 
 
 def of_older_release(spec):
@@ -73,18 +73,18 @@ def test_a_spec_of_an_older_release_is_written_again(tmp_path):
 
 def test_entries_that_a_refresh_keeps_get_one_too():
     old = of_older_release(written())
-    assert plan_spec.with_hook_env(old) == {
+    assert build_spec.with_hook_env(old) == {
         **old,
         "containerEdits": written()["containerEdits"],
         "devices": written()["devices"],
     }
     without = {"kind": KIND, "devices": [{"name": "a", "containerEdits": {"env": ["A=1"]}}]}
-    assert plan_spec.with_hook_env(without) == without
+    assert build_spec.with_hook_env(without) == without
 
 
 def test_content_of_the_users_own_is_written_as_it_is_with_a_warning(tmp_path):
     devices = [{"name": "a", "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/bin/x"}]}}]
-    spec = plan_spec.complete(KIND, {"devices": devices})
+    spec = build_spec.complete(KIND, {"devices": devices})
     assert spec["devices"] == devices
     with locked_manifest(str(tmp_path / "state")) as manifest:
         found = plan_spec.plan_spec(KIND, spec, str(tmp_path), registry.load([str(tmp_path)]), manifest)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import own_hook, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, own_hook
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
@@ -41,7 +41,7 @@ def test_whatever_devices_have_a_spec_has_one_hook_of_ours_with_all_of_it(shared
         Device(f"gpu:{number}", "rule", KIND, (str(number),), (Node(f"/dev/gpu{number}", "c", 1, number),), hooks=hooks)
         for number, hooks in enumerate(own)
     ]
-    spec = plan_spec.spec_of(Kind(KIND, ContainerEdits(hooks=shared), all=True), devices, "/srv/bin/cdi-hook")
+    spec = build_spec.spec_of(Kind(KIND, ContainerEdits(hooks=shared), all=True), devices, "/srv/bin/cdi-hook")
     every = [shared, *own]
     inner = [hook for device in spec["devices"] for hook in device["containerEdits"].get("hooks", ())]
     outer = spec.get("containerEdits", {}).get("hooks", [])
@@ -64,7 +64,7 @@ def specs(tmp_path):
     def build(name, **case):
         root, _gpus = nvidia.of_case({"gpus": "A100", **case}, tmp_path / name)
         found = discover({"gpus": {"profile": "nvidia"}}, snapshot.take(root))
-        return plan_spec.spec_of(found.kinds[0], found.devices)
+        return build_spec.spec_of(found.kinds[0], found.devices)
 
     return build("theirs"), build("ours", remove=[nvidia.HOOK])
 

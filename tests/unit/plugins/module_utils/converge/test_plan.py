@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import libraries, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, libraries, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
@@ -40,7 +40,7 @@ def device(number, **more):
 
 class TestSpecOf:
     def test_a_device_under_each_of_its_names(self):
-        spec = plan_spec.spec_of(Kind(KIND), [device(0)._replace(names=("port0", "front"))])
+        spec = build_spec.spec_of(Kind(KIND), [device(0)._replace(names=("port0", "front"))])
         nodes = {"deviceNodes": [{"path": "/dev/ttyS0"}]}
         assert spec == {
             "cdiVersion": "0.3.0",
@@ -50,7 +50,7 @@ class TestSpecOf:
 
     def test_another_path_in_the_container_needs_0_5_0(self):
         moved = device(0, env=("PORT=/dev/modem",))._replace(nodes=(Node("/dev/ttyS0", "c", 4, 64, "", "/dev/modem"),))
-        spec = plan_spec.spec_of(Kind(KIND), [moved])
+        spec = build_spec.spec_of(Kind(KIND), [moved])
         assert spec["cdiVersion"] == "0.5.0"
         assert spec["devices"][0]["containerEdits"] == {
             "env": ["PORT=/dev/modem"],
@@ -58,8 +58,8 @@ class TestSpecOf:
         }
 
     def test_no_devices_means_no_file(self):
-        assert plan_spec.spec_of(Kind(KIND), []) is None
-        assert plan_spec.spec_of(Kind(KIND), [device(0, health=Health("unhealthy", "its node is missing"))]) is None
+        assert build_spec.spec_of(Kind(KIND), []) is None
+        assert build_spec.spec_of(Kind(KIND), [device(0, health=Health("unhealthy", "its node is missing"))]) is None
 
     def test_what_all_share_stands_once_and_aggregates_join_the_rest(self):
         shared = ContainerEdits(
@@ -71,7 +71,7 @@ class TestSpecOf:
             device(0, env=("PORT=0", "SPEED=9600"), additional_gids=(20,)),
             device(1, env=("PORT=1", "SPEED=9600")),
         ]
-        spec = plan_spec.spec_of(Kind(KIND, shared, all=True, none=("VENDOR=none",), device_numbers=True), ports)
+        spec = build_spec.spec_of(Kind(KIND, shared, all=True, none=("VENDOR=none",), device_numbers=True), ports)
         nodes = [{"path": f"/dev/ttyS{number}", "type": "c", "major": 4, "minor": 64 + number} for number in (0, 1)]
         assert spec == {
             "cdiVersion": "0.7.0",
@@ -114,7 +114,7 @@ class TestSpecOf:
 
     def test_a_network_interface_needs_no_node(self):
         port = device(0, net_devices=(NetDevice("eth3"), NetDevice("eth4", "net0")))._replace(nodes=())
-        spec = plan_spec.spec_of(Kind(KIND), [port])
+        spec = build_spec.spec_of(Kind(KIND), [port])
         assert spec["cdiVersion"] == "1.1.0"
         assert spec["devices"][0]["containerEdits"] == {
             "netDevices": [
@@ -129,35 +129,35 @@ class TestSpecOf:
             for number in (0, 1)
         ]
         with pytest.raises(CdiError, match="'all' would have several nodes at /dev/port"):
-            plan_spec.spec_of(Kind(KIND, all=True), ports)
+            build_spec.spec_of(Kind(KIND, all=True), ports)
 
     @pytest.mark.parametrize("kind", ["vendor.com", "v/serial", "vendor.com/se rial"])
     def test_an_invalid_kind_is_named(self, kind):
         with pytest.raises(CdiError, match=f"kind '{kind}': found"):
-            plan_spec.complete(kind, {"devices": []})
+            build_spec.complete(kind, {"devices": []})
 
     def test_everything_wrong_with_content_is_said_at_once(self):
         with pytest.raises(CdiError) as caught:
-            plan_spec.complete(KIND, {"devices": [{"name": "a b", "containerEdits": {}}], "colour": "red"})
+            build_spec.complete(KIND, {"devices": [{"name": "a b", "containerEdits": {}}], "colour": "red"})
         for word in ("/colour", "/devices/0/name", "/devices/0/containerEdits"):
             assert word in str(caught.value)
 
     def test_a_version_that_was_asked_for_is_kept(self):
         content = {"devices": [{"name": "a", "containerEdits": {"env": ["A=1"]}}]}
-        assert plan_spec.complete(KIND, {**content, "cdiVersion": "0.8.0"})["cdiVersion"] == "0.8.0"
+        assert build_spec.complete(KIND, {**content, "cdiVersion": "0.8.0"})["cdiVersion"] == "0.8.0"
         with pytest.raises(CdiError, match="minimum-version"):
-            plan_spec.complete(KIND, {**content, "annotations": {"a": "b"}, "cdiVersion": "0.5.0"})
+            build_spec.complete(KIND, {**content, "annotations": {"a": "b"}, "cdiVersion": "0.5.0"})
 
     def test_what_only_the_specification_forbids_is_not_written(self):
         content = {"devices": [{"name": "a", "containerEdits": {"env": ["A=1", "A=2"]}}]}
         with pytest.raises(CdiError, match="unique-environment"):
-            plan_spec.complete(KIND, content)
+            build_spec.complete(KIND, content)
 
     def test_fields_that_the_newest_library_dropped_get_a_version_that_has_them(self):
         content = {"devices": [{"name": "a", "containerEdits": {"intelRdt": {"enableCMT": True}}}]}
-        assert plan_spec.complete(KIND, content)["cdiVersion"] == "0.7.0"
+        assert build_spec.complete(KIND, content)["cdiVersion"] == "0.7.0"
         with pytest.raises(CdiError, match="field-until"):
-            plan_spec.complete(KIND, {**content, "cdiVersion": "1.1.0"})
+            build_spec.complete(KIND, {**content, "cdiVersion": "1.1.0"})
 
 
 class Host:
@@ -188,8 +188,8 @@ def host(tmp_path):
     return Host(tmp_path)
 
 
-SPEC = plan_spec.complete(KIND, {"devices": [{"name": "port0", "containerEdits": {"env": ["A=1"]}}]})
-OTHER = plan_spec.complete(KIND, {"devices": [{"name": "port1", "containerEdits": {"env": ["A=1"]}}]})
+SPEC = build_spec.complete(KIND, {"devices": [{"name": "port0", "containerEdits": {"env": ["A=1"]}}]})
+OTHER = build_spec.complete(KIND, {"devices": [{"name": "port1", "containerEdits": {"env": ["A=1"]}}]})
 FILE = "vendor.com-serial.json"
 
 
@@ -203,7 +203,7 @@ def test_the_second_time_nothing_changes(host):
 
 def test_what_not_every_runtime_reads_is_written_with_a_warning(host):
     content = {"cdiVersion": "1.0.0", "devices": SPEC["devices"]}
-    (warning,) = host.converge(plan_spec.complete(KIND, content)).warnings
+    (warning,) = host.converge(build_spec.complete(KIND, content)).warnings
     assert warning.startswith(f"{host.etc}/{FILE}: /cdiVersion: found 1.0.0, expected 0.3.0")
 
 

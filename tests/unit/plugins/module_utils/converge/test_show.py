@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import Change
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Change
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_service import State
 
 HEADERS = {"before_header": "/etc/a", "after_header": "/etc/a"}

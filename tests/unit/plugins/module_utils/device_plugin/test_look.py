@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import (
     CLASSES,

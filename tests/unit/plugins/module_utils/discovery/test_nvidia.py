@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import spec_of
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.elf import soname

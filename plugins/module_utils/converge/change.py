@@ -1,0 +1,64 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A change of one file, and the plan that consists of such changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from ..files import canonical, read
+from ..manifest import Manifest
+from ..records import CdiError
+
+OR_FORCE = "or set force to replace it (undo then puts it back)."  # the other answer to a file that is not ours
+MODE = 0o644  # a rootless runtime has to read it
+
+
+class Change(NamedTuple):
+    """One file, its content before and after; None stands for no file."""
+
+    path: str
+    kind: str  # the kind of a spec; "" for any other file
+    before: Optional[bytes]
+    after: Optional[bytes]
+    by: str = ""  # who asked for it, for the manifest
+
+
+class Plan(NamedTuple):
+    """All changes for one kind, and the warnings for the user."""
+
+    path: str
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+    kinds: Mapping[str, Optional[dict[str, Any]]] = {}  # for the manifest to remember; None: forget the kind
+
+
+def plan_file(
+    path: str,
+    after: Optional[bytes],
+    manifest: Manifest,
+    by: str = "",
+    force: bool = False,
+    advice: str = "Move it away.",
+) -> tuple[Change, ...]:
+    """Return the changes that make `after` the content of `path`, a file that isn't a spec. None removes the file.
+
+    A file that has this content already becomes ours. Raises CdiError, which ends with `advice`, for a file with
+    another content that the manifest does not know, unless `force` is set.
+    """
+    path = canonical(path)
+    live = read(path)
+    before = live.content if live else None
+    recorded = manifest.record(path) is not None
+    if before == after and (recorded or after is None):
+        return ()
+    if before not in (None, after) and not recorded and not force:
+        raise not_ours(path, advice)
+    return (Change(path, "", before, after, by),)
+
+
+def not_ours(path: str, advice: str) -> CdiError:
+    """Return the refusal to touch a file that the manifest does not know."""
+    return CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. It stays unchanged. {advice}")
