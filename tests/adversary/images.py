@@ -62,12 +62,15 @@ with open(sys.argv[1], "w") as file:
 # Run with the code of a release: the text of its hook, and the entry that its specs have for it.
 MAKE = """
 import json, sys
-from ansible_collections.fleet.cdi.plugins.module_utils.converge import plan
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Hook, Kind, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
+try:
+    from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
+except ImportError:  # a release before its wings
+    from ansible_collections.fleet.cdi.plugins.module_utils.converge.plan import spec_of
 hook = Hook("createContainer", "", ("cdi-hook", "createContainer", "--link=a::/b"))
 device = Device("id", "rule", "a.com/gpu", ("a",), (Node("/dev/null", "c", 1, 3),), hooks=(hook,))
-spec = plan.spec_of(Kind("a.com/gpu"), [device], sys.argv[2])
+spec = spec_of(Kind("a.com/gpu"), [device], sys.argv[2])
 print(json.dumps([launcher.texts(sys.argv[1], {})["cdi-hook"], spec["containerEdits"]["hooks"][0]]))
 """
 

@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
     cdi_plugin,
     device_state,
@@ -43,11 +44,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Inte
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
-
-try:
-    from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
-except ImportError:  # the control of the adversary: this file beside a release of before there were links
-    device_links = None  # type: ignore[assignment]
 
 IMPORTED = (dispose,)  # before the fork: undo imports it when it runs
 
@@ -249,7 +245,7 @@ WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "spec": (spec, ()),
     "spec of devices": (specs_of_devices, ()),
     "refresh": (refreshed, (specs_of_devices, reboot)),
-    **({"links by number": (links, (spec_of_node,))} if device_links else {}),
+    "links by number": (links, (spec_of_node,)),
     "docker": (docker, ()),
     "cri-o": (crio, ()),
     "device plugin's configuration": (plugin_service, ()),

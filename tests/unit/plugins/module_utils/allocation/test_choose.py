@@ -280,8 +280,8 @@ SHUFFLED = """
 import json, random, sys
 sys.path[:0] = json.loads(sys.argv[1])
 import machines
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choose import Request, choose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.machine import fold
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 source = random.Random(int(sys.argv[2]))
 gpus = [machines.plain(f"pci:0000:{bus:02x}:00.0", bus // 4, (f"pci{bus // 4}", f"port{bus // 2}")) for bus in range(8)]

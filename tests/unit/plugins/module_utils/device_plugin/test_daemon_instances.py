@@ -30,8 +30,8 @@ IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
 LIVES = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import status
-one = status.Instance(sys.argv[2], sys.argv[3])
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
+one = instance_status.Instance(sys.argv[2], sys.argv[3])
 one.enter()
 resources = {sys.argv[5]: {"state": "registered", "stream": True, "kubelet": [1, 2, 3], "socket": sys.argv[2]}}
 one.write({"instance": sys.argv[3], "since_boot": float(sys.argv[4]), "resources": resources})

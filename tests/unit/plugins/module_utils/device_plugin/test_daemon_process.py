@@ -48,10 +48,10 @@ sys.exit(""",
 DEFECTIVE = PROGRAM.replace(
     "sys.exit(",
     """import time
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import daemon, view
-view.Viewer.look = lambda _self: time.sleep(600)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import daemon, observer
+observer.Viewer.look = lambda _self: time.sleep(600)
 daemon.LONG = 0.1  # then the status is to say so
-daemon.report.document = lambda *_given: 1 / 0
+daemon.status_document.document = lambda *_given: 1 / 0
 sys.exit(""",
 )
 DEADLINE = 30  # seconds, for what takes one at most

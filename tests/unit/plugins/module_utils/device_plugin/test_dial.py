@@ -100,7 +100,7 @@ def test_a_call_is_one_try(place):
 FAILING = """
 import asyncio, gc, os
 import grpc.aio
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin import api, dial, pods
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, podresources, unix_sockets
 
 def connections():
     return sum(os.path.realpath(f"/proc/self/fd/{fd}").startswith("/proc/") for fd in os.listdir("/proc/self/fd"))
@@ -108,12 +108,12 @@ def connections():
 async def call(kind):
     try:
         if kind == "options":
-            await dial.options("kubelet.sock", 5)
+            await unix_sockets.options("kubelet.sock", 5)
         elif kind == "register":
-            await dial.register("kubelet.sock", api.v1beta1.RegisterRequest(), 5)
+            await unix_sockets.register("kubelet.sock", api.v1beta1.RegisterRequest(), 5)
         else:
-            await pods.in_use("kubelet.sock", 5)
-    except (grpc.RpcError, pods.Unavailable):
+            await podresources.in_use("kubelet.sock", 5)
+    except (grpc.RpcError, podresources.Unavailable):
         return
     raise SystemExit("it answers")
 

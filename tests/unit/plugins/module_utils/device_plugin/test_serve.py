@@ -147,8 +147,8 @@ def test_a_directory_that_is_not_there(place: Path) -> None:
 # In a process of its own, where nothing that others gave back hides what is kept.
 TRIES = """
 import asyncio, os
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.feed import Feed
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.serve import Answers, Server
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.stream import Feed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.server import Answers, Server
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 async def tries(number):
