@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
+import os
+import select
+import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from ..discovery.inventory import Inventory
+from ..protocol import errors, messages
+from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config
 from ..protocol.pools import pool_path
 from . import devices
 from .args import Settings
+
+PATIENCE = 10.0  # seconds to wait for all of it
 
 
 class Host(NamedTuple):
@@ -50,3 +57,24 @@ def host_of(defaults: Mapping[str, Any]) -> Host:
     """The host that the launcher tells of."""
     given: dict[str, Any] = {name: str(defaults[name]) for name in Host._fields if name in defaults}
     return Host(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
+
+
+def read_config() -> bytes:
+    """Return the configuration on stdin, at most one byte more than it may have. Raises ProtocolError 107, 108."""
+    content = b""
+    deadline = time.monotonic() + PATIENCE
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    while len(content) <= messages.LARGEST:
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise ProtocolError(
+                errors.TIME, f"stdin: no end of the config within {PATIENCE:g} s; expected a file there"
+            )
+        try:
+            chunk = os.read(0, 65536)
+        except OSError as error:
+            raise ProtocolError(errors.CONTENT, f"stdin: can't be read ({error.strerror}); expected a config") from None
+        if not chunk:
+            break
+        content += chunk
+    return content

@@ -18,12 +18,12 @@ from ..protocol.errors import ProtocolError
 from ..protocol.messages import shown
 from ..protocol.pools import chain, check_callers
 from ..protocol.versions import VERSIONS
-from . import devices, stdin
+from . import devices
 from .args import settings
-from .call import Answer, Call, Host
+from .call import Answer, Call, Host, read_config
 
 
-def answer(plugin: str, variables: Mapping[str, str], host: Host, config: Callable[[], bytes] = stdin.read) -> Answer:
+def answer(plugin: str, variables: Mapping[str, str], host: Host, config: Callable[[], bytes] = read_config) -> Answer:
     """The reply to a call with these variables (CDI_*), of any command but VERSION; never raises."""
     command = variables.get("CDI_COMMAND", "").lower()
     failed = 0 if command == "del" else 1  # "This command MUST NOT fail, i.e. it always returns a zero exit status"

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands, delete, stdin
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands, delete
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
 
@@ -166,7 +166,7 @@ def test_closed_standard_handles_do_not_reach_the_store(two, python):
 
 def test_stdin_that_never_ends_is_not_waited_for(two, monkeypatch):
     machine, _conf = two
-    monkeypatch.setattr(stdin, "PATIENCE", 0.05)
+    monkeypatch.setattr(call, "PATIENCE", 0.05)
     reading, writing = os.pipe()
     kept = os.dup(0)
     os.dup2(reading, 0)

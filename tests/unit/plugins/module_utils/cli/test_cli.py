@@ -24,7 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, H
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
 
 ROOM = Path(verb.__file__).parent
-HELPERS = {"__init__", "call", "main", "operand", "paths", "text"}
+HELPERS = {"__init__", "call", "main", "operand", "paths", "terminal"}
 
 GPU = Device(
     id="pci:0000:3b:00.0",
