@@ -29,11 +29,21 @@ options:
       - With V(present) the release of the controller is the active one.
       - V(previous) rolls back to the release that was active before, with the launcher that it had. Repeating it
         changes nothing, so that a play can be run again on the hosts where it failed. V(present) ends the roll-back.
-      - V(absent) removes all releases, and of the directories that were made for them those that are empty. Specs,
-        manifest and inventory stay; run C(fleet-cdi undo) before this to take the specs back.
+      - V(absent) removes all releases, and the empty directories that were made for them. Specs, manifest and
+        O(device_list) stay; run C(fleet-cdi undo) before this to remove the specs. O(on_needed) says what to do while
+        something on the host still needs the release.
     type: str
     choices: [present, previous, absent]
     default: present
+  on_needed:
+    description:
+      - What to do with O(state=absent) while something on the host needs the release. That is everything that the
+        manifest lists, because only the release can undo it, and specs that name its hook.
+      - V(keep) leaves the release, with a warning that names what needs it; V(fail) refuses; V(drop) removes the
+        release without a look.
+    type: str
+    choices: [keep, fail, drop]
+    default: keep
   prefix:
     description:
       - The directory that gets C(bin) and C(lib). It is made if it is missing. An absolute path, in which no component
@@ -103,6 +113,7 @@ notes:
   - The code on the host needs nothing but the Python standard library. With C(pyudev) it also sees udev's properties;
     RV(missing_packages) says whether that is at hand.
 seealso:
+  - module: fleet.cdi.host_release_info
   - module: fleet.cdi.spec
 """
 
@@ -149,6 +160,12 @@ distribution:
     id: debian
     name: Debian GNU/Linux
     version_id: "12"
+needed_by:
+  description: What needs the release, as in RV(fleet.cdi.host_release_info#module:needed_by).
+  returned: O(state) is V(absent)
+  type: list
+  elements: dict
+  sample: []
 python:
   description: The interpreter that runs the release.
   returned: O(state) is not V(absent)
@@ -182,6 +199,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
+            "on_needed": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
             "command_link": {"type": "bool"},
             "parts": {

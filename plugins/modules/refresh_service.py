@@ -85,6 +85,7 @@ options:
 notes:
   - Needs systemd, and root. Where systemd does not run, as in an image, the units are installed and enabled only.
 seealso:
+  - module: fleet.cdi.refresh_service_info
   - module: fleet.cdi.spec
 """
 

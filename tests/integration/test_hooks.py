@@ -222,12 +222,18 @@ def test_the_role_brings_the_hook_and_takes_it_back_when_nobody_needs_it(role, t
     (tmp_path / "cdi/own.json").write_text(json.dumps(named))
     assert role()[:2] == (0, 0)
     status, _changed, said = role("remove")
-    assert status != 0 and "/cdi/own.json: has" in said and hook.exists()
+    assert status != 0 and "/cdi/own.json: names the hook" in said and hook.exists()
     (tmp_path / "cdi/own.json").unlink()
     missing = json.dumps(named).replace("/opt/cdi/bin/cdi-hook", "/nowhere/hook")
     (tmp_path / "cdi/other.json").write_text(missing)
     status, _changed, said = role()
-    assert status != 0 and "/nowhere/hook: specs in" in said
+    assert status != 0 and "name hooks that do not run on this host: " in said and "/nowhere/hook" in said
     (tmp_path / "cdi/other.json").unlink()
+    noted = {"applied": [None], "kind": "", "by": "test", "prior": None}
+    (tmp_path / "state").mkdir(exist_ok=True)
+    (tmp_path / "state/manifest.json").write_text(json.dumps({"version": 1, "files": {"/etc/x": noted}}))
+    status, changed, said = role("remove")
+    assert (status, changed) == (0, 0) and "is still needed by: /etc/x" in " ".join(said.split()) and hook.exists()
+    (tmp_path / "state/manifest.json").unlink()
     assert role("remove")[:2] == (0, 1) and not (tmp_path / "opt").exists()
     assert role("remove")[:2] == (0, 0)

@@ -25,7 +25,9 @@ CALLS = {
     "device_plugin_service": "converge.services.device_plugin_service",
     "device_state": "converge.kinds.device_state",
     "host_release": "release.host_release",
+    "host_release_info": "release.host_release_info",
     "refresh_service": "converge.services.refresh_service",
+    "refresh_service_info": "converge.services.refresh_service_info",
     "spec": "converge.kinds.spec",
     "spec_info": "converge.kinds.spec_info",
 }

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from ..records import CdiError
 from ..system import processes
-from . import host, install, launcher
+from . import host, install, launcher, tree
+from .needed_by import Need, needed_by, said
 
+FAIL, DROP = "fail", "drop"  # option on_needed; "keep" is the third
 SECONDS = 600.0  # for one program: the slowest byte-compiles the release
 
 
@@ -20,8 +23,14 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     result: dict[str, Any] = {"distribution": host.distribution()}
     if options["supported_only"] and options["state"] != "absent":
         host.refuse_unsupported(result["distribution"], options["distributions"])
+    needs: tuple[Need, ...] = ()
     if options["state"] == "absent":
-        outcome = install.remove(options["prefix"], check)
+        if options["on_needed"] != DROP and tree.look(options["prefix"]).releases:
+            needs = needed_by(options["state_dir"], options["spec_dirs"], options["prefix"])
+        result["needed_by"] = [need._asdict() for need in needs]
+        if needs and options["on_needed"] == FAIL:
+            raise CdiError(f"{_needed(options['prefix'], needs)} Nothing was removed.")
+        outcome = install.remove(options["prefix"], check) if not needs else _unchanged(options["prefix"])
     else:
         python = host.probe(options["python"], _run, options["parts"])
         result["python"] = {"path": python.path, "version": python.version}
@@ -46,7 +55,20 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         _migrate(os.path.join(options["prefix"], "bin", "fleet-cdi"))
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
     result["diff"] = {"before": outcome.before, "after": outcome.after}
-    return result, []
+    return result, [_needed(options["prefix"], needs) + " It stays."] if needs else []
+
+
+def _needed(prefix: str, needs: Sequence[Need]) -> str:
+    return (
+        f"{prefix}: the on-host code is still needed by: {said(needs)}. Remove these first; playbook fleet.cdi.remove "
+        "removes everything."
+    )
+
+
+def _unchanged(prefix: str) -> install.Outcome:
+    """What a run that changes nothing returns."""
+    now = tree.describe(prefix, tree.look(prefix))
+    return install.Outcome(False, now, now)
 
 
 def _defaults(options: dict[str, Any]) -> dict[str, Any]:
