@@ -103,7 +103,8 @@ HASTY = HOLDS._replace(
 
 PLUGIN = "rule"
 TRUE = "/bin/true"
-CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": {}}
+ARGS = {"occupied": "ignore"}  # the nodes of its devices are the machine's own, which many processes have open
+CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": ARGS}
 
 
 def _host(place: Place) -> call.Host:
@@ -113,7 +114,7 @@ def _host(place: Place) -> call.Host:
 def _pool(place: Place, devices: int) -> None:
     """The pool of the configuration, as refresh writes it."""
     mem_inventory(place, devices)
-    path = pool_path(str(place.inventory), RESOURCE_TYPE, PLUGIN, {})
+    path = pool_path(str(place.inventory), RESOURCE_TYPE, PLUGIN, ARGS)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     Path(path).write_bytes(place.inventory.read_bytes())
 
@@ -154,5 +155,5 @@ EXECUTABLE = Subject(
 # The same with commands to run: its grants go through `pending` and `withheld`, its calls take turns.
 SETUP = EXECUTABLE._replace(
     name="with setup",
-    config=lambda _place: json.dumps({**CONFIG, "args": {"setup": [TRUE], "teardown": [TRUE]}}),
+    config=lambda _place: json.dumps({**CONFIG, "args": {**ARGS, "setup": [TRUE], "teardown": [TRUE]}}),
 )
