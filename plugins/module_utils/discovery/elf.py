@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The name by which programs ask for a shared library: its DT_SONAME. Private API of fleet.cdi.
+"""The name by which programs ask for a shared library: its DT_SONAME.
 
 System V ABI, chapters 4 and 5 (ELF header, program header, dynamic section). Of a library that may have 100 MB only a
 few pages are read.

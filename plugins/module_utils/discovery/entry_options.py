@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of an entry of the devices settings: their tables, and a host's check of them. Private API of fleet.cdi.
+"""The options of an entry of the devices settings: their tables, and a host's check of them.
 
 The tables are JSON Schema, so that the controller can check whole settings documents with the same rules.
 """

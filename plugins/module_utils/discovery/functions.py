@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PCI functions of one family: those that can't be used and why, and what a virtual one belongs to.
 
-Private API of fleet.cdi. A class device says that a driver made it; a card whose driver is missing has none, and only
+A class device says that a driver made it; a card whose driver is missing has none, and only
 the PCI bus knows of it.
 """
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory: the devices that discovery found, for those who hand them out. Private API of fleet.cdi.
+"""The inventory: the devices that discovery found, for those who hand them out.
 
 A text of JSON in /run. It holds device numbers and paths, which a reboot may change, so one of another boot is refused.
 Whoever hands out devices reads it in every call: fields that say nothing are left out. Where thousands of devices are

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices that an operator took out of service. Private API of fleet.cdi.
+"""Devices that an operator took out of service.
 
 They are kept by their identity in `<state_dir>/device-state.json`, so that neither a reboot nor another number brings
 one back. It is no part of the inventory: what somebody decided about a broken card is nothing that a refresh finds.

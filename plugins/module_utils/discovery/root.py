@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files below a root directory, as a process whose root it is would see them. Private API of fleet.cdi.
+"""Files below a root directory, as a process whose root it is would see them.
 
 A dump or an image is foreign input: its symlinks never lead out of it, and no FIFO in it is waited for.
 """

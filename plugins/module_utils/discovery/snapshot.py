@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One lazy view of a host's sysfs, the same for a live host, a mounted image and a dump. Private API of fleet.cdi.
+"""One lazy view of a host's sysfs, the same for a live host, a mounted image and a dump.
 
 Nothing is read before it is asked for, and nothing is read twice. Dumps that other tools made leave out parts (uevent
 files, subsystem links); then what a directory's own name says stands in.

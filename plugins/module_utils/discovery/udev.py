@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What udev knows of the chosen devices, through pyudev: symlinks, properties, tags. Private API of fleet.cdi.
+"""What udev knows of the chosen devices, through pyudev: symlinks, properties, tags.
 
 sysfs is enough to find and to hand out devices; udev adds what its rules gave. A host without it gets a warning.
 """

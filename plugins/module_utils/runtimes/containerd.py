@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI in containerd's config.toml: `enable_cdi` and `cdi_spec_dirs` of the CRI plugin. Private API of fleet.cdi.
+"""CDI in containerd's config.toml: `enable_cdi` and `cdi_spec_dirs` of the CRI plugin.
 
 Source: containerd/containerd, services/server/config/config.go (1.7), cmd/containerd/server/config/config.go (2.x), and
 `containerd config dump` of 1.7.24, 2.1.9 and 2.3.0. How its files become one:

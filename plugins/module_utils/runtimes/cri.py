@@ -5,7 +5,7 @@
 library: gRPC is HTTP/2 with a fixed head before each message, and one call needs little of either.
 
 Hosts that only run containers have no python3-grpcio. Source: RFC 9113 (frames), RFC 7541 (literal header fields
-without indexing), grpc/doc/PROTOCOL-HTTP2.md, k8s.io/cri-api pkg/apis/runtime/v1/api.proto. Private API of fleet.cdi.
+without indexing), grpc/doc/PROTOCOL-HTTP2.md, k8s.io/cri-api pkg/apis/runtime/v1/api.proto.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI in CRI-O: always on from 1.24; `cdi_spec_dirs` of [crio.runtime], in a drop-in file. Private API of fleet.cdi.
+"""CDI in CRI-O: always on from 1.24; `cdi_spec_dirs` of [crio.runtime], in a drop-in file.
 
 Source: cri-o/cri-o, crio.conf(5) and crio.conf.d(5): files of the directory overrule the main one, by name, and the
 command line overrules all.

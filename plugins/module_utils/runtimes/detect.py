@@ -4,7 +4,7 @@
 """Which container runtimes a host has, and which CDI version each reads, without starting any.
 
 The engine's own program is asked for its version: `docker` may be a client of another host, and a package's version is
-not what runs where somebody unpacked an archive to /usr/local. Private API of fleet.cdi.
+not what runs where somebody unpacked an archive to /usr/local.
 """
 
 from __future__ import annotations

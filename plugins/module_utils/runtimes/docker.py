@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI in docker's daemon.json: `features.cdi` and `cdi-spec-dirs`. Private API of fleet.cdi.
+"""CDI in docker's daemon.json: `features.cdi` and `cdi-spec-dirs`.
 
 Source: moby/moby, daemon/config/config.go and cmd/dockerd/daemon.go of 25.0 to 28.5.
 """

@@ -4,7 +4,7 @@
 """Where the runtimes of a host are: the distribution's, and those that a snap or a Kubernetes distribution brings.
 
 Source: docs.k3s.io ("Advanced options", containerd), docs.rke2.io, microk8s.io ("containerd"), snapcraft.io/docker, and
-the packages of Debian. Private API of fleet.cdi.
+the packages of Debian.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI in podman: always on from 4.1; `cdi_spec_dirs` of [engine] from 5.5, in a drop-in file. Private API of fleet.cdi.
+"""CDI in podman: always on from 4.1; `cdi_spec_dirs` of [engine] from 5.5, in a drop-in file.
 
 Podman has no daemon: what is written counts from the next container on. Source: containers.conf(5): the vendor's file,
 then the administrator's, then those of its directory by name; a list with {append=true} adds to what was there.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a runtime's daemon really runs with: asked over its own socket, with nothing but the standard library.
 
-A file may say more than the daemon has read. Private API of fleet.cdi.
+A file may say more than the daemon has read.
 """
 
 from __future__ import annotations

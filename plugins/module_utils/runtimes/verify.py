@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask a runtime's own program what its configuration says, after a change. Private API of fleet.cdi.
+"""Ask a runtime's own program what its configuration says, after a change.
 
 Nothing is started by that: `dockerd --validate`, `containerd config dump`, `crio config` and `podman info` read the
 files and end.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CDI specs as bytes: reading what anybody wrote, writing the same bytes for the same spec. Private API of fleet.cdi.
+"""CDI specs as bytes: reading what anybody wrote, writing the same bytes for the same spec.
 
 The reference library reads every file, .json too, with a YAML parser. So JSON that such a parser can't read, or reads
 otherwise, is refused here, and never written.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error conditions of SPEC.md that come before a container starts, by name. Private API of fleet.cdi.
+"""The error conditions of SPEC.md that come before a container starts, by name.
 
 The fourth, a hook that fails, is the runtime's to show.
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Give devices to a container: apply the edits of qualified names to an OCI runtime spec. Private API of fleet.cdi.
+"""Give devices to a container: apply the edits of qualified names to an OCI runtime spec.
 
 What is done, and in which order, is the reference library's (pkg/cdi/cache.go, InjectDevices). Other than there it is
 all or nothing, and what is missing on the host is an error before, instead of a container that does not start

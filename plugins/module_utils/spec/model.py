@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every field of a CDI spec, 0.3.0 to 1.1.0, as data (SPEC.md, "CDI JSON Specification"). Private API of fleet.cdi.
+"""Every field of a CDI spec, 0.3.0 to 1.1.0, as data (SPEC.md, "CDI JSON Specification").
 
 A spec is kept as the plain JSON document that it is. These tables say what may stand in it, in which order it is
 written, which version a field needs and which rules its value obeys; `validate`, `versions` and `codec` only apply

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Container edits on an OCI runtime spec, one function per sort of edit. Private API of fleet.cdi.
+"""Container edits on an OCI runtime spec, one function per sort of edit.
 
 The semantics are those of the reference library's release 1.1.1 (pkg/cdi/container-edits.go, Apply; oci.go;
 internal/ociedit).

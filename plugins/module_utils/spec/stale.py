@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a spec no longer agrees with the host: what it names that is gone, or is another one. Private API of fleet.cdi.
+"""Where a spec no longer agrees with the host: what it names that is gone, or is another one.
 
 Only what a runtime would trip over, or silently get wrong: numbers count where a runtime trusts them (the reference's
 fillMissingInfo reads them anew if major is absent or 0), and a startContainer hook not at all, because its path is one

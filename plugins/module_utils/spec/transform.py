@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A spec moved from one root directory to another, on the host or in the container. Private API of fleet.cdi.
+"""A spec moved from one root directory to another, on the host or in the container.
 
 A spec that was made in a container or for an image names paths of the place where it was made: with the host's root at
 /host, say. Pure functions; the spec has to be well-formed.

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lowest CDI version that a spec's content fits (the reference library's specs-go/version.go).
-
-Private API of fleet.cdi.
-"""
+"""The lowest CDI version that a spec's content fits (the reference library's specs-go/version.go)."""
 
 from __future__ import annotations
 

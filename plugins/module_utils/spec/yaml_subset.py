@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""YAML as all releases of the CDI reference library read it, in bounded time and memory. Private API of fleet.cdi.
+"""YAML as all releases of the CDI reference library read it, in bounded time and memory.
 
 The library's older releases parse with go-yaml 2, the newer ones with go-yaml 3. Here PyYAML parses, and what its
 events mean is said by the few rules below, because PyYAML's own ("1:0" is sixty) are none of these. What the two

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AMD GPUs that ROCm can use, and their partitions: what KFD lists, joined with DRM and PCI. Private API of fleet.cdi.
+"""AMD GPUs that ROCm can use, and their partitions: what KFD lists, joined with DRM and PCI.
 
 Names and the choice of GPUs are those of AMD's generator (ROCm/container-toolkit, internal/amdgpu): what KFD does not
 list can't be used. KFD's properties: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whole disks and NVMe namespaces: /dev/sd*, /dev/nvme*n*. Private API of fleet.cdi.
+"""Whole disks and NVMe namespaces: /dev/sd*, /dev/nvme*n*.
 
 A disk that the host itself uses is not offered unless the settings name it: to hand it out would be to lose it.
 """

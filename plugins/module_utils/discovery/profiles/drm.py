@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs of the kernel's Direct Rendering Manager, of any vendor: /dev/dri/*. Private API of fleet.cdi.
+"""GPUs of the kernel's Direct Rendering Manager, of any vendor: /dev/dri/*.
 
 Options and roles are those of the CDI proposal of 2017 ("Configuration", drm.conf): one GPU has several nodes.
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""FPGA cards: the kernel's Device Feature List (dfl), Intel's older OPAE, Xilinx's XRT. Private API of fleet.cdi.
+"""FPGA cards: the kernel's Device Feature List (dfl), Intel's older OPAE, Xilinx's XRT.
 
 A program uses a card through a port (Documentation/fpga/dfl.rst, "Port") or a render node. The node for management,
 through which the whole card can be programmed, has to be asked for. The kernel's classes fpga_region and fpga_manager

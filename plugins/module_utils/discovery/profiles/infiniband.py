@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""RDMA devices: InfiniBand, RoCE, iWARP, Omni-Path. Private API of fleet.cdi.
+"""RDMA devices: InfiniBand, RoCE, iWARP, Omni-Path.
 
 One device is one of /sys/class/infiniband (the "mlx5_0" of `rdma link`), with the nodes through which programs use it
 (Documentation/infiniband/user_verbs.rst, user_mad.rst). rdma_cm, the connection manager, knows no devices: it is for

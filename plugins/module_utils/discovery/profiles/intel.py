@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Intel's GPUs under i915 and xe, virtual functions included. Private API of fleet.cdi.
+"""Intel's GPUs under i915 and xe, virtual functions included.
 
 Besides its number a GPU has the name that Intel's own generator gives it, address and device id
 (intel/intel-resource-drivers-for-kubernetes, pkg/helpers, DeviceUIDFromPCIinfo): 0000-03-00-0-0x56c0.

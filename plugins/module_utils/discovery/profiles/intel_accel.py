@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Intel's processing accelerators, of the kernel's class accel: Gaudi and the NPU. Private API of fleet.cdi.
+"""Intel's processing accelerators, of the kernel's class accel: Gaudi and the NPU.
 
 Documentation/accel/introduction.rst. Kinds, names and nodes are those of Intel's generator
 (intel/intel-resource-drivers-for-kubernetes, pkg/gaudi).

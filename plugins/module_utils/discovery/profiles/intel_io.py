@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Intel's accelerators for data: virtual functions of QAT, work queues of DSA and IAA. Private API of fleet.cdi.
+"""Intel's accelerators for data: virtual functions of QAT, work queues of DSA and IAA.
 
 Kind and names of QAT are those of Intel's resource driver (intel/intel-resource-drivers-for-kubernetes, pkg/qat);
 which work queues count is the rule of its device plugin (intel/intel-device-plugins-for-kubernetes, pkg/idxd).

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices of the misc class that containers ask for: /dev/fuse, /dev/kvm, /dev/net/tun ... Private API of fleet.cdi."""
+"""Devices of the misc class that containers ask for: /dev/fuse, /dev/kvm, /dev/net/tun ..."""
 
 from __future__ import annotations
 

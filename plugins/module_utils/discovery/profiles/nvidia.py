@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA GPUs and their MIG devices, with all that containers need of the driver. Private API of fleet.cdi.
+"""NVIDIA GPUs and their MIG devices, with all that containers need of the driver.
 
 Devices, names and container edits are those of NVIDIA's generator (nvidia-container-toolkit, `nvidia-ctk cdi generate`
 in its mode nvml), read from sysfs, /proc/driver/nvidia and the files of the driver. NVML adds what it has no file for.

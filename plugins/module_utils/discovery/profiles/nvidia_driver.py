@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of NVIDIA's driver that a container needs: libraries, programs, firmware, ICDs, sockets.
 
-Private API of fleet.cdi. Names and places are those of NVIDIA's generator (nvidia-container-toolkit 1.20.1,
+Names and places are those of NVIDIA's generator (nvidia-container-toolkit 1.20.1,
 pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go, pkg/lookup/library.go), so that containers see the
 same. Nothing of the driver is run or loaded.
 """

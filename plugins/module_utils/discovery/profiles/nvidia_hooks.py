@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's OCI hooks, by their own program where it is installed, by our cdi-hook elsewhere. Private API of fleet.cdi.
+"""NVIDIA's OCI hooks, by their own program where it is installed, by our cdi-hook elsewhere.
 
 Which hooks there are and what they are told is that of NVIDIA's generator (nvidia-container-toolkit 1.20.1,
 internal/discover/hooks.go, symlinks.go, graphics.go, ldconfig.go, compat_libs.go). Releases differ in the hooks that

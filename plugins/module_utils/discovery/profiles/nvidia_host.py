@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's driver on one host: whether it can be used, and what every container with a GPU gets of it.
 
-Private API of fleet.cdi. Control nodes and container edits are those of NVIDIA's generator (nvidia-container-toolkit
+Control nodes and container edits are those of NVIDIA's generator (nvidia-container-toolkit
 1.20.1, pkg/nvcdi/common-nvml.go and management.go).
 """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What NVIDIA's drivers offer besides GPUs: NVSwitches, IMEX channels, storage, RDMA copies, management.
 
-Private API of fleet.cdi. Each is a profile with the kind that the vendor's library gives it (nvidia-container-toolkit
+Each is a profile with the kind that the vendor's library gives it (nvidia-container-toolkit
 1.20.1, pkg/nvcdi/options.go, getVendorOrDefault and getClassOrDefault); nodes are those of its modes imex, nvswitch,
 gds, gdrcopy, mig-caps and management. These drivers make no class devices, so devices come from /dev.
 """

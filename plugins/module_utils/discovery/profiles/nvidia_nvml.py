@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What only NVIDIA's management library knows of GPUs, where Python can import it. Private API of fleet.cdi.
+"""What only NVIDIA's management library knows of GPUs, where Python can import it.
 
 A supplement: files say all that a container needs. NVML adds the memory, the UUIDs, numbers and profiles of MIG
 devices, and whether one has graphics. Functions are called as in NVML's reference, "Device Queries" and "Multi

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVIDIA's driver says of itself in /proc and /sys/module. Private API of fleet.cdi.
+"""What NVIDIA's driver says of itself in /proc and /sys/module.
 
 The files: open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c (gpus/*/information, version) and nv-caps.c
 (capabilities); src/nvidia/arch/nvalloc/unix/src/os.c, osRmCapRegisterGpu: "gpu%u" is the device minor.

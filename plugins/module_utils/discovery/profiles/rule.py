@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Any device with a device node, chosen by what sysfs says of it: for families without a profile of their own.
-
-Private API of fleet.cdi.
-"""
+"""Any device with a device node, chosen by what sysfs says of it: for families without a profile of their own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Virtual functions of PCI devices, whatever they are functions of. Private API of fleet.cdi.
+"""Virtual functions of PCI devices, whatever they are functions of.
 
 A container gets what the function has: its network interface, its nodes for RDMA or DRM, its VFIO group. Making
 functions is no business of discovery.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Virtual consoles: /dev/tty1 to /dev/tty63. Private API of fleet.cdi.
+"""Virtual consoles: /dev/tty1 to /dev/tty63.
 
 The option is that of the CDI proposal of 2017 ("Configuration", generic.conf). Its text calls num_system_reserved both
 the number of reserved consoles and the first free one; its ADD example, where 12 makes tty13 the first, decides.

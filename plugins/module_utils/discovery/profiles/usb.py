@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""USB devices as such: /dev/bus/usb/*, for programs that speak to them through libusb. Private API of fleet.cdi.
+"""USB devices as such: /dev/bus/usb/*, for programs that speak to them through libusb.
 
 The number in the path changes whenever a device is plugged in; it is known by the port that it is plugged into.
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""IOMMU groups for drivers in user space: /dev/vfio/*. Private API of fleet.cdi.
+"""IOMMU groups for drivers in user space: /dev/vfio/*.
 
 A group is the smallest thing that can be handed out (Documentation/driver-api/vfio.rst, "Groups, Devices, and IOMMUs"):
 one device consists of all functions in it, and can only be used if none of them is in the hands of the host.

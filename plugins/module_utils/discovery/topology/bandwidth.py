@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one NVLink or xGMI link carries, in GB/s in one direction. Private API of fleet.cdi.
+"""What one NVLink or xGMI link carries, in GB/s in one direction.
 
 Nominal figures, since drivers report such ones: KFD's max_bandwidth, hwloc's matrices. They are for comparing links
 with each other. A generation that is not in the table has an unknown bandwidth (0), never a guessed one.

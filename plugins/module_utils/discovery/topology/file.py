@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file that an operator supplies because the host does not show how it is wired. Private API of fleet.cdi.
+"""A file that an operator supplies because the host does not show how it is wired.
 
 Virtual machines are the usual case: their sysfs has every device alone on a bus, and the cloud's vendor publishes a
 topology file for NCCL.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""hwloc's XML (`lstopo --whole-io host.xml`), versions 1 to 3. Private API of fleet.cdi.
+"""hwloc's XML (`lstopo --whole-io host.xml`), versions 1 to 3.
 
 The format is what hwloc's topology-xml.c writes: nested <object>, of which Bridge and PCIDev are the PCI tree and OSDev
 what a driver or a library (NVML, RSMI) adds; and matrices of distances, of which NVLinkBandwidth and XGMIBandwidth hold

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AMD's compute topology in sysfs: /sys/class/kfd/kfd/topology/nodes. Private API of fleet.cdi.
+"""AMD's compute topology in sysfs: /sys/class/kfd/kfd/topology/nodes.
 
 Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c writes it: one directory for each CPU socket, GPU and, of a partitioned
 GPU, for each partition; in it files of lines "name number", and io_links/<n>/properties.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""XML that others wrote, read into a small tree that knows its lines. Private API of fleet.cdi.
+"""XML that others wrote, read into a small tree that knows its lines.
 
 Nothing is expanded or fetched: a document type that declares anything is refused, since entities are how a few bytes of
 XML become gigabytes. hwloc's files name their DTD, which is let pass and never read. Size, depth and the number of

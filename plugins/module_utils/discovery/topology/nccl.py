@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The topology files of NCCL and RCCL (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE). Private API of fleet.cdi.
+"""The topology files of NCCL and RCCL (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE).
 
 The format is what NCCL's src/graph/xml.cc writes: <system>, <cpu numaid>, nested <pci busid class>, and in those <gpu>
 with <nvlink target count> or, from RCCL, <xgmi ...>. A <pci> that holds others stands for a whole PCIe switch: xml.cc

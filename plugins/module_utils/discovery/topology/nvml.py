@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVLinks, from NVIDIA's management library where Python can import it. Private API of fleet.cdi.
+"""NVLinks, from NVIDIA's management library where Python can import it.
 
 A supplement: sysfs has nothing of NVLinks, and hosts need no vendor library. Package pynvml is python3-pynvml in Debian
 and Ubuntu, nvidia-ml-py on PyPI. Functions are called as in NVML's reference, "NvLink Methods".

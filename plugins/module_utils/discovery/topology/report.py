@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How devices are wired, for people: `nvidia-smi topo -m` for any vendor. Private API of fleet.cdi.
+"""How devices are wired, for people: `nvidia-smi topo -m` for any vendor.
 
 Devices in the same place have the same relation to everything else, so a matrix of places is complete, and stays small
 where there are a thousand virtual functions.

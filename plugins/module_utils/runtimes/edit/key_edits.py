@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys of a file of somebody else's: set, and taken back as if they had never been. Private API of fleet.cdi.
+"""Keys of a file of somebody else's: set, and taken back as if they had never been.
 
 Whatever is made here is read again before anybody writes it: it has the values that it should have, and no others, or
 it is refused.

@@ -4,7 +4,7 @@
 """TOML 1.0 with the position of everything in it, so that one key can be changed and every other byte kept.
 
 Hosts have Python 3.9 without tomllib, and a parser that only gives values could only write a file anew. What is no TOML
-is refused, and what tomllib refuses is refused here too. Source: toml.io/en/v1.0.0. Private API of fleet.cdi.
+is refused, and what tomllib refuses is refused here too. Source: toml.io/en/v1.0.0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys and values of TOML 1.0: read at a position, and written. Source: toml.io/en/v1.0.0. Private API of fleet.cdi.
+"""Keys and values of TOML 1.0: read at a position, and written. Source: toml.io/en/v1.0.0.
 
 Every function that reads takes the text and a position, returns what it read and the position after it, and raises
 Refused.
