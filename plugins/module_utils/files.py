@@ -16,25 +16,13 @@ import fcntl
 import os
 import stat
 from contextlib import suppress
-from typing import IO, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
-from . import directories
+from . import directories, documents
 from .records import CdiError
 
-# O_NONBLOCK: nobody waits for a FIFO.
-READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 DIRECTORY_MODE = 0o755  # of those that we make
 DROP_INS = "conf.d"  # how the name of a directory of drop-ins ends
-
-# What to do about a failure, by errno.
-ADVICE = {
-    errno.ENOSPC: "Free some space there and run again",
-    errno.EDQUOT: "Free some space there and run again",
-    errno.EFBIG: "Lift the limit on file sizes and run again",
-    errno.EACCES: "Run as a user who may do this (become: true), or choose another place",
-    errno.EPERM: "Run as a user who may do this (become: true), or choose another place",
-    errno.EROFS: "Choose another place",
-}
 
 
 class Live(NamedTuple):
@@ -57,46 +45,18 @@ def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Liv
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _failed("read", path, error) from None
+        raise documents.failed("read", path, error) from None
     try:
         handle = _open_regular(path, name, at)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _failed("read", path, error) from None
+        raise documents.failed("read", path, error) from None
     finally:
         os.close(at)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
-        return Live(_bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
-
-
-def content(path: str, limit: int) -> Optional[bytes]:
-    """What programs find when they open `path`, through symlinks; None where there is no file.
-
-    Raises CdiError for a FIFO, a device or a directory, which is not opened, for a file larger than `limit` bytes, and
-    for one that can't be read.
-    """
-    try:
-        at = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _failed("read", path, error) from None
-    try:
-        mode = os.fstat(at).st_mode
-        if not stat.S_ISREG(mode):
-            raise _irregular(path, mode)
-        try:
-            handle = os.open(f"/proc/self/fd/{at}", READ)
-        except FileNotFoundError:  # an image has no /proc, and nobody else's processes
-            handle = os.open(path, READ)
-    except OSError as error:
-        raise _failed("read", path, error) from None
-    finally:
-        os.close(at)
-    with os.fdopen(handle, "rb") as file:
-        return _bounded(path, file, limit)
+        return Live(documents.bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
 def check(path: str) -> None:
@@ -123,7 +83,7 @@ def check_directory(path: str) -> None:
         finally:
             os.close(at)
     except OSError as error:
-        raise _failed("write into", path, error) from None
+        raise documents.failed("write into", path, error) from None
 
 
 def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[int, int]] = None) -> None:
@@ -155,7 +115,7 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
     except OSError as error:
         with suppress(OSError):  # what went wrong first is what the user has to know
             _discard(temporary, room)
-        raise _failed("write", path, error) from None
+        raise documents.failed("write", path, error) from None
     finally:
         os.close(at)
         if room >= 0:
@@ -173,14 +133,14 @@ def remove(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _failed("remove from", directory, error) from None
+        raise documents.failed("remove from", directory, error) from None
     try:
         _discard_rest(directory, name, at)
         if _is_regular(path, name, at):
             _discard(name, at)
             _sync(at)
     except OSError as error:
-        raise _failed("remove", path, error) from None
+        raise documents.failed("remove", path, error) from None
     finally:
         os.close(at)
 
@@ -244,7 +204,7 @@ def missing(path: str) -> list[str]:
     try:
         at, where, names = directories.deepest(path)
     except OSError as error:
-        raise _failed("make", path, error) from None
+        raise documents.failed("make", path, error) from None
     os.close(at)
     return [os.path.join(where, *names[: end + 1]) for end in range(len(names))]
 
@@ -256,7 +216,7 @@ def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
         try:
             at, _where, names = directories.deepest(directory)  # again, as every name on the way is checked
         except OSError as error:
-            raise _failed("make", directory, error) from None
+            raise documents.failed("make", directory, error) from None
         try:
             if not names:  # another process was quicker, so it is theirs
                 continue
@@ -266,7 +226,7 @@ def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
         except FileExistsError:
             continue
         except OSError as error:
-            raise _failed("make", directory, error) from None
+            raise documents.failed("make", directory, error) from None
         finally:
             os.close(at)
     return made
@@ -291,7 +251,7 @@ def lock(path: str) -> int:
                     return handle
             os.close(handle)
     except OSError as error:
-        raise _failed("lock", path, error) from None
+        raise documents.failed("lock", path, error) from None
     finally:
         os.close(at)
 
@@ -301,25 +261,18 @@ def _opened(directory: str, what: str) -> int:
     try:
         return directories.opened(directory)
     except OSError as error:
-        raise _failed(what, directory, error) from None
+        raise documents.failed(what, directory, error) from None
 
 
 def _open_regular(path: str, name: str, at: int) -> int:
     """A descriptor to read the regular file `name` in the directory `at`. Raises CdiError for another type, OSError."""
     _is_regular(path, name, at)
-    handle = os.open(name, READ | os.O_NOFOLLOW, dir_fd=at)
+    handle = os.open(name, documents.READ | os.O_NOFOLLOW, dir_fd=at)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
-        raise _irregular(path, mode)
+        raise documents.irregular(path, mode)
     return handle
-
-
-def _bounded(path: str, file: IO[bytes], limit: int) -> bytes:
-    found = file.read(limit + 1)
-    if len(found) > limit:
-        raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a configuration file")
-    return found
 
 
 def _is_regular(path: str, name: str, at: int) -> bool:
@@ -332,12 +285,8 @@ def _is_regular(path: str, name: str, at: int) -> bool:
         target = os.readlink(name, dir_fd=at)
         raise CdiError(f"{path}: is a symlink to {target}; expected a regular file. Remove the link.")
     if not stat.S_ISREG(mode):
-        raise _irregular(path, mode)
+        raise documents.irregular(path, mode)
     return True
-
-
-def _irregular(path: str, mode: int) -> CdiError:
-    return CdiError(f"{path}: is no regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
 
 
 def _label(handle: int, path: str) -> None:
@@ -403,8 +352,3 @@ def _sync(at: int) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _failed(what: str, path: str, error: OSError) -> CdiError:
-    advice = ADVICE.get(error.errno or 0)
-    return CdiError(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Optional
 
-from . import files
+from . import documents, files
 from .records import CdiError
 
 VERSION = 1
@@ -259,7 +259,7 @@ def changed_by_others(manifest: Manifest) -> bool:
     was noted, or may not be read.
     """
     try:
-        noted = (files.content(_lock_of(manifest.state_dir), 1000) or b"").decode("ascii").split()
+        noted = (documents.content(_lock_of(manifest.state_dir), 1000) or b"").decode("ascii").split()
         live = files.read(manifest.path)
     except (CdiError, OSError, ValueError):
         return False
@@ -297,7 +297,7 @@ def read_manifest(state_dir: str) -> Manifest:
             f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. "
             "Restore it, or move it away and look after the files that it named by hand."
         ) from None
-    raise CdiError(f"{path}: has version {version!r}; this release reads {VERSION}. Use the release that wrote it.")
+    raise documents.other_version(path, version, VERSION)
 
 
 @contextmanager

@@ -11,13 +11,11 @@ alone that it chose (`sketch`).
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
+from .. import documents
 from ..records import CdiError, ContainerEdits, Device, Health, Hook, Kind, Link, Mount, NetDevice, Node, as_document
 
 VERSION = 3  # of the document; one more for every change that an older reader would get wrong
@@ -96,12 +94,12 @@ def _alike(found: Inventory) -> list[Alike]:
 def sketch(path: str, boot_id: str) -> Optional[Sketch]:
     """The inventory at `path` in this form; None where nothing is alike in it. Raises CdiError, not for all damage."""
     try:
-        content = _content(path)
-    except OSError:
-        return None  # for `read` to say
+        content = documents.content(path, LARGEST) or b""
+    except CdiError:
+        return None  # `read` says why
     head, _devices, rest = content.partition(DEVICES)
     body, _after, tail = rest.partition(AFTER)
-    if b'\n"alike": [' not in head or not tail or len(content) > LARGEST:
+    if b'\n"alike": [' not in head or not tail:
         return None
     try:
         first = json.loads(head + b"}")
@@ -129,16 +127,13 @@ def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
     `in_turns`: other threads get their turns meanwhile, which json alone gives them at the end.
     """
     try:
-        content = _content(path)
-        if len(content) > LARGEST:
-            raise CdiError(f"inventory {path}: is larger than {LARGEST >> 20} MiB; {AGAIN}")
+        content = documents.content(path, LARGEST)
+    except CdiError as error:
+        raise CdiError(f"inventory {error}") from None
+    if content is None:
+        raise CdiError(f"inventory {path}: does not exist; {AGAIN}")
+    try:
         document = json.loads(content, object_hook=_as_it_is if in_turns else None)
-    except FileNotFoundError:
-        raise CdiError(f"inventory {path}: there is none; {AGAIN}") from None
-    except OSError as error:
-        raise CdiError(
-            f"inventory {path}: can't be read ({error.strerror}); expected a file, readable to you"
-        ) from None
     except (ValueError, RecursionError) as error:
         raise CdiError(f"inventory {path}: is damaged ({error}); {AGAIN}") from None
     version = document.get("version") if isinstance(document, dict) else None
@@ -158,17 +153,6 @@ def read(path: str, boot_id: str, in_turns: bool = False) -> Inventory:
 
 def _as_it_is(found: dict[str, Any]) -> dict[str, Any]:
     return found
-
-
-def _content(path: str) -> bytes:
-    """At most LARGEST + 1 bytes of a regular file. Raises OSError.
-
-    Not `files.content`: each call of an executable would import that file for this alone.
-    """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        return file.read(LARGEST + 1)
 
 
 def boot_id(root: str = "/") -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from .. import files
+from .. import documents, files
 from ..records import CdiError, Device, Health
 
 VERSION = 1
@@ -51,7 +51,7 @@ def read(state_dir: str) -> dict[str, Disabled]:
             f"{path}: is damaged ({error!r}); expected the JSON that fleet.cdi wrote. Restore it, or move it away and "
             "disable again what must not be used."
         ) from None
-    raise CdiError(f"{path}: has version {version!r}; this release reads {VERSION}. Use the release that wrote it.")
+    raise documents.other_version(path, version, VERSION)
 
 
 def render(devices: Mapping[str, Disabled]) -> Optional[bytes]:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .. import files
+from .. import documents
 from ..records import CdiError
 from . import errors, messages
 from .errors import ProtocolError
@@ -64,7 +64,7 @@ def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ..
 def read(path: str) -> Configuration:
     """The configuration at `path`. Raises ProtocolError 2 for its version, 107 for anything else."""
     try:
-        content = files.content(path, messages.LARGEST)
+        content = documents.content(path, messages.LARGEST)
     except CdiError as error:
         raise ProtocolError(errors.CONTENT, f"config: {error}") from None
     if content is None:

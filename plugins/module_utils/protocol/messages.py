@@ -9,9 +9,11 @@ CDI proposal 2017, "Configuration", "Commands" and "Errors".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
+from .. import documents
+from ..records import CdiError
 from . import errors, grammar
 from .errors import ProtocolError
 from .versions import VERSIONS
@@ -34,13 +36,9 @@ def load(content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST:
         raise ProtocolError(errors.CONTENT, f"config: is larger than {LARGEST >> 20} MiB; expected a JSON struct")
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise ProtocolError(errors.CONTENT, f"config: is no UTF-8 (byte {error.start}); expected JSON") from None
-    except RecursionError:
-        raise ProtocolError(errors.CONTENT, "config: is nested too deeply; expected a JSON struct") from None
-    except ValueError as error:
-        raise ProtocolError(errors.CONTENT, f"config: is no JSON ({error}); expected a struct") from None
+        document = documents.parse(content, "config")
+    except CdiError as error:
+        raise ProtocolError(errors.CONTENT, str(error)) from None
     if not isinstance(document, dict):
         raise ProtocolError(errors.CONTENT, f"config: found {shown(document)}; expected a JSON struct")
     return document
@@ -107,20 +105,6 @@ def error_in(document: Mapping[str, Any]) -> Optional[ProtocolError]:
             text, details = document.get(message), document.get("details")
             return ProtocolError(document[code], str(details or ""), str(text or "Unknown error"))
     return None
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name stands twice: RFC 8259 leaves open which one would count."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        last = {name: index for index, (name, _value) in enumerate(pairs)}
-        twice = next(name for index, (name, _value) in enumerate(pairs) if last[name] != index)
-        raise ValueError(f"the name {shown(twice)} stands twice in one struct")
-    return found
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
 
 
 def shown(value: Any) -> str:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
-from .. import files
+from .. import documents
 from ..records import CdiError
 
 OLDEST = (3, 9)
@@ -91,7 +91,7 @@ def distribution(root: str = "/") -> dict[str, str]:
     fields: dict[str, str] = {}
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
-            found = files.content(root.rstrip("/") + "/" + path, LARGEST)
+            found = documents.content(root.rstrip("/") + "/" + path, LARGEST)
         except CdiError:
             found = None
         if found is None:

@@ -22,7 +22,7 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 
-from .. import files
+from .. import documents, files
 from ..records import CdiError
 from . import sums
 from .contents import ROOT, collect, identify
@@ -180,7 +180,7 @@ def launchers_of(directory: str) -> dict[str, str]:
         for name in sorted(os.listdir(os.path.join(directory, "bin"))):
             if not name.startswith("."):
                 with suppress(CdiError):
-                    text = files.content(os.path.join(directory, "bin", name), LARGEST)
+                    text = documents.content(os.path.join(directory, "bin", name), LARGEST)
                     found[name] = (text or b"").decode("utf-8", "replace")
     return found
 
@@ -265,7 +265,7 @@ def read_record(prefix: str) -> dict[str, Any]:
     record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None}
     # Without it directories stay that we could have removed: no reason to stop.
     with suppress(CdiError, ValueError, TypeError, RecursionError):
-        record.update(json.loads(files.content(at(prefix, RECORD), LARGEST) or b"{}"))
+        record.update(json.loads(documents.content(at(prefix, RECORD), LARGEST) or b"{}"))
     return record
 
 
@@ -317,7 +317,7 @@ def explained(prefix: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = files.ADVICE.get(error.errno or 0, "Look at that path and run again")
+        advice = documents.ADVICE.get(error.errno or 0, "Look at that path and run again")
         raise CdiError(
             f"{error.filename or prefix}: {error.strerror or error}. {advice}; what was active before still is."
         ) from None

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from typing import Callable, NamedTuple
 
-from ..files import content
+from ..documents import content
 from ..system import proc
 from . import arguments, detect, table
 from .place import Place

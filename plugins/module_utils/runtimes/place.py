@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Optional
 
 from ..directories import resolved
-from ..files import canonical, content
+from ..documents import content
+from ..files import canonical
 from ..records import CdiError
 from .edit.key import Path
 from .table import Version

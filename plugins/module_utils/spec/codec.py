@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
+from ..documents import twice
 from ..records import CdiError
 from . import model
 from .validate import ERROR, Finding, validate
@@ -162,12 +162,10 @@ def _no_number(text: str) -> Any:
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these keys and values. Raises Malformed for a key that comes twice."""
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        times = Counter(key for key, _value in pairs)
-        twice = next(key for key in times if times[key] > 1)
-        raise Malformed("duplicate-key", f"the key {twice[:60]!r} twice in one object", "each key once")
-    return document
+    key = twice(pairs)
+    if key is not None:
+        raise Malformed("duplicate-key", f"the key {key[:60]!r} twice in one object", "each key once")
+    return dict(pairs)
 
 
 def _in_order(value: dict[str, Any], table: model.Table) -> dict[str, Any]:

@@ -9,14 +9,12 @@ One JSON document; docs/device-plugin.md explains the options. Private API of fl
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
-from ... import files, schema
+from ... import documents, schema
 from ...records import OCCUPIED, CdiError
 from ...schema import END, Schema, Wrong
 from ...spec.names import DEVICE_PATTERN, DEVICE_RULE, PART_PATTERN
@@ -309,7 +307,7 @@ def read(path: str = PATH) -> Settings:
 
 def content(path: str) -> bytes:
     """The text of the configuration at `path`. Raises CdiError."""
-    found = files.content(path, LARGEST)
+    found = documents.content(path, LARGEST)
     if found is None:
         raise CdiError(
             f"{path}: can't be read ({os.strerror(errno.ENOENT)}); expected the device plugin's configuration, "
@@ -320,14 +318,7 @@ def content(path: str) -> bytes:
 
 def decode(text: bytes, path: str) -> Settings:
     """The configuration that `text`, which is the content of the file `path`, says. Raises CdiError."""
-    try:
-        document = json.loads(text, object_pairs_hook=_unique)
-    except UnicodeDecodeError as error:
-        why = f"the byte {error.object[error.start]:#04x} at {error.start} is no UTF-8"
-        raise CdiError(f"{path}: is no JSON that can be used ({why}); correct it") from None
-    except (ValueError, RecursionError) as error:
-        raise CdiError(f"{path}: is no JSON that can be used ({error}); correct it") from None
-    return parse(document, path)
+    return parse(documents.parse(text, path), path)
 
 
 def parse(document: Any, where: str) -> Settings:
@@ -340,12 +331,3 @@ def parse(document: Any, where: str) -> Settings:
         raise CdiError(f"{where}: {wrong._replace(path=('resources', *wrong.path))}")
     found["resources"] = {name: _resource(name, resource) for name, resource in resources.items()}
     return Settings(**found)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises ValueError for a key that it has twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for name, number in Counter(name for name, _value in pairs).items() if number > 1)
-        raise ValueError(f"an object has the key {json.dumps(twice[: schema.LONGEST])} twice")
-    return found

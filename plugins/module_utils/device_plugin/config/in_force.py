@@ -10,6 +10,7 @@ import json
 import os
 from typing import Any, NamedTuple, Optional
 
+from ... import schema
 from ...records import CdiError
 from . import configuration
 from .configuration import Settings
@@ -32,14 +33,10 @@ class InForce(NamedTuple):
 def run_dir(path: str) -> str:
     """Where the instances of the configuration at `path` say how they are, also while it can't be used otherwise."""
     try:
-        return configuration.read(path).run_dir
-    except CdiError:
-        pass
-    try:
         found = json.loads(configuration.content(path)).get("run_dir")
     except (CdiError, ValueError, RecursionError, AttributeError):
         found = None
-    return found if isinstance(found, str) and found.startswith("/") else Settings().run_dir
+    return found if found and not any(schema.errors(found, schema.PATH)) else Settings().run_dir
 
 
 def load(path: str, before: Optional[InForce] = None) -> InForce:

@@ -161,7 +161,10 @@ def test_closed_standard_handles_do_not_reach_the_store(two, python):
     done = subprocess.run(["bash", "-c", script], env=VARIABLES, capture_output=True, check=False)
     reply = json.loads(done.stdout)
     assert (done.returncode, reply["code"]) == (1, 107)
-    assert reply["details"].startswith("config: is no JSON")  # read as empty: nothing of ours took the handle
+    # It is read as empty: nothing of ours took the handle.
+    assert reply["details"].startswith(
+        "config: is not a JSON document"
+    )  # read as empty: nothing of ours took the handle
 
 
 def test_stdin_that_never_ends_is_not_waited_for(two, monkeypatch):

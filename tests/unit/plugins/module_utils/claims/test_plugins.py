@@ -42,7 +42,7 @@ class TestFind:
     def test_a_broken_one_is_told_and_hides_no_other(self, tmp_path, put):
         good = put("gpu.d/good.conf", config())
         wrong = {
-            put("gpu.d/1.conf", "{"): "is no JSON",
+            put("gpu.d/1.conf", "{"): "is not a JSON document",
             put("gpu.d/2.conf", config(type_="tty")): "'type' is 'tty', but it is in gpu.d; expected tty.d",
             put("gpu.d/3.conf", config(plugin="../sh")): "'plugin' is",
             put("gpu.d/4.conf", config(version="1.0.0")): "cdiVersion is",

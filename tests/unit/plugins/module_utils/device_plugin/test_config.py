@@ -51,7 +51,7 @@ def test_a_file_that_is_not_there_or_too_long(tmp_path):
     with pytest.raises(CdiError, match=r"none.json: can't be read \(No such file or directory\); expected .*least"):
         configuration.read(str(tmp_path / "none.json"))
     (tmp_path / "long.json").write_bytes(b" " * (configuration.LARGEST + 1))
-    with pytest.raises(CdiError, match="long.json: is larger than 1 MiB; expected a configuration file"):
+    with pytest.raises(CdiError, match="long.json: is larger than 1 MiB; expected a smaller file"):
         configuration.read(str(tmp_path / "long.json"))
 
 

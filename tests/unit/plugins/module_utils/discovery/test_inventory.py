@@ -88,7 +88,7 @@ def changed(**changes):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "there is none; run the discovery again"),
+        (None, "does not exist; run the discovery again"),
         ("", "is damaged"),
         (inventory.render(inventory.Inventory((DEVICE,)), BOOT).decode()[:-9], "is damaged"),
         ("\xff", "is damaged"),
@@ -116,7 +116,7 @@ def test_refused(tmp_path, text, words):
 
 
 def test_unreadable(tmp_path):
-    with pytest.raises(CdiError, match=r"can't be read \(Is a directory\)"):
+    with pytest.raises(CdiError, match=r"is no regular file \(d"):
         inventory.read(str(tmp_path), BOOT)
 
 

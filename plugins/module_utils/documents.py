@@ -1,0 +1,115 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Documents in files: read within bounds, whatever lies at the path, and parsed as JSON in which each key comes once.
+
+The executables of the 2017 proposal read the inventory by this file in every call, so it imports little.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from .records import CdiError
+
+# O_NONBLOCK: a FIFO must not make the reader wait.
+READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+# What to do about a failure, by errno.
+ADVICE = {
+    errno.ENOSPC: "Free some space there and run again",
+    errno.EDQUOT: "Free some space there and run again",
+    errno.EFBIG: "Lift the limit on file sizes and run again",
+    errno.EACCES: "Run as a user who may do this (become: true), or choose another place",
+    errno.EPERM: "Run as a user who may do this (become: true), or choose another place",
+    errno.EROFS: "Choose another place",
+}
+
+
+def content(path: str, limit: int) -> Optional[bytes]:
+    """What programs find when they open `path`, through symlinks; None where there is no file.
+
+    Raises CdiError for a FIFO, a device or a directory, which is not opened, for a file larger than `limit` bytes, and
+    for one that can't be read.
+    """
+    try:
+        at = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise failed("read", path, error) from None
+    try:
+        mode = os.fstat(at).st_mode
+        if not stat.S_ISREG(mode):
+            raise irregular(path, mode)
+        try:
+            handle = os.open(f"/proc/self/fd/{at}", READ)
+        except FileNotFoundError:  # an image has no /proc, and no processes of others
+            handle = os.open(path, READ)
+    except OSError as error:
+        raise failed("read", path, error) from None
+    finally:
+        os.close(at)
+    with os.fdopen(handle, "rb") as file:
+        return bounded(path, file, limit)
+
+
+def parse(text: bytes, where: str) -> Any:
+    """The JSON document that `text` is; `where` names it in errors. Raises CdiError."""
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        why = f"the byte {error.object[error.start]:#04x} at {error.start} is not UTF-8"
+    except RecursionError:
+        why = "it is nested too deeply"
+    except ValueError as error:
+        why = str(error)
+    raise CdiError(f"{where}: is not a JSON document ({why}); correct it")
+
+
+def twice(pairs: Sequence[tuple[str, Any]]) -> Optional[str]:
+    """A key that an object of these keys and values has twice. RFC 8259 leaves open which one would count."""
+    if len(dict(pairs)) == len(pairs):
+        return None
+    last = {key: position for position, (key, _value) in enumerate(pairs)}
+    return next(key for position, (key, _value) in enumerate(pairs) if last[key] != position)
+
+
+def other_version(path: str, found: Any, reads: int) -> CdiError:
+    """The error of a document that another release of fleet.cdi wrote."""
+    return CdiError(f"{path}: has version {found!r}; this release reads {reads}. Use the release that wrote it.")
+
+
+def bounded(path: str, file: Any, limit: int) -> bytes:
+    """The content of an open file of at most `limit` bytes. Raises CdiError."""
+    found: bytes = file.read(limit + 1)
+    if len(found) > limit:
+        raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a smaller file")
+    return found
+
+
+def irregular(path: str, mode: int) -> CdiError:
+    """The error of a path at which there is something else than a file."""
+    return CdiError(f"{path}: is no regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
+
+
+def failed(what: str, path: str, error: OSError) -> CdiError:
+    """The error of a call that the system refused, with what to do about it."""
+    advice = ADVICE.get(error.errno or 0)
+    return CdiError(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    key = twice(pairs)
+    if key is not None:
+        raise ValueError(f"an object has the key {json.dumps(key[:60])} twice")
+    return dict(pairs)
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
