@@ -19,6 +19,7 @@ Schema = Mapping[str, Any]
 END = r"$(?!\n)"  # "$" alone lets a final line break through in Python, and \Z is no JSON Schema
 
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"^[^\0]*" + END}  # add a description
+ABSOLUTE: dict[str, Any] = {"type": "string", "pattern": rf"^/[^\n\0]*{END}", "description": "an absolute path"}
 PATH: dict[str, Any] = {
     "type": "string",
     "pattern": rf"^(/|(/(?!\.{{1,2}}(/|{END}))[^/\0]+)+){END}",
@@ -50,9 +51,9 @@ class Wrong(NamedTuple):
 
 
 def check(document: Any, schema: Schema, where: str) -> None:
-    """Raise CdiError for the first thing wrong with a document, which the message calls `where`."""
+    """Raise CdiError for the first thing wrong with a document, at `where`, with which the message begins."""
     for wrong in errors(document, schema):
-        raise CdiError(f"{where}: {wrong}")
+        raise CdiError(f"{where + ': ' if where else ''}{wrong}")
 
 
 def errors(value: Any, schema: Schema, path: tuple[Any, ...] = ()) -> Iterator[Wrong]:

@@ -16,11 +16,12 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
-from ansible_collections.fleet.cdi.plugins.module_utils.schema import PATH, did_you_mean, expectation, shown
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import ABSOLUTE, PATH, did_you_mean, expectation, shown
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as STRICT
 
 ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
@@ -42,7 +43,7 @@ TYPES: dict[str, dict[str, Any]] = {
         "description": "a whole number, 0 or more",
     },
     "list": {"type": "array", "items": {"type": "string"}, "description": "a list of text"},
-    "path": {"type": "string", "pattern": r"^/[^\n\0]*$(?!\n)", "description": "an absolute path"},
+    "path": ABSOLUTE,
     "str": {"type": "string"},
 }
 
@@ -138,6 +139,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     RESOURCES: PLUGIN["resources"],
     "cdi_device_plugin_occupied_ignore": PLUGIN["occupied_ignore"],
     "cdi_device_plugin_metrics": PLUGIN["metrics"],
+    "cdi_device_plugin_capabilities": device_plugin_unit.CAPABILITIES,
     "cdi_device_plugin_grace": {
         **PLUGIN["grace"],
         "type": ["integer", "string"],

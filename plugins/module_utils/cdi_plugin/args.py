@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Optional
 from ..protocol import errors, grammar
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config, shown
-from ..records import OCCUPIED
+from ..protocol.pools import OWN
+from ..records import OCCUPIED, CdiError
 
 OWNERS = ("claims", "kubernetes", "external")  # the first is the default
 TIME_LIMIT = 30.0  # seconds, for each command that is run
@@ -49,58 +50,78 @@ class Settings(NamedTuple):
 
 def settings(config: Config) -> Settings:
     """The settings in `config`. Raises ProtocolError 107."""
-    args = config.args
-    limit = args.get("time_limit", TIME_LIMIT)
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit <= LONGEST:
-        raise _wrong("time_limit", limit, f"seconds, more than 0 and at most {LONGEST}")
-    shared = args.get("shared", False)
-    if not isinstance(shared, bool):
-        raise _wrong("shared", shared, "true or false")
-    owner = args.get("owner", OWNERS[0])
-    if owner not in OWNERS:
-        raise _wrong("owner", owner, " or ".join(OWNERS))
-    occupied = args.get("occupied", OCCUPIED[0])
-    if occupied not in OCCUPIED:
-        raise _wrong("occupied", occupied, " or ".join(OCCUPIED))
+    args = {name: value for name, value in config.args.items() if name in OWN}
+    if not args:
+        return Settings()
+    _check(args)
+    ignore = args.get("occupied_ignore")
     return Settings(
-        _command("setup", args),
-        _command("teardown", args),
-        float(limit),
-        shared,
-        owner,
+        tuple(args.get("setup", ())),
+        tuple(args.get("teardown", ())),
+        float(args.get("time_limit", TIME_LIMIT)),
+        args.get("shared", False),
+        args.get("owner", OWNERS[0]),
         "delegate" in args,
         _picked(args["picked"]) if "picked" in args else None,
-        occupied,
-        _patterns("occupied_ignore", args),
+        args.get("occupied", OCCUPIED[0]),
+        None if ignore is None else tuple(ignore),
     )
 
 
-def _patterns(name: str, args: Mapping[str, Any]) -> Optional[tuple[str, ...]]:
-    if name not in args:
-        return None
-    patterns = args[name]
-    if not (isinstance(patterns, list) and all(isinstance(one, str) and one for one in patterns)):
-        raise _wrong(name, patterns, "a list of patterns of programs' and units' names")
-    return tuple(patterns)
+def table() -> dict[str, Any]:
+    """What these args may be."""
+    from .. import schema  # here: a call without such args does not wait for it
+
+    patterns = "a list of patterns of programs' and units' names"
+    passed = "what a plugin that delegates passes; leave it out of configurations"
+    return {
+        "type": "object",
+        "properties": {
+            "setup": schema.COMMAND,
+            "teardown": schema.COMMAND,
+            "time_limit": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": LONGEST,
+                "description": f"seconds, more than 0 and at most {LONGEST}",
+            },
+            "shared": {"type": "boolean"},
+            "owner": {"enum": [*OWNERS]},
+            "occupied": {"enum": [*OCCUPIED]},
+            "occupied_ignore": {
+                "type": "array",
+                "items": {"type": "string", "minLength": 1, "description": "a pattern"},
+                "description": patterns,
+            },
+            "picked": {
+                "type": "object",
+                "required": ["plugin", "devices"],
+                "properties": {
+                    "plugin": {"type": "string", "description": passed},
+                    "devices": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {"type": "string", "description": passed},
+                        "description": passed,
+                    },
+                },
+                "description": passed,
+            },
+        },
+    }
 
 
-def _command(name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
-    command = args.get(name, [])
-    if not isinstance(command, list) or not all(isinstance(word, str) and "\0" not in word for word in command):
-        raise _wrong(name, command, "a list of texts: a program and its arguments")
-    if command and not command[0].startswith("/"):
-        raise _wrong(name, command, "the absolute path of a program first")
-    return tuple(command)
+def _check(args: Mapping[str, Any]) -> None:
+    from .. import schema
+
+    try:
+        schema.check({"args": args}, {"properties": {"args": table()}}, "config")
+    except CdiError as error:
+        raise ProtocolError(errors.CONTENT, str(error)) from None
 
 
-def _picked(value: Any) -> Picked:
-    plugin, devices = (value.get("plugin"), value.get("devices")) if isinstance(value, dict) else (None, None)
-    if not (isinstance(plugin, str) and grammar.is_plugin(plugin)):
-        raise _wrong("picked", value, "what a plugin that delegates passes; leave it out of configurations")
-    if not (isinstance(devices, list) and devices and all(isinstance(item, str) for item in devices)):
-        raise _wrong("picked", value, "what a plugin that delegates passes; leave it out of configurations")
-    return Picked(plugin, tuple(devices))
-
-
-def _wrong(name: str, found: Any, expected: str) -> ProtocolError:
-    return ProtocolError(errors.CONTENT, f"config: args.{name} is {shown(found)}; expected {expected}")
+def _picked(value: Mapping[str, Any]) -> Picked:
+    if not grammar.is_plugin(value["plugin"]):
+        found = f"config: args.picked.plugin is {shown(value['plugin'])}"
+        raise ProtocolError(errors.CONTENT, f"{found}; expected the name of a plugin, without a path")
+    return Picked(value["plugin"], tuple(value["devices"]))

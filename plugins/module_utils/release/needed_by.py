@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .. import files
+from .. import documents
 from ..manifest import read_manifest
 from ..records import CdiError
 
@@ -59,7 +59,7 @@ def _hooked(spec_dirs: Sequence[str], hook: str) -> Iterator[Need]:
                 continue
             path = os.path.join(directory, name)
             try:
-                text = files.content(path, LARGEST) or b""
+                text = documents.content(path, LARGEST) or b""
             except CdiError:
                 continue
             if hook.encode() in text.replace(b"\\/", b"/"):

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
-from ... import files
+from ... import files, schema
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
 from ...release import guard
@@ -25,6 +25,13 @@ from . import daemon_restart
 from .daemon_restart import Restarter
 from .key_diff import diff
 from .plan import RuntimePlan, plan
+
+SPEC_DIRS = {
+    "type": "array",
+    "items": schema.ABSOLUTE,
+    "minItems": 1,
+    "description": "a list of one or more absolute paths. Name them, or leave it out",
+}
 
 
 class Outcome(NamedTuple):
@@ -158,9 +165,7 @@ def _wanted(options: dict[str, Any]) -> Optional[Wanted]:
     dirs = options["spec_dirs"]
     if dirs is None:
         return Wanted(options["state"] == "enabled")
-    wrong = next((path for path in dirs if not os.path.isabs(path) or "\0" in path or "\n" in path), None)
-    if wrong is not None or not dirs:
-        raise CdiError(f"spec_dirs: found {dirs!r}; expected absolute paths, one at least. Name them, or leave it out.")
+    schema.check({"spec_dirs": dirs}, {"properties": {"spec_dirs": SPEC_DIRS}}, "")
     if options["state"] == "disabled":
         raise CdiError("spec_dirs: is given with state disabled, which reads none. Leave it out.")
     return Wanted(True, tuple(dirs))

@@ -13,8 +13,8 @@ import os
 import re
 from typing import NamedTuple, Optional
 
+from ... import schema
 from ...device_plugin.config.configuration import KUBELET, PATH, Settings
-from ...records import CdiError
 from . import openers_unit
 from .units import CONFINED, SANDBOX, UNIT_DIR, argument, check_path, quoted
 
@@ -43,7 +43,15 @@ KUBELET_DIRECTORIES = ("device-plugins", "plugins_registry")
 
 WATCHDOG = 30  # seconds without a word of the event loop until systemd ends the process; it speaks three times as often
 
-CAPABILITY = re.compile(r"CAP_[A-Z0-9_]+\Z")
+CAPABILITIES = {
+    "type": "array",
+    "items": {
+        "type": "string",
+        "pattern": "^CAP_[A-Z0-9_]+" + schema.END,
+        "description": "the name of a capability, as in CAP_SYS_ADMIN",
+    },
+    "description": "a list of names of capabilities, as in CAP_SYS_ADMIN",
+}
 
 HEAD = """\
 # Written by fleet.cdi.device_plugin_service; run it with other options instead of changing this file.
@@ -135,9 +143,7 @@ def texts(unit: Unit) -> dict[str, Optional[bytes]]:
 
 def text(unit: Unit) -> bytes:
     """The unit's file. Raises CdiError for what can't be part of one."""
-    for capability in unit.capabilities:
-        if not CAPABILITY.match(capability):
-            raise CdiError(f"capabilities: found {capability!r}; expected names as in capabilities(7), CAP_SYS_ADMIN")
+    schema.check({"capabilities": unit.capabilities}, {"properties": {"capabilities": CAPABILITIES}}, "")
     paths = [(name, getattr(unit, name)) for name in ("prefix", "config_file", "state_dir", "kubelet_dir")]
     for name, value in (*paths, *(("writable_paths", path) for path in unit.writable_paths)):
         check_path(name, value)

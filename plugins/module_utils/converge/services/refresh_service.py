@@ -9,13 +9,11 @@ The files are in the manifest, so undo takes them back; what systemd knows of th
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from typing import Any, NamedTuple, Optional
 
-from ... import files
+from ... import files, schema
 from ...manifest import Manifest, locked_manifest, read_manifest
-from ...records import CdiError
 from ...release import guard
 from ...spec.registry import DIRECTORIES
 from ...system import systemd
@@ -40,7 +38,20 @@ UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # those that are enabled
 WATCHERS = (PATH, TIMER, LIBRARIES_PATH)  # those that run all the time
 SERVICES = (SERVICE, LIBRARIES_SERVICE)
 BY = "refresh"  # who asked for the files, for the manifest
-MODULE = re.compile(r"[A-Za-z0-9_-]+\Z")
+OPTIONS = {
+    "properties": {
+        "timeout": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},
+        "grace": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},
+        "interval": {"type": "integer", "minimum": 10, "description": "10 or more seconds"},
+        "load_modules": {
+            "items": {
+                "type": "string",
+                "pattern": "^[A-Za-z0-9_-]+" + schema.END,
+                "description": "the name of a kernel module: letters, digits, - and _",
+            }
+        },
+    }
+}
 
 
 class State(NamedTuple):
@@ -141,16 +152,9 @@ def _check(settings: Settings) -> None:
         "a refresh at boot and on hot-plug needs systemd. Use state: absent (role: cdi_host_refresh: false), and run "
         "`fleet-cdi refresh` by other means."
     )
-    for key, least in (("timeout", 0), ("grace", 0), ("interval", 10)):
-        if getattr(settings, key) < least:
-            raise CdiError(f"{key}: found {getattr(settings, key)}; expected {least} or more seconds")
+    schema.check(settings._asdict(), OPTIONS, "")
     for text in settings.virtual_functions:
         parse(text)
-    for module in settings.load_modules:
-        if not MODULE.match(module):
-            raise CdiError(
-                f"load_modules: found {module!r}; expected names of kernel modules: letters, digits, - and _"
-            )
 
 
 def _state(run: Run, live: bool) -> State:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 from ...records import ContainerEdits, Hook, Node, plain
+from ...schema import ABSOLUTE
 from ..snapshot import Snapshot
 from . import nvidia_driver, nvidia_hooks, nvidia_nvml, nvidia_proc
 
@@ -35,18 +36,17 @@ NO_PROGRAM = (
     "correct or remove hook_path"
 )
 
-PATH = {"type": "string", "pattern": r"^/[^\0\n]*$(?!\n)", "description": "an absolute path"}
 OPTIONS: dict[str, dict[str, Any]] = {
     "driver_root": {
-        **PATH,
+        **ABSOLUTE,
         "description": "the directory that the driver is installed below, as in /run/nvidia/driver",
     },
     "dev_root": {
-        **PATH,
+        **ABSOLUTE,
         "description": "the directory that has the /dev with the driver's nodes, as in /run/nvidia/driver",
     },
-    "hook_path": {**PATH, "description": "an absolute path, as in /usr/local/nvidia/toolkit/nvidia-cdi-hook"},
-    "library_paths": {"type": "array", "items": PATH, "minItems": 1},
+    "hook_path": {**ABSOLUTE, "description": "an absolute path, as in /usr/local/nvidia/toolkit/nvidia-cdi-hook"},
+    "library_paths": {"type": "array", "items": ABSOLUTE, "minItems": 1},
     "hooks": {"type": "array", "items": {"enum": list(nvidia_hooks.STAGES)}},
 }
 

@@ -15,6 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils import schema
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import args
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit, refresh_service
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -24,6 +27,10 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 TABLES: dict[str, Any] = {
     **{f"an entry of profile {name}": entry_options.entry_schema(name) for name in entry_options.PROFILES},
     "the device plugin": configuration.SCHEMA,
+    "what args tell an executable": args.table(),
+    "module refresh_service": refresh_service.OPTIONS,
+    "spec_dirs of a runtime": container_runtime.SPEC_DIRS,
+    "capabilities of the device plugin": device_plugin_unit.CAPABILITIES,
     "a path": schema.PATH,
 }
 

@@ -148,11 +148,11 @@ def test_who_may_not_look_says_so_before_it_relies_on_it(consoles, monkeypatch, 
 @pytest.mark.parametrize(
     "args, details",
     [
-        ({"occupied": "yes"}, 'args.occupied is "yes"; expected warn or refuse or ignore'),
-        ({"occupied": True}, "args.occupied is true; expected warn or refuse or ignore"),
-        ({"occupied_ignore": "Xorg"}, 'args.occupied_ignore is "Xorg"; expected a list of patterns'),
-        ({"occupied_ignore": [""]}, 'args.occupied_ignore is [""]; expected a list of patterns'),
-        ({"occupied_ignore": None}, "args.occupied_ignore is null; expected a list of patterns"),
+        ({"occupied": "yes"}, "args.occupied: found 'yes' (a text); expected one of warn, refuse, ignore"),
+        ({"occupied": True}, "args.occupied: found True (a boolean); expected one of warn, refuse, ignore"),
+        ({"occupied_ignore": "Xorg"}, "args.occupied_ignore: found 'Xorg' (a text); expected a list of patterns"),
+        ({"occupied_ignore": [""]}, "args.occupied_ignore[0]: found '' (a text); expected a pattern"),
+        ({"occupied_ignore": None}, "args.occupied_ignore: found nothing; expected a list of patterns"),
     ],
 )
 def test_a_wrong_setting_is_named(two, args, details):

@@ -167,8 +167,8 @@ def test_the_mark_tells_texts_apart():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"capabilities": ("SYS_ADMIN",)}, "capabilities: found 'SYS_ADMIN'"),
-        ({"capabilities": ("CAP_KILL\nUser=x",)}, "capabilities: found"),
+        ({"capabilities": ("SYS_ADMIN",)}, "capabilities.0.: found 'SYS_ADMIN'"),
+        ({"capabilities": ("CAP_KILL\nUser=x",)}, "capabilities.0.: found"),
         ({"config_file": "/etc/x\nUser=nobody"}, "config_file: found"),
         ({"writable_paths": ("/x\nUser=nobody",)}, "writable_paths: found"),
         ({"prefix": "opt"}, "prefix: found 'opt'; expected an absolute path"),

@@ -237,9 +237,9 @@ def test_a_host_without_systemd_is_told_so(host, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"timeout": -1}, "timeout: found -1; expected 0 or more seconds"),
-        ({"interval": 9}, "interval: found 9; expected 10 or more seconds"),
-        ({"load_modules": ("nvidia; reboot",)}, "load_modules: found 'nvidia; reboot'"),
+        ({"timeout": -1}, "timeout: found -1 .a whole number.; expected 0 or more seconds"),
+        ({"interval": 9}, "interval: found 9 .a whole number.; expected 10 or more seconds"),
+        ({"load_modules": ("nvidia; reboot",)}, "load_modules.0.: found 'nvidia; reboot'"),
     ],
 )
 def test_settings_that_make_no_unit(host, options, message):

@@ -63,8 +63,8 @@ class TestAnswer:
     @pytest.mark.parametrize(
         ("options", "fault"),
         [
-            ({"spec_dirs": ["cdi"]}, r"spec_dirs: found \['cdi'\]; expected absolute paths"),
-            ({"spec_dirs": []}, "expected absolute paths, one at least"),
+            ({"spec_dirs": ["cdi"]}, r"spec_dirs\[0\]: found 'cdi' .a text.; expected an absolute path"),
+            ({"spec_dirs": []}, "expected a list of one or more absolute paths"),
             ({"spec_dirs": ["/etc/cdi"], "state": "disabled"}, "is given with state disabled"),
             ({"installation": "k3s"}, "installation: found 'k3s'; expected one of system, snap for docker"),
             ({"installation": "snap"}, r"is not installed here \(snap\); found installation system"),
