@@ -267,7 +267,7 @@ def test_no_command_without_a_device_that_works(fleet_cdi, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "there is none"), (b"{", "is damaged"), ("other boot", "was written in boot 'another'")],
+    [(None, "does not exist"), (b"{", "is damaged"), ("other boot", "was written in boot 'another'")],
 )
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_inventory_that_can_not_be_used(fleet_cdi, tmp_path, content, message, form):
