@@ -4,7 +4,7 @@
 """The file of the store: made whole or not at all, opened, checked, written durably. Private API of fleet.cdi.
 
 A process that hands out a device lives for milliseconds, so each transaction opens and closes the store. The device
-plugin lives on and keeps it open, for as long as the file is the one that the transaction before left. What makes it
+plugin lives on and keeps it open, for as long as nobody else writes to it. What makes it
 durable is an entry of the log beside it (log.py): one sync, where SQLite makes five, one after the other. SQLite's
 journal still undoes what a killed process left, and keeps the space that a DEL on a full disk needs. Where the log
 can't be used (a full disk, a migration), SQLite syncs, and the next transaction finds the log behind the store.
@@ -52,8 +52,8 @@ class Store:
         self._own = 0  # generations that this object's transactions made
         self._keep = keep
         self._db: Optional[sqlite3.Connection] = None  # between transactions: that of `keep`
-        self._db_of: tuple[object, ...] = ()  # the file and the way in which it was opened
-        self._db_version: tuple[int, ...] = ()  # what check_version found well
+        self._db_of: tuple[object, ...] = ()  # the process, how it left the store, and the way in which it was opened
+        self._db_oldest: Optional[int] = None  # for what check_version found it well
         self._turn = RLock()  # of the threads that use the connection
         if keep:  # a process that is forked in a transaction would roll it back when it ends
             os.register_at_fork(
@@ -106,42 +106,43 @@ class Store:
                 tail, room = self._log_anew(Tables(db), tail, room)
         if not room or migrated is not None:  # the log can't tell what a migration does
             tail = NO_LOG
-        file = found[:2] if found else ()
-        with self._connected(file, deadline, bool(tail.inode)) as db:
+        with self._connected(left, deadline, bool(tail.inode)) as db:
             db.execute("BEGIN IMMEDIATE")
-            version = (db.execute("PRAGMA user_version").fetchone()[0], oldest)
-            if version != self._db_version:
+            if self._db_oldest != oldest:
                 check_version(self.path, db, oldest)  # within, where it costs no locks of its own
-                self._db_version = version
+                self._db_oldest = oldest
             tables = Tables(db)
             result = operation(tables)
             if tables.state != tables.read:
                 tail = self._commit(db, tables, tail)
             else:
                 db.execute("ROLLBACK")
+        left = Left(self.boot_id)
         with suppress(Unusable):  # what was done is done
-            found = look(self.path)
-            held.leave(Left(self.boot_id, tables.state.generation, found, tail) if found else Left(self.boot_id))
-        if not found or found[:2] != file:  # others replaced it meanwhile
+            now = look(self.path)
+            left = Left(self.boot_id, tables.state.generation, now, tail) if now else left
+            held.leave(left)
+        if found is None or left.stat[:2] != found[:2]:  # others replaced it meanwhile
             self._close()
+        self._db_of = (os.getpid(), left, bool(tail.inode))
         self._own += tables.state.generation - tables.read.generation  # within the gate: threads may share a Store
         return result
 
     @contextmanager
-    def _connected(self, file: tuple[int, ...], deadline: float, is_logged: bool) -> Iterator[sqlite3.Connection]:
+    def _connected(self, left: Left, deadline: float, is_logged: bool) -> Iterator[sqlite3.Connection]:
         """The open store for one transaction; it stays open for the next one if this one ends well.
 
-        `file` is the device and inode of what lies there. A connection of another process, from before a fork, is not
-        used. Raises Unusable, Damaged.
+        It is used again if the store is as this very object `left` it: what SQLite remembers of a file is right only
+        as long as all others write by SQLite and go on from there, and who puts an older copy into it does not. A
+        connection from before a fork is not used. Raises Unusable, Damaged.
         """
-        wanted = (os.getpid(), *file, is_logged)
+        wanted = (os.getpid(), left, is_logged)
         with translated(self.path):
             if self._db and self._db_of == wanted:
                 self._db.execute(f"PRAGMA busy_timeout = {milliseconds(deadline)}")
             else:
                 self._close()
                 self._db = opened(self.path, deadline, is_logged=is_logged)
-                self._db_of = wanted
             try:
                 yield self._db
             except BaseException:
@@ -153,7 +154,7 @@ class Store:
     def _close(self) -> None:
         """Close what is kept open, which undoes a transaction that did not end well. The next one opens it again."""
         with self._turn:
-            db, self._db, self._db_version = self._db, None, ()
+            db, self._db, self._db_oldest = self._db, None, None
             if db:
                 db.close()
 

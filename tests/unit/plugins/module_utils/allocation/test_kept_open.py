@@ -20,6 +20,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, rebuild, schema, store
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Part
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
@@ -27,6 +28,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.st
     add,
     directory,
     held,
+    hold,
     key,
 )
 
@@ -194,6 +196,19 @@ def writes_in_another_journal_mode(ledger):
     db.close()
 
 
+def takes_another_way(ledger):
+    """From an older copy, put into the file, which has as many changes then as before. Notes and log are gone."""
+    with open(ledger.path, "rb") as file:
+        before = file.read()
+    add(ledger, 21)
+    with open(ledger.path, "r+b") as file:
+        file.write(before)
+    os.unlink(at(ledger, "ledger.log"))
+    os.unlink(at(ledger, "ledger.lock"))
+    add(other(ledger), 20)
+    return {20}, set()
+
+
 def migrates_it(ledger):
     migrate(other(ledger), {schema.VERSION: ["CREATE TABLE more (id INTEGER)"]}, 200 + schema.VERSION)
 
@@ -222,6 +237,7 @@ def migrates_it(ledger):
         vacuums_it,
         writes_in_another_journal_mode,
         migrates_it,
+        takes_another_way,
     ],
 )
 def test_another_process(kept, does, times):
@@ -418,8 +434,11 @@ def test_a_fork_while_a_thread_writes(kept):
     begun, done = threading.Event(), threading.Event()
 
     def operation(tables):
+        tables.db.execute("PRAGMA cache_size = 1")  # so that pages are written before the end
         for stored in list(tables.all()):
             tables.remove(stored)
+        for number in range(20, 120):
+            tables.insert(key(number), Part("token", "external", "active", {"gpu": 1}, (hold(number),), "boot-1", 1, 1))
         begun.set()
         done.wait(0.5)
 
@@ -429,8 +448,17 @@ def test_a_fork_while_a_thread_writes(kept):
     forked(lambda: kept._store._db.close())  # as when an interpreter ends
     done.set()
     thread.join()
+    agree(kept, list(range(20, 120)))
+
+
+def test_nothing_is_open_while_the_file_is_checked(kept, monkeypatch):
+    """A file that is closed takes all locks of its process with it (fcntl(2)), also those of another descriptor."""
+    found = []
+    real = store.Store._checked
+    monkeypatch.setattr(store.Store, "_checked", lambda self, *given: [found.append(self._db), real(self, *given)][1])
+    touches_it(kept)
     add(kept, 30)
-    agree(kept, [30])
+    assert found == [None]
 
 
 def test_threads_and_other_processes_at_once(kept):
