@@ -133,6 +133,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "cdi_host_runtime_settings": RUNTIME_SETTINGS,
     "cdi_host_runtime_versions": VERSIONS,
     "cdi_host_runtimes": {**VERSIONS, "deprecated": True},
+    **{f"{role}_inventory": {**TYPES["path"], "deprecated": True} for role in ROLES},
     "cdi_host_plugins": PLUGINS,
     "cdi_host_virtual_functions": FUNCTIONS,
     **{f"{role}_distributions": DISTRIBUTIONS for role in ROLES},

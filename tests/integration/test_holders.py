@@ -55,7 +55,7 @@ def role(tmp_path, ansible_environment):
     paths = {
         "cdi_host_prefix": str(tmp_path / "opt"),
         "cdi_host_state_dir": str(tmp_path / "state"),
-        "cdi_host_inventory": str(tmp_path / "inventory.json"),
+        "cdi_host_device_list": str(tmp_path / "inventory.json"),
         "cdi_host_spec_dir": DIRECTORY,
         "cdi_host_python": sys.executable,
         "cdi_host_install_packages": False,

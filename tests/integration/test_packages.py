@@ -36,7 +36,7 @@ def bare(tmp_path, ansible_environment):
         paths = {
             "prefix": str(tmp_path / "opt"),
             "state_dir": str(tmp_path / "state"),
-            "inventory": str(tmp_path / "inventory.json"),
+            "device_list": str(tmp_path / "inventory.json"),
             "spec_dir": str(tmp_path / "cdi"),
         }
         given = {f"{role.rpartition('.')[2]}_{name}": path for name, path in paths.items()}
