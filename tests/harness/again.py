@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import parts
 
 # How pytest, ansible-test and our own programs name what failed.
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)|^FATAL: (.*)|^FAILED: (.*)|^(.*) FAILED$")
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)|^FATAL: (.*)|^FAILED: (.*)|^failed: (.*)|^(.*) FAILED$")
 
 
 @contextlib.contextmanager
