@@ -15,6 +15,7 @@ from . import host, install, launcher, tree
 from .needed_by import Need, needed_by, said
 
 FAIL, DROP = "fail", "drop"  # option on_needed; "keep" is the third
+REMOVE = "Remove these first, or run playbook fleet.cdi.remove, which removes everything."
 SECONDS = 600.0  # for one program: the slowest byte-compiles the release
 
 
@@ -29,7 +30,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
             needs = needed_by(options["state_dir"], options["spec_dirs"], options["prefix"])
         result["needed_by"] = [need._asdict() for need in needs]
         if needs and options["on_needed"] == FAIL:
-            raise CdiError(f"{_needed(options['prefix'], needs)} Nothing was removed.")
+            raise CdiError(f"{_needed(options['prefix'], needs)} Nothing was removed. {REMOVE}")
         outcome = install.remove(options["prefix"], check) if not needs else _unchanged(options["prefix"])
     else:
         python = host.probe(options["python"], _run, options["parts"])
@@ -55,14 +56,11 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         _migrate(os.path.join(options["prefix"], "bin", "fleet-cdi"))
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
     result["diff"] = {"before": outcome.before, "after": outcome.after}
-    return result, [_needed(options["prefix"], needs) + " It stays."] if needs else []
+    return result, [f"{_needed(options['prefix'], needs)} It stays. {REMOVE}"] if needs else []
 
 
 def _needed(prefix: str, needs: Sequence[Need]) -> str:
-    return (
-        f"{prefix}: the on-host code is still needed by: {said(needs)}. Remove these first; playbook fleet.cdi.remove "
-        "removes everything."
-    )
+    return f"{prefix}: the on-host code is still needed by: {said(needs)}."
 
 
 def _unchanged(prefix: str) -> install.Outcome:

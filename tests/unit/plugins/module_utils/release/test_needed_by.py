@@ -88,8 +88,8 @@ class TestRemoval:
             assert not result["changed"] and result["release"] == guard.active(target.prefix)
             assert result["needed_by"] == [{"name": "/etc/x", "reason": "file", "by": "device_plugin_config"}]
             assert warning == (
-                f"{target.prefix}: the on-host code is still needed by: /etc/x. Remove these first; playbook "
-                "fleet.cdi.remove removes everything. It stays."
+                f"{target.prefix}: the on-host code is still needed by: /etc/x. It stays. Remove these first, or "
+                "run playbook fleet.cdi.remove, which removes everything."
             )
 
     def test_or_is_refused(self, target, options):
