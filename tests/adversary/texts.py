@@ -33,6 +33,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import me
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit, refresh_unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import log, metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
@@ -196,9 +197,7 @@ def made(seed: int, arena: Path) -> Host:
 def outputs(host: Host) -> Iterator[tuple[str, Callable[[], str]]]:
     """(what it is, a function that makes what is shown) of everything that shows what devices say."""
     arena = host.arena
-    places = refresh_all.Places(
-        str(arena / "state"), str(arena / "run/inventory.json"), str(arena / "conf"), str(arena / "tree")
-    )
+    places = Layout(str(arena / "state"), str(arena / "run/inventory.json"), str(arena / "conf"), str(arena / "tree"))
 
     def refreshed() -> str:
         report = refresh_all.refresh(places)

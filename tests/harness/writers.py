@@ -39,6 +39,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import Unit
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
@@ -71,7 +72,7 @@ def _kind(at: Tree, content: str, entries: bool = False) -> None:
     devices = [{"name": "one", "containerEdits": {"env": [f"A={content}"]}}]
     wanted = Kind(KIND, ENTRIES if entries else None, None if entries else {"devices": devices})
     wanted = wanted._replace(runtimes={"docker": "26.1.5"})
-    paths = spec_module.Paths(str(at.etc / "cdi"), str(at.run / "inventory.json"), str(at.state), str(at.prefix))
+    paths = _places(at)._replace(spec_dirs=(str(at.etc / "cdi"),))
     spec_module.converge(wanted, paths)
 
 
@@ -91,15 +92,15 @@ def refreshed(at: Tree) -> None:
     refresh_all.refresh(_places(at))
 
 
-def _places(at: Tree) -> refresh_all.Places:
-    return refresh_all.Places(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
+def _places(at: Tree) -> Layout:
+    return Layout(str(at.state), str(at.run / "inventory.json"), str(at.etc / "cdi"), "/", str(at.prefix))
 
 
 def spec_of_node(at: Tree) -> None:
     """A spec of the device node that the host has."""
     devices = [{"name": "one", "containerEdits": {"deviceNodes": [{"path": str(at.run / "dev/gpu")}]}}]
     wanted = Kind(KIND, None, {"devices": devices}, runtimes={"docker": "26.1.5"})
-    spec_module.converge(wanted, spec_module.Paths(str(at.etc / "cdi"), "", str(at.state), str(at.prefix)))
+    spec_module.converge(wanted, _places(at)._replace(inventory="", spec_dirs=(str(at.etc / "cdi"),)))
 
 
 def links(at: Tree) -> None:
@@ -130,8 +131,8 @@ def in_service(at: Tree) -> None:
     device_state.converge(device_state.Wanted("mem:zero"), _device_places(at))
 
 
-def _device_places(at: Tree) -> refresh_all.Places:
-    return refresh_all.Places(str(at.state), str(at.run / "inventory.json"))
+def _device_places(at: Tree) -> Layout:
+    return Layout(str(at.state), str(at.run / "inventory.json"))
 
 
 def refresh_units(at: Tree) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from ..discovery.inventory import Inventory
+from ..layout import SPEC_DIRS
 from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config
@@ -29,7 +30,7 @@ class Host(NamedTuple):
     state_dir: str  # of the ledger
     inventory: str  # beside which the pools are
     root: str = "/"  # of the device nodes
-    spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # where claims of DRA drivers have their specs
+    spec_dirs: tuple[str, ...] = SPEC_DIRS  # where claims of DRA drivers have their specs
 
 
 class Call(NamedTuple):

@@ -12,13 +12,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..layout import USUAL
 from ..protocol import errors, plugin_call
 from ..protocol.configurations import Configuration
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import shown
 from ..protocol.plugin_call import Reply
 
-BIN = "/opt/cdi/bin"
+BIN = f"{USUAL.prefix}/bin"
 LIMIT = 60.0  # seconds for one call; a plugin's own setup command may take 30
 
 

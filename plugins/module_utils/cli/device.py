@@ -10,15 +10,14 @@ import time
 from typing import Any
 
 from ..converge.kinds.device_state import Outcome, Wanted, converge, instant, moment
-from ..converge.kinds.refresh_all import Places
+from ..layout import Layout
 from ..records import CdiError
-from .paths import Paths
 from .terminal import complain, say, say_document
 
 SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Do it, and print what came of it. Raises CdiError."""
     if arguments.action not in ("disable", "enable"):
         raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
@@ -30,7 +29,7 @@ def run(arguments: Any, paths: Paths) -> int:
         wanted = wanted._replace(reason=reason, until=_until(arguments.until))
         if wanted.until and wanted.until <= moment(time.time()):
             raise CdiError(f"--until: found {arguments.until!r}, which is over; expected a time to come")
-    outcome = converge(wanted, Places(paths.state_dir, paths.inventory), arguments.check)
+    outcome = converge(wanted, paths, arguments.check)
     for text in (*outcome.report.warnings, *outcome.report.failed):
         complain(f"warning: {text}")
     if arguments.json:

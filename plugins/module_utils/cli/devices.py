@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..converge.devices import Listed, look
+from ..layout import RUN, SPEC_DIRS, Layout
 from ..records import CdiError, Device, as_document
-from .paths import Paths
 from .terminal import complain, say, say_document, table
 
 HEADER = ("QUALIFIED NAME", "NODES", "NUMA", "DRIVER", "HEALTH", "HELD BY")
 
 # Where every runtime looks: the CDI specification's directories.
-USUAL = {"/etc/cdi", "/var/run/cdi", "/run/cdi"}
+USUAL = {*SPEC_DIRS, f"{RUN}/cdi"}  # /var/run is a link to /run
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Print the inventory of this boot, or with --scan what is found now. Raises CdiError."""
     listed = look(paths.state_dir, paths.inventory, paths.spec_dirs, arguments.scan)
     for warning in listed.warnings:
@@ -63,7 +63,7 @@ def _chosen(listed: Listed, arguments: Any) -> list[Device]:
     return [device for device in devices if not arguments.free or listed.is_free(device)]
 
 
-def _none(arguments: Any, paths: Paths) -> str:
+def _none(arguments: Any, paths: Layout) -> str:
     if arguments.free:
         return "No device is free."
     return "No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now."

@@ -10,15 +10,14 @@ from typing import Any
 
 from ..converge.doctor.rule import apply
 from ..converge.doctor.rules import RULES
-from ..converge.doctor.view import Places, take
-from .paths import Paths
+from ..converge.doctor.view import take
+from ..layout import Layout
 from .terminal import say, say_document
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Print the findings; the exit status is that of the worst one: 0 for none, 1, or 2 for a damaged release."""
-    places = Places(paths.spec_dirs, paths.state_dir, paths.inventory, paths.prefix, path=os.environ.get("PATH", ""))
-    view = take(places)
+    view = take(paths, os.environ.get("PATH", ""))
     findings = apply(RULES, view)
     status = max((one.status for one in findings), default=0)
     engines = [state.place for state in view.running.runtimes]

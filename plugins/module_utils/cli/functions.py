@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..converge.driver.virtual_functions import make, parse
+from ..layout import Layout
 from ..records import CdiError
-from .paths import Paths
 from .terminal import complain, say, say_document
 
 
-def run(arguments: Any, _paths: Paths) -> int:
+def run(arguments: Any, _paths: Layout) -> int:
     """Make what is missing; 1 if some could not be made, which hinders no other. Raises CdiError."""
     every = [parse(text) for text in arguments.wanted]
     changed, failed = [], []

@@ -11,11 +11,11 @@ from typing import Any, Callable
 
 from ..cdi_plugin.call import Host
 from ..cdi_plugin.grants import Operator
+from ..layout import Layout
 from ..manifest import read_manifest
 from ..protocol.configurations import directories
 from ..records import CdiError, as_document
 from . import operand
-from .paths import Paths
 from .terminal import complain, say, say_document, table
 
 OPEN_HEADER = ("DEVICE", "NODE", "HELD BY", "OPEN IN")
@@ -23,7 +23,7 @@ HEADER = ("REQUEST", "BY", "OWNER", "STATE", "PROVED", "DEVICES")
 PROVED = {True: "yes", False: "no", None: "-"}
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Do what `action` says with `what`. Raises CdiError."""
     action = ACTIONS.get(arguments.action)
     if action is None:

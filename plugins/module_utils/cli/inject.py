@@ -9,16 +9,16 @@ import json
 import sys
 from typing import Any
 
+from ..layout import Layout
 from ..records import CdiError
 from ..spec import name_lookup, registry
 from ..spec.errors import InjectError
 from ..spec.inject import inject
 from . import operand
-from .paths import Paths
 from .terminal import say_document
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Print the OCI spec with the edits of the named devices; nothing of it if one can't be had. Raises CdiError.
 
     With --json an error condition of SPEC.md is one JSON document on stdout as well.

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
+from ..layout import Layout
 from ..records import CdiError
-from .paths import Paths
 from .terminal import complain
 
 if TYPE_CHECKING:
@@ -154,11 +154,11 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         return int(call.main(*argv[1:]))
     given = _parser(release, defaults).parse_args(_operands_last(argv))
     chosen = vars(given)
-    paths = Paths(
+    paths = Layout(
         chosen.get("state_dir", defaults["state_dir"]),
         chosen.get("inventory", defaults["inventory"]),
-        tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
-        defaults["prefix"],
+        prefix=defaults["prefix"],
+        spec_dirs=tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text

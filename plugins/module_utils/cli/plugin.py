@@ -13,15 +13,15 @@ from typing import Any, Callable
 from ..device_plugin.config import configuration
 from ..device_plugin.daemon import operate
 from ..device_plugin.process import openers_service
+from ..layout import Layout
 from ..records import CdiError, as_document
-from .paths import Paths
 from .terminal import say, say_document, table
 
 STATUS = ("RESOURCE", "INSTANCE", "STATE", "HEALTHY", "UNHEALTHY", "MODE", "WHY")
 CHECK = ("RESOURCE", "DEVICE", "HEALTHY", "NUMA", "CONTAINERS GET", "WHY NOT")
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Do what `action` says. Raises CdiError."""
     action = {**ACTIONS, "openers": _openers}.get(arguments.action)
     if action is None:
@@ -29,20 +29,20 @@ def run(arguments: Any, paths: Paths) -> int:
     return action(arguments, arguments.config or configuration.PATH, paths)
 
 
-def _run(arguments: Any, path: str, _paths: Paths) -> int:
+def _run(arguments: Any, path: str, _paths: Layout) -> int:
     """Serve until SIGTERM."""
     from ..device_plugin.daemon import daemon  # which the others don't need
 
     return daemon.run(path, arguments.instance or "")
 
 
-def _openers(_arguments: Any, _path: str, _paths: Paths) -> int:
+def _openers(_arguments: Any, _path: str, _paths: Layout) -> int:
     """Answer the daemon, which has no right to look at other processes; for fleet-cdi-openers@.service alone."""
     openers_service.serve(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
 
-def _status(arguments: Any, path: str, _paths: Paths) -> int:
+def _status(arguments: Any, path: str, _paths: Layout) -> int:
     """What the instances that live say; 1 if something is wrong."""
     found, findings = operate.living(operate.run_dir_of(path))
     if arguments.json:
@@ -63,7 +63,7 @@ def _row(name: str, instance: str, one: Mapping[str, Any]) -> list[list[str]]:
     return [[name], [instance], [one["state"]], *numbers, [one["mode"]] if one["mode"] else [], [one["error"] or "-"]]
 
 
-def _check(arguments: Any, path: str, _paths: Paths) -> int:
+def _check(arguments: Any, path: str, _paths: Layout) -> int:
     """What would be offered by the configuration; 1 if something is wrong with it or with the host."""
     offered = operate.would_offer(operate.settings_at(path))
     if arguments.json:
@@ -90,7 +90,7 @@ def _check(arguments: Any, path: str, _paths: Paths) -> int:
     return int(bool(offered.findings))
 
 
-def _forget(arguments: Any, path: str, paths: Paths) -> int:
+def _forget(arguments: Any, path: str, paths: Layout) -> int:
     """Free what pods held on a node that serves none any more."""
     settings = operate.settings_at(path)
     if not os.path.lexists(path):  # it went with the plugin, and the ledger is where this release has it
@@ -103,7 +103,7 @@ def _forget(arguments: Any, path: str, paths: Paths) -> int:
     return 0
 
 
-ACTIONS: dict[str, Callable[[Any, str, Paths], int]] = {
+ACTIONS: dict[str, Callable[[Any, str, Layout], int]] = {
     "run": _run,
     "status": _status,
     "check": _check,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..converge.driver import device_links, nvidia_nodes
-from ..converge.kinds.refresh_all import Missing, Places, Report, refresh
+from ..converge.kinds.refresh_all import Missing, Report, refresh
+from ..layout import Layout
 from ..records import CdiError, as_document
 from ..system import systemd
-from .paths import Paths
 from .terminal import complain, say, say_document
 
 GRACE = 600.0  # seconds; docs/refresh.md
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Refresh, and print what was done; 1 if devices are missing or something could not be done. Raises CdiError."""
     timeout, grace = _seconds("--timeout", arguments.timeout, 0.0), _seconds("--grace", arguments.grace, GRACE)
     if arguments.drop:
@@ -26,8 +26,7 @@ def run(arguments: Any, paths: Paths) -> int:
         for node in nvidia_nodes.missing():
             nvidia_nodes.make(node)
             say(f"made: {node.path}")
-    places = Places(paths.state_dir, paths.inventory, prefix=paths.prefix)
-    done = _linked(refresh(places, timeout, grace, arguments.check), paths, arguments.check)
+    done = _linked(refresh(paths, timeout, grace, arguments.check), paths, arguments.check)
     if arguments.json:
         say_document({**as_document(done), "check": arguments.check})
     else:
@@ -35,7 +34,7 @@ def run(arguments: Any, paths: Paths) -> int:
     return 1 if done.failed or any(one.kept for one in done.missing) else 0
 
 
-def _linked(done: Report, paths: Paths, check: bool) -> Report:
+def _linked(done: Report, paths: Layout, check: bool) -> Report:
     """`done`, and the links by number that device nodes of the specs now have. Without systemd nobody needs them."""
     try:
         links = device_links.keep(paths.spec_dirs, paths.state_dir, check) if systemd.booted() else ()

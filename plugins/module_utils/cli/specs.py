@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..converge.kinds.spec_info import Survey, document, survey
-from .paths import Paths
+from ..layout import Layout
 from .terminal import say, say_document, table
 
 HEADER = ("SPEC", "KIND", "VERSION", "OURS", "DEVICES")
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Print the registry over the spec directories; 1 if it has errors or conflicts, or a spec is stale.
 
     Raises CdiError for a manifest that can't be read.

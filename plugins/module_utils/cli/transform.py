@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..layout import Layout
 from ..records import CdiError
 from ..spec import codec
 from ..spec.transform import CONTAINER, HOST, move
 from . import operand
-from .paths import Paths
 from .terminal import ascii_json, complain
 
 
-def run(arguments: Any, _paths: Paths) -> int:
+def run(arguments: Any, _paths: Layout) -> int:
     """Print the spec as JSON with its paths moved; the file stays as it is. Raises CdiError."""
     roots = {"--from": arguments.old_root or "/", "--to": arguments.new_root or "/"}
     for option, root in roots.items():

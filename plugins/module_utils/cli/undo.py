@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..converge.undo import undo
+from ..layout import Layout
 from ..manifest import read_manifest
-from .paths import Paths
 from .terminal import say, say_document
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Undo by the manifest, and print what was done; 1 if something was kept. Raises CdiError."""
     edits = read_manifest(paths.state_dir).edits
     readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}

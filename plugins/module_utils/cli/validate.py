@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..layout import Layout
 from ..records import CdiError
 from ..spec import codec, registry, versions
 from ..spec.validate import WARNING, Finding
 from . import operand
-from .paths import Paths
 from .terminal import say, say_document
 
 
-def run(arguments: Any, paths: Paths) -> int:
+def run(arguments: Any, paths: Layout) -> int:
     """Check each file that is named, or all of the spec directories; 1 if there is an error in one."""
     files = list(map(_checked, arguments.path)) if arguments.path else list(_everything(paths.spec_dirs))
     if arguments.json:

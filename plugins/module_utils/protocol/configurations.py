@@ -14,12 +14,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from .. import documents
+from ..layout import USUAL
 from ..records import CdiError
 from . import errors, messages
 from .errors import ProtocolError
 from .messages import Config
 
-DIRECTORY = "/etc/cdi"
+DIRECTORY = USUAL.config_dir
 
 
 class Configuration(NamedTuple):

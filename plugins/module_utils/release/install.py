@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
 from .. import directories, files
+from ..layout import USUAL
 from ..records import CdiError
 from . import sums
 from .guard import RELEASE
@@ -25,7 +26,6 @@ from .tree import (
     LOCK,
     ON_PATH,
     RECORD,
-    USUAL,
     Found,
     at,
     begun,
@@ -115,7 +115,7 @@ def present(
                 link(prefix, "previous", previous)
             link_commands(prefix, launchers)
             # A link of others to the same command does, and stays theirs.
-            if prefix == USUAL and (is_on_path(prefix) or not leads_here(prefix)):
+            if prefix == USUAL.prefix and (is_on_path(prefix) or not leads_here(prefix)):
                 set_on_path(prefix, linked)
             if plan.found.active != release:
                 link(prefix, "current", release)
@@ -207,7 +207,7 @@ def remove(prefix: str, check: bool = False) -> Outcome:
 
 def _linked(prefix: str, on_path: Optional[bool]) -> bool:
     """Whether ON_PATH is to be ours. Raises CdiError where it is something else."""
-    if prefix != USUAL:
+    if prefix != USUAL.prefix:
         return False
     wanted = read_record(prefix)["on_path"] is not False if on_path is None else on_path
     if wanted and os.path.lexists(ON_PATH) and not leads_here(prefix):

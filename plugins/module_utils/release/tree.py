@@ -30,8 +30,9 @@ from .guard import RELEASE, active
 
 COMMANDS = "../lib/current/bin/"
 
-USUAL = "/opt/cdi"
-ON_PATH = "/usr/local/bin/fleet-cdi"  # a link to the command, for a release under USUAL: one name means one release
+ON_PATH = (
+    "/usr/local/bin/fleet-cdi"  # a link to the command of a release in the usual prefix: one name means one release
+)
 
 RECORD = ".fleet-cdi.json"
 LARGEST = 1 << 20  # bytes of the record, and of a launcher; they have some hundred

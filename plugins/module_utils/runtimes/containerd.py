@@ -17,10 +17,11 @@ import os
 from typing import Any, NamedTuple, Optional
 
 from ..files import canonical
+from ..layout import USUAL
 from ..records import CdiError
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, switch, texts
+from .place import Place, Reading, Setting, Source, Wanted, switch, texts
 
 FIRST: Path = ("plugins", "cri")  # configuration version 1
 SECOND: Path = ("plugins", "io.containerd.grpc.v1.cri")
@@ -61,7 +62,7 @@ def read(place: Place, source: Source) -> Reading:
     keys = _in_force(place, files)
     enable, dirs = keys.get(ENABLE), keys.get(SPEC_DIRS)
     asked = switch(enable.value, enable.path, ENABLE) if enable else place.numbers >= (2, 0, 0)
-    spec_dirs = texts(dirs.value, dirs.path, SPEC_DIRS) if dirs else DIRECTORIES
+    spec_dirs = texts(dirs.value, dirs.path, SPEC_DIRS) if dirs else USUAL.spec_dirs
     return Reading(
         bool(asked) and bool(spec_dirs),
         enable.path if enable else "default",
@@ -81,7 +82,7 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
         keys.append((ENABLE, wanted.enabled))
     dirs = wanted.spec_dirs
     if wanted.enabled and dirs is None and not now.spec_dirs:
-        dirs = DIRECTORIES
+        dirs = USUAL.spec_dirs
     if wanted.enabled and dirs is not None and dirs != now.spec_dirs:
         keys.append((SPEC_DIRS, list(dirs)))
     files = _load(place, source)

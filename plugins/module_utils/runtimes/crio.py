@@ -9,11 +9,12 @@ command line overrules all.
 
 from __future__ import annotations
 
+from ..layout import USUAL
 from ..records import CdiError
 from .arguments import values
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, always_on, last, texts
+from .place import Place, Reading, Setting, Source, Wanted, always_on, last, texts
 
 SPEC_DIRS: Path = ("crio", "runtime", "cdi_spec_dirs")
 OPTION = "--cdi-spec-dirs"
@@ -23,7 +24,7 @@ DROP_IN = "zz-fleet-cdi.conf"
 
 def read(place: Place, source: Source) -> Reading:
     """What CRI-O does by its files and its command line. Raises CdiError for a file that it would not start with."""
-    dirs: tuple[str, ...] = DIRECTORIES
+    dirs: tuple[str, ...] = USUAL.spec_dirs
     by, files = "default", []
     for path in (place.config, *source.below(_directory(place))):
         content = source.read(path)

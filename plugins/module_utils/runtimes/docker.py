@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from ..layout import USUAL
 from ..records import CdiError
 from .arguments import values
 from .edit import json_text
 from .edit.key import Path, get
-from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, switch, texts
+from .place import Place, Reading, Setting, Source, Wanted, switch, texts
 
 FEATURE: Path = ("features", "cdi")
 SPEC_DIRS: Path = ("cdi-spec-dirs",)
@@ -46,7 +47,7 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
     keys: list[tuple[Path, Any]] = []
     dirs = wanted.spec_dirs
     if wanted.enabled and dirs is None and not now.spec_dirs:
-        dirs = DIRECTORIES
+        dirs = USUAL.spec_dirs
     asked = _feature(place, document)[0]
     on = asked if asked is not None else place.numbers >= ON_BY_DEFAULT
     if on != wanted.enabled and now.enabled != wanted.enabled:
@@ -99,4 +100,4 @@ def _spec_dirs(place: Place, document: dict[str, Any]) -> tuple[tuple[str, ...],
         plain = ["" if item is None else item for item in listed] if isinstance(listed, list) else listed
         return texts(plain, place.config, SPEC_DIRS[0]), place.config
     given = values(place.arguments, OPTIONS[SPEC_DIRS[0]])
-    return (tuple(given), "command line") if given else (DIRECTORIES, "default")
+    return (tuple(given), "command line") if given else (USUAL.spec_dirs, "default")

@@ -18,7 +18,6 @@ from ..records import CdiError
 from .edit.key import Path
 from .table import Version
 
-DIRECTORIES = ("/etc/cdi", "/var/run/cdi")  # what every runtime reads unless told otherwise
 LARGEST = 4 << 20  # bytes of a configuration; that of containerd, all defaults written out, has 10 KiB
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..layout import USUAL
 from ..records import CdiError
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import DIRECTORIES, Place, Reading, Setting, Source, Wanted, always_on, last, texts
+from .place import Place, Reading, Setting, Source, Wanted, always_on, last, texts
 
 VENDOR = "/usr/share/containers/containers.conf"
 SPEC_DIRS: Path = ("engine", "cdi_spec_dirs")
@@ -24,7 +25,7 @@ DROP_IN = "zz-fleet-cdi.conf"
 
 def read(place: Place, source: Source) -> Reading:
     """What podman does by its files. Raises CdiError for a file that it would refuse."""
-    dirs: tuple[str, ...] = DIRECTORIES
+    dirs: tuple[str, ...] = USUAL.spec_dirs
     by, files = "default", []
     for path in (VENDOR, place.config, *source.glob(f"{place.config}.d/*.conf")):
         content = source.read(path)
@@ -44,8 +45,9 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
         raise always_on(place)
     if place.numbers < SETTABLE:
         raise CdiError(
-            f"{place.title}: its directories are fixed, {' and '.join(DIRECTORIES)}; {list(wanted.spec_dirs or ())} is "
-            "wanted. They can be set from podman 5.5 on; write the specs into one of the two."
+            f"{place.title}: its directories are fixed, {' and '.join(USUAL.spec_dirs)}; "
+            f"{list(wanted.spec_dirs or ())} is wanted. They can be set from podman 5.5 on; write the specs into one "
+            "of the two."
         )
     path = last(f"{place.config}.d/{DROP_IN}", read(place, source))
     return (Setting(path, ((SPEC_DIRS, list(wanted.spec_dirs or ())),)),)

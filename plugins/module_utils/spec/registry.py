@@ -20,13 +20,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from .. import files
+from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
 from .seen import releases, seen
 from .seen.seen import Taken, Unclear
 from .validate import Finding
-
-DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 
 ENDINGS = (".json", ".yaml")
 
@@ -96,7 +95,7 @@ class Listing(NamedTuple):
     errors: dict[str, str]
 
 
-def find(directories: Sequence[str] = DIRECTORIES) -> Listing:
+def find(directories: Sequence[str] = SPEC_DIRS) -> Listing:
     """What counts as a spec by its name; a directory that is missing counts as empty. Raises nothing."""
     paths: list[tuple[int, str]] = []
     errors: dict[str, str] = {}
@@ -122,7 +121,7 @@ class _Look(NamedTuple):
     crashes: frozenset[str] = frozenset()
 
 
-def load(directories: Sequence[str] = DIRECTORIES, names: Collection[str] = releases.NAMES) -> Registry:
+def load(directories: Sequence[str] = SPEC_DIRS, names: Collection[str] = releases.NAMES) -> Registry:
     """Read every spec of `directories`, lowest priority first, as the releases `names` of the library resolve them.
 
     Raises nothing: a bad file is one of `errors`.

@@ -22,6 +22,7 @@ from ...device_plugin.process import instance_status
 from ...discovery import inventory, out_of_service
 from ...discovery.inventory import Inventory
 from ...discovery.out_of_service import Disabled
+from ...layout import Layout
 from ...manifest import Manifest, changed_by_others, digest, read_manifest
 from ...protocol import configurations, pools
 from ...protocol.errors import ProtocolError
@@ -44,16 +45,6 @@ from ..kinds.spec_info import compare
 from ..runtime import managed_keys
 from ..services import device_plugin_config, openers_unit, refresh_service, refresh_unit
 from ..services import device_plugin_unit as plugin_unit
-
-
-class Places(NamedTuple):
-    """Where things are on the host."""
-
-    spec_dirs: tuple[str, ...]  # lowest priority first
-    state_dir: str = "/var/lib/cdi"
-    inventory: str = "/run/cdi-inventory.json"  # beside it are the pools
-    prefix: str = "/opt/cdi"  # of the release
-    path: str = ""  # the variable PATH: where runtimes are looked for
 
 
 class Wanted(NamedTuple):
@@ -116,7 +107,7 @@ class Running(NamedTuple):
 class View(NamedTuple):
     """The host, seen once."""
 
-    places: Places
+    places: Layout
     wanted: Wanted
     written: Written
     live: Live
@@ -127,8 +118,8 @@ class View(NamedTuple):
 PROPERTIES = ("Id", "LoadState", "ActiveState", "NeedDaemonReload", "Result")
 
 
-def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
-    """Look at the host. Raises nothing."""
+def take(places: Layout, path: str = "", run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
+    """Look at the host. `path`: the variable PATH, where runtimes are looked for."""
     wanted = _wanted(places)
     written = _written(places, wanted)
     has_systemd = systemd.booted() if booted is None else booted
@@ -136,7 +127,7 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
     if has_systemd:
         live = live._replace(numbered=device_links.look(device_links.nodes(written.registry)))
     managed, live = _compared(wanted, written, live)
-    found = installations.find(places.path)
+    found = installations.find(path)
     ours = _units(wanted.manifest)
     plugin, status_errors = _plugin(written, wanted.manifest)
     store = examine(places.state_dir, live.boot_id)
@@ -146,7 +137,7 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
         _said(run, ours) if ours and has_systemd else {},
         store,
         plugin,
-        detect_oci(places.path),
+        detect_oci(path),
         status_errors,
         occupied.find(_offered(places, written, live), store, wanted.disabled),
     )
@@ -155,7 +146,7 @@ def take(places: Places, run: systemd.Run = systemd.run, booted: Optional[bool] 
     return View(places, wanted, written._replace(managed=managed, registry=registry), live, running)
 
 
-def _wanted(places: Places) -> Wanted:
+def _wanted(places: Layout) -> Wanted:
     manifest, error = _or(lambda: read_manifest(places.state_dir), Manifest(os.path.abspath(places.state_dir), {}))
     out, out_error = _or(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
@@ -176,7 +167,7 @@ def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
     )
 
 
-def _written(places: Places, wanted: Wanted) -> Written:
+def _written(places: Layout, wanted: Wanted) -> Written:
     manifest = wanted.manifest
     changed, key_errors = {}, {}
     for path, record in manifest.edits.items():
@@ -202,7 +193,7 @@ def _written(places: Places, wanted: Wanted) -> Written:
     )
 
 
-def _configurations(places: Places, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:
+def _configurations(places: Layout, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:
     """(path of each configuration of an executable -> what it and its delegates say, path -> why it is none)."""
     ours = (os.path.dirname(os.path.dirname(path)) for path in manifest.files if path.endswith(".conf"))
     plugins, errors = {}, {}
@@ -227,7 +218,7 @@ def _state(path: str, record: Mapping[str, Any]) -> str:
     return "" if digest(live.content) in record["applied"] else CHANGED
 
 
-def _live(places: Places, written: Written) -> Live:
+def _live(places: Layout, written: Written) -> Live:
     boot_id = inventory.boot_id()
     listed, error = _or(lambda: inventory.read(places.inventory, boot_id), Inventory(()))
     expected = files.canonical(places.inventory) in written.files or os.path.lexists(places.inventory)
@@ -242,7 +233,7 @@ def _live(places: Places, written: Written) -> Live:
     return Live(boot_id, listed, error if expected else "", {path: one[1] for path, one in read.items()}, pooled)
 
 
-def _offered(places: Places, written: Written, live: Live) -> Iterator[occupied.Offered]:
+def _offered(places: Layout, written: Written, live: Live) -> Iterator[occupied.Offered]:
     """What is handed out: by each configuration of an executable its pool, by the device plugin the inventory."""
     for chain in written.configurations.values():
         for one in chain:

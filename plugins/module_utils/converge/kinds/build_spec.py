@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from ...layout import USUAL
 from ...records import CdiError, ContainerEdits, Device, Hook, Kind, Node, joined
 from ...spec import model, names, versions
 from ...spec.validate import WARNING, validate
 
 UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
 TOLD = ("not-every-runtime", "hook-environment")  # what content may have; plan_spec warns of it
-HOOK = "/opt/cdi/bin/cdi-hook"  # where a release is installed by default
+HOOK = f"{USUAL.prefix}/bin/cdi-hook"  # where a release is installed by default
 # The environment of a hook that has none of its own. Without env, runc before 1.3.0 gives a hook the container's, and
 # with it the image's LD_PRELOAD: code of the image would run on the host as root (runtimes/oci_runtimes.py).
 HOOK_ENV = ("PATH=/usr/sbin:/usr/bin:/sbin:/bin",)

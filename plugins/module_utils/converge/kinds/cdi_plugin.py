@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ... import files
 from ...discovery import entry_options as entries
+from ...layout import Layout
 from ...manifest import Manifest
 from ...protocol import grammar, messages, pools
 from ...records import CdiError
@@ -23,7 +24,7 @@ from ..apply import apply
 from ..change import OR_FORCE, Change, Plan, plan_file
 from ..holders import holders
 from . import leaving
-from .refresh_all import Places, refresh
+from .refresh_all import refresh
 
 
 class Wanted(NamedTuple):
@@ -46,7 +47,7 @@ class Outcome(NamedTuple):
 
 def converge(
     wanted: Wanted,
-    places: Places,
+    places: Layout,
     bin_dir: str,
     force: bool = False,
     check: bool = False,
@@ -155,7 +156,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         }
     name = options["name"] or options["plugin"] or ""
     wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
-    places = Places(options["state_dir"], options["device_list"], options["config_dir"])
+    places = Layout(options["state_dir"], options["device_list"], options["config_dir"])
     bin_dir = os.path.join(options["prefix"], "bin")
     outcome = converge(wanted, places, bin_dir, options["force"], check, options["on_held"])
     result = {

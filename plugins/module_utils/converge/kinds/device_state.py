@@ -16,13 +16,14 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery import device_lookup, inventory
 from ...discovery.out_of_service import Disabled, in_force, moment, path_of, read, render
+from ...layout import Layout
 from ...manifest import Manifest
 from ...records import CdiError, Device, as_document
 from ...release import guard
 from .. import module_diff
 from ..apply import apply
 from ..change import Plan, plan_file
-from .refresh_all import Places, Report, refresh
+from .refresh_all import Report, refresh
 
 BY = "device_state"
 UNTIL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?Z?)?\Z")
@@ -46,7 +47,7 @@ class Outcome(NamedTuple):
     report: Report
 
 
-def converge(wanted: Wanted, places: Places, check: bool = False, clock: Callable[[], float] = time.time) -> Outcome:
+def converge(wanted: Wanted, places: Layout, check: bool = False, clock: Callable[[], float] = time.time) -> Outcome:
     """Take a device out of service, or back. Raises CdiError, with nothing changed."""
     now = moment(clock())
     there = read(places.state_dir)
@@ -117,7 +118,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         raise CdiError("reason: found none; expected one line that tells the next operator why the device is disabled")
     until = instant(options["until"]) if disable and options["until"] else ""
     wanted = Wanted(options["device"], " ".join(reason.split()) if disable else "", until)
-    outcome = converge(wanted, Places(options["state_dir"], options["device_list"]), check)
+    outcome = converge(wanted, Layout(options["state_dir"], options["device_list"]), check)
     warnings += [*outcome.report.warnings, *outcome.report.failed]
     if disable and outcome.after is None:
         warnings.append(f"until: {until} is over, so {outcome.id} is in service")

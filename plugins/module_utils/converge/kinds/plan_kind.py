@@ -18,6 +18,7 @@ from ...discovery.discover import Enricher, discover
 from ...discovery.inventory import Inventory
 from ...discovery.out_of_service import Disabled, health_of
 from ...discovery.snapshot import Snapshot
+from ...layout import USUAL
 from ...manifest import Manifest
 from ...records import CdiError, Device
 from ...release.launcher import CDI_HOOK
@@ -65,7 +66,7 @@ class Known(NamedTuple):
     inventory: str  # "" if none is wanted
     listed: Inventory
     boot_id: str
-    prefix: str = "/opt/cdi"  # of the release whose cdi-hook specs name
+    prefix: str = USUAL.prefix  # of the release whose cdi-hook specs name
 
 
 class Part(NamedTuple):
@@ -95,10 +96,10 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
     return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous)
 
 
-def known(directory: str, listing: str, boot_id: str, prefix: str = "/opt/cdi") -> Known:
+def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix) -> Known:
     """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
-    usual = tuple(map(directories.resolved, registry.DIRECTORIES))
-    named = registry.DIRECTORIES if directories.resolved(directory) in usual else (directory,)
+    usual = tuple(map(directories.resolved, USUAL.spec_dirs))
+    named = USUAL.spec_dirs if directories.resolved(directory) in usual else (directory,)
     directory = directories.resolved(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
     listing = files.canonical(listing) if listing else ""
     try:

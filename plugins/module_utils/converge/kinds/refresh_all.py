@@ -18,6 +18,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ... import files
 from ...discovery import inventory, snapshot, udev
 from ...discovery.out_of_service import Disabled, in_force
+from ...layout import Layout
 from ...manifest import Manifest, read_manifest
 from ...protocol.configurations import directories
 from ...records import CdiError
@@ -32,16 +33,6 @@ from .pools import Pools, discover_pools, plan_pools
 
 # Seconds between two looks for devices that are missed: the first, and the longest.
 PAUSE, LONGEST = 0.25, 8.0
-
-
-class Places(NamedTuple):
-    """Where things are on the host."""
-
-    state_dir: str = "/var/lib/cdi"
-    inventory: str = "/run/cdi-inventory.json"  # beside it are the pools
-    config_dir: str = "/etc/cdi"  # of the executables' configurations; those that the manifest has may be elsewhere
-    root: str = "/"  # of the host whose devices are discovered
-    prefix: str = "/opt/cdi"  # of the release
 
 
 class Missing(NamedTuple):
@@ -64,7 +55,7 @@ class Report(NamedTuple):
 
 
 def refresh(
-    places: Places,
+    places: Layout,
     timeout: float = 0.0,
     grace: float = 0.0,
     check: bool = False,
@@ -96,7 +87,7 @@ def refresh(
         pause = min(2 * pause, LONGEST)
 
 
-def _once(places: Places, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
+def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
     """One look, and what follows from it; where it is not `final`, specs that would lose devices are left for later."""
     told = read_manifest(places.state_dir)
     memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
@@ -187,7 +178,7 @@ def _listings(
     return changes
 
 
-def _pools(places: Places, pools: Pools, manifest: Manifest, broken: dict[str, str]) -> tuple[Change, ...]:
+def _pools(places: Layout, pools: Pools, manifest: Manifest, broken: dict[str, str]) -> tuple[Change, ...]:
     try:
         return plan_pools(pools, places.inventory, manifest)
     except CdiError as error:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Optional
 
 from ...discovery import inventory, snapshot, udev
 from ...discovery.out_of_service import in_force
+from ...layout import Layout
 from ...manifest import Manifest
 from ...records import as_document
 from ...release import guard
@@ -26,16 +27,6 @@ from .memory import mark, memory_of
 from .plan_kind import Part, Seen, Wanted, known, look, plan_kind, plan_listing
 
 
-class Paths(NamedTuple):
-    """Where things are on the host. `inventory` may be "": none is written."""
-
-    directory: str = "/etc/cdi"
-    inventory: str = "/run/cdi-inventory.json"
-    state_dir: str = "/var/lib/cdi"
-    prefix: str = "/opt/cdi"  # of the release
-    release: str = ""  # its id; "" if nobody says
-
-
 class Outcome(NamedTuple):
     """What was, or with `check` would be, changed."""
 
@@ -49,24 +40,25 @@ class Outcome(NamedTuple):
 
 def converge(
     wanted: Wanted,
-    paths: Paths,
+    paths: Layout,
     force: bool = False,
     check: bool = False,
     live: bool = True,
     on_held: str = leaving.KEEP,
     find: leaving.Find = containers.find,
+    release: str = "",
 ) -> Outcome:
     """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
 
     Devices that are gone are dropped at once: whoever runs the module looked at its preview. With those that somebody
-    holds it does as `on_held` says; `find` tells which containers hold one.
+    holds it does as `on_held` says; `find` tells which containers hold one. `release`: the id of the release, if known.
     """
     seen = Seen()
     warnings: list[str] = []
     if wanted.entries is not None:
         enricher, warnings = udev.enricher("/") if live else (None, [])
         seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
-    around = known(paths.directory, paths.inventory, inventory.boot_id("/"), paths.prefix)
+    around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix)
     ledger = Granted(paths.state_dir, around.boot_id)
     terms = Terms(mark(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
     parts: list[Part] = []
@@ -83,7 +75,7 @@ def converge(
         kept.append(asked)
         part = plan_kind(asked.wanted, seen, around, manifest, terms, force)
         parts.append(part)
-        lacking[:] = own_hook.require(part.spec, paths.prefix, paths.release, check)
+        lacking[:] = own_hook.require(part.spec, paths.prefix, release, check)
         listing = plan_listing(around, {wanted.kind: part.found}, manifest, asked.wanted.by)
         return part.plan._replace(changes=part.plan.changes + listing)
 
@@ -113,9 +105,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["runtime_versions"],
         options["on_foreign_kind"],
     )
-    paths = Paths(options["spec_dir"], listing, options["state_dir"], options["prefix"], options["release"] or "")
+    paths = Layout(options["state_dir"], listing, prefix=options["prefix"], spec_dirs=(options["spec_dir"],))
     find = containers.find if live else _nobody
-    outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find)
+    outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find, options["release"] or "")
     spec = outcome.spec
     result = {
         "changed": bool(outcome.plan.changes or outcome.plan.kinds),

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...device_plugin.process import instance_status
+from ...layout import SPEC_DIRS
 from ...manifest import Manifest, read_manifest
 from ...records import CdiError
 from ...release import guard
-from ...spec.registry import DIRECTORIES
 from ...system import systemd
 from .. import module_diff
 from ..driver import device_links
@@ -99,7 +99,7 @@ def install(
     looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
     after = State((chosen,), (chosen,), (chosen,), looking) if live else State((chosen,), (), (), looking)
     changed = bool(written or leaving) or before != after
-    links = device_links.keep(DIRECTORIES, state_dir, check) if changed and live else ()  # before systemd is reloaded
+    links = device_links.keep(SPEC_DIRS, state_dir, check) if changed and live else ()  # before systemd is reloaded
     if changed and not check:
         if live:
             systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])

@@ -14,14 +14,15 @@ import re
 from typing import NamedTuple, Optional
 
 from ... import schema
-from ...device_plugin.config.configuration import KUBELET, PATH, Settings
+from ...device_plugin.config.configuration import KUBELET, PATH
+from ...layout import USUAL
 from . import openers_unit
 from .units import CONFINED, SANDBOX, UNIT_DIR, argument, check_path, quoted
 
 # Two of one template: an upgrade starts the one that does not run, and stops the other when that has taken over.
 INSTANCES = ("a", "b")
 TEMPLATE = "fleet-cdi-device-plugin@.service"
-RUN_DIR = Settings().run_dir  # of both instances
+RUN_DIR = USUAL.run_dir  # of both instances
 
 # A process knows by it which text of the unit it was started from.
 MARK = "FLEET_CDI_UNIT"
@@ -108,9 +109,9 @@ _NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\
 class Unit(NamedTuple):
     """What the unit is to be like."""
 
-    prefix: str = "/opt/cdi"
+    prefix: str = USUAL.prefix
     config_file: str = PATH
-    state_dir: str = "/var/lib/cdi"
+    state_dir: str = USUAL.state_dir
     kubelet_dir: str = KUBELET
     metrics: str = ""  # "host:port", "" for none
     device_access: bool = False  # for the commands setup and teardown

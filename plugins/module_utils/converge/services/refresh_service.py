@@ -13,9 +13,9 @@ import shutil
 from typing import Any, NamedTuple, Optional
 
 from ... import files, schema
+from ...layout import SPEC_DIRS
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...release import guard
-from ...spec.registry import DIRECTORIES
 from ...system import systemd
 from ...system.systemd import Run, run
 from .. import module_diff
@@ -75,7 +75,7 @@ def install(
 
     written = units.write(wanted, BY, state_dir, check)
     after = State(UNITS, WATCHERS)
-    spec_dirs = tuple(dict.fromkeys((settings.spec_dir, *DIRECTORIES)))
+    spec_dirs = tuple(dict.fromkeys((settings.spec_dir, *SPEC_DIRS)))
     links = device_links.keep(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
     changed = bool(written) or before != after
     if changed and not check:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from ...layout import RUN, USUAL
 from .units import SANDBOX, UNIT_DIR, argument, check_path, quoted
 
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
@@ -19,7 +20,7 @@ LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in (
 
 # udev's rules make this file; the path unit starts the service because of it, which removes it before it looks. So what
 # changes while a refresh runs leads to one more, and a burst of a thousand events to one or two.
-WANTED = "/run/cdi-refresh.wanted"
+WANTED = f"{RUN}/cdi-refresh.wanted"
 
 # What hands devices to containers at boot: it finds specs and inventory as the devices are.
 BEFORE = ("docker.service", "containerd.service", "crio.service", "kubelet.service", "podman-restart.service")
@@ -150,10 +151,10 @@ LABEL="fleet_cdi_end"
 class Settings(NamedTuple):
     """What the units are to be like. Times are whole seconds."""
 
-    prefix: str = "/opt/cdi"
-    spec_dir: str = "/etc/cdi"
-    state_dir: str = "/var/lib/cdi"
-    device_list: str = "/run/cdi-inventory.json"
+    prefix: str = USUAL.prefix
+    spec_dir: str = USUAL.spec_dir
+    state_dir: str = USUAL.state_dir
+    device_list: str = USUAL.inventory
     timeout: int = 60  # for devices that are missing
     grace: int = 600
     interval: int = 300

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import documents, schema
+from ...layout import USUAL
 from ...records import OCCUPIED, CdiError
 from ...schema import END, Schema, Wrong
 from ...spec.names import DEVICE_PATTERN, DEVICE_RULE, PART_PATTERN
@@ -97,10 +98,10 @@ class Settings(NamedTuple):
     plugin_dir: str = f"{KUBELET}/device-plugins"
     registry_dir: str = f"{KUBELET}/plugins_registry"
     pod_resources: str = f"{KUBELET}/pod-resources/kubelet.sock"
-    spec_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
-    inventory: str = "/run/cdi-inventory.json"
-    state_dir: str = "/var/lib/cdi"
-    run_dir: str = "/run/cdi-device-plugin"
+    spec_dirs: tuple[str, ...] = USUAL.spec_dirs
+    inventory: str = USUAL.inventory
+    state_dir: str = USUAL.state_dir
+    run_dir: str = USUAL.run_dir
     root: str = "/"
 
     def wants(self, resource: str) -> bool:

@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import me
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plugin_node import Node
@@ -56,9 +57,7 @@ class Host:
     def __init__(self, root):
         self.root = root
         self.tree = root / "tree"
-        self.places = refresh_all.Places(
-            str(root / "state"), str(root / "run/inventory.json"), str(root / "etc"), str(self.tree)
-        )
+        self.places = Layout(str(root / "state"), str(root / "run/inventory.json"), str(root / "etc"), str(self.tree))
         self.clock = Clock()
         self.held: set[str] = set()
         render({"devices": {"/sys/devices/virtual/mem/zero": {"subsystem": "class/mem"}}}, self.tree)

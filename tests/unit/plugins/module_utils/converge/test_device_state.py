@@ -14,8 +14,8 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import device_state, spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import Wanted, instant
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted as WantedKind
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import Places
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 NOW = 1795276800.0  # 2026-11-21T16:00:00Z
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.skipif(
 def places(tmp_path):
     """A host that offers two devices."""
     entries = {"misc": {"profile": "misc", "nodes": ["fuse", "net/tun"]}}
-    paths = spec.Paths(str(tmp_path / "cdi"), str(tmp_path / "inventory.json"), str(tmp_path / "state"))
+    paths = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), spec_dirs=(str(tmp_path / "cdi"),))
     spec.converge(WantedKind(KIND, entries), paths)
-    return Places(paths.state_dir, paths.inventory, str(tmp_path / "none"))
+    return Layout(paths.state_dir, paths.inventory, str(tmp_path / "none"))
 
 
 def offered(places):

@@ -21,6 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import sp
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import managed_keys
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
@@ -76,11 +77,11 @@ class Host:
 
     def view(self, *runtimes, warnings=(), **running):
         """What the doctor sees here; there are no runtimes and no systemd but those that a test names."""
-        places = view.Places(
-            tuple(self.directories),
+        places = Layout(
             str(self.root / "state"),
             str(self.root / "inventory.json"),
-            str(self.root / "cdi"),
+            prefix=str(self.root / "cdi"),
+            spec_dirs=tuple(self.directories),
         )
         seen = view.take(places, booted=False)
         more = {"runtimes": runtimes, "runtime_warnings": warnings, **running}
@@ -402,7 +403,7 @@ class TestLinksByNumber:
         monkeypatch.setattr(device_links, "look", lambda paths: self.NODES if "/dev/null" in paths else ())
         host.put("etc/a.json", "x", deviceNodes=[{"path": "/dev/null"}])
         places = host.view().places
-        assert view.take(places, lambda _command: (0, ""), booted=True).live.numbered == self.NODES
+        assert view.take(places, run=lambda _command: (0, ""), booted=True).live.numbered == self.NODES
         assert view.take(places, booted=False).live.numbered == ()
 
 

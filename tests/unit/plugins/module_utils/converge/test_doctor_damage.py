@@ -24,7 +24,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
     cdi_plugin,
     device_state,
     plan_kind,
-    refresh_all,
     spec,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
@@ -37,6 +36,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
@@ -78,7 +78,7 @@ class Everything:
         self.inventory = str(root / "run/inventory.json")
         self.etc = str(root / "etc/cdi")
         self.run_dir = str(root / "run/device-plugin")
-        places = refresh_all.Places(self.state, self.inventory, self.etc, "/", self.prefix)
+        places = Layout(self.state, self.inventory, self.etc, "/", self.prefix)
         docker = Machine(root)
         docker.state = self.state
         docker.converge()
@@ -86,10 +86,10 @@ class Everything:
         self.podman = Place("podman", "system", "5.6.0", (5, 6, 0), "0.8.0", "podman", f"{root}/etc/containers.conf")
         container_runtime.converge(self.podman, Wanted(True, (self.etc, "/srv/cdi")), self.state, by=docker.by)
         wanted = plan_kind.Wanted(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
-        spec.converge(wanted, spec.Paths(self.etc, self.inventory, self.state, self.prefix))
+        spec.converge(wanted, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
         content = {"devices": [{"name": "x", "containerEdits": {"env": ["A=1"]}}]}
         by_hand = plan_kind.Wanted("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
-        spec.converge(by_hand, spec.Paths(self.etc, self.inventory, self.state, self.prefix))
+        spec.converge(by_hand, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
         document = {"cdiVersion": "0.0.2", "name": "zeros", "type": "zero", "plugin": "rule", "args": ENTRY}
         cdi_plugin.converge(cdi_plugin.Wanted("zero", "zeros", document), places, f"{self.prefix}/bin")
         device_state.converge(device_state.Wanted(f"{KIND}=full", "it is full"), places)
@@ -141,7 +141,7 @@ class Everything:
 
     def findings(self):
         self.instance.beat()
-        places = view.Places((self.etc,), self.state, self.inventory, self.prefix)
+        places = Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,))
         return rule.apply(RULES, view.take(places, systemctl, booted=True))
 
     def files(self):

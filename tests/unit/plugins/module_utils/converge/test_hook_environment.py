@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import specs, view
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import ContainerEdits, Device, Hook, Kind, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import (
@@ -111,7 +112,9 @@ def test_releases_of_runc(version, stage, passes):
 def test_only_runtimes_that_pass_it_on_are_named(tmp_path):
     (tmp_path / "a.json").write_bytes(codec.encode(of_older_release(written())))
     (rule,) = [rule for rule in specs.RULES if rule.name == "hook-environment"]
-    places = view.Places((str(tmp_path),), str(tmp_path / "state"), str(tmp_path / "none"), str(tmp_path / "opt"))
+    places = Layout(
+        str(tmp_path / "state"), str(tmp_path / "none"), prefix=str(tmp_path / "opt"), spec_dirs=(str(tmp_path),)
+    )
     seen = view.take(places, booted=False)
 
     def found(*runtimes):

@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import bu
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,
     ContainerEdits,
@@ -103,11 +104,12 @@ def spec(path, where="containerEdits"):
     return {"devices": [device], **({"containerEdits": hooks} if where == "containerEdits" else {})}
 
 
+RELEASE = "1.0.0-aaaaaaaaaaaa"
+
+
 @pytest.fixture
 def paths(tmp_path):
-    return spec_module.Paths(
-        str(tmp_path / "cdi"), "", str(tmp_path / "state"), str(tmp_path / "opt"), "1.0.0-aaaaaaaaaaaa"
-    )
+    return Layout(str(tmp_path / "state"), "", prefix=str(tmp_path / "opt"), spec_dirs=(str(tmp_path / "cdi"),))
 
 
 class TestRefused:
@@ -120,8 +122,8 @@ class TestRefused:
         with pytest.raises(
             CdiError, match=f"^the spec of {KIND}: {pointer} is .*/bin/cdi-hook, and the host has nothing"
         ):
-            spec_module.converge(wanted, paths)
-        assert not Path(paths.directory).exists() and not Path(paths.state_dir).exists()
+            spec_module.converge(wanted, paths, release=RELEASE)
+        assert not Path(paths.spec_dir).exists() and not Path(paths.state_dir).exists()
 
     def test_one_that_can_not_be_executed_then_taken_once_it_can(self, paths):
         program = Path(paths.prefix, "bin/cdi-hook")
@@ -129,9 +131,9 @@ class TestRefused:
         program.write_text("#!/bin/sh\n")
         wanted = spec_module.Wanted(KIND, content=spec(program))
         with pytest.raises(CdiError, match="can't be executed .*fleet.cdi.host_release"):
-            spec_module.converge(wanted, paths)
+            spec_module.converge(wanted, paths, release=RELEASE)
         program.chmod(0o755)
-        done = spec_module.converge(wanted, paths)
+        done = spec_module.converge(wanted, paths, release=RELEASE)
         assert json.loads(Path(done.plan.path).read_text()) == done.spec
 
     def test_one_of_another_prefix(self, paths, tmp_path):
@@ -149,7 +151,7 @@ class TestCheckMode:
 
     def test_is_told_where_the_release_is_still_to_come(self, paths):
         done = spec_module.converge(
-            spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True
+            spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True, release=RELEASE
         )
         assert done.plan.changes
         assert any("cdi-hook, and the host has nothing" in text for text in done.warnings)
@@ -157,10 +159,13 @@ class TestCheckMode:
     def test_is_refused_where_this_release_is_the_active_one(self, paths):
         lib = Path(paths.prefix, "lib")
         lib.mkdir(parents=True)
-        (lib / "current").symlink_to(paths.release)
+        (lib / "current").symlink_to(RELEASE)
         with pytest.raises(CdiError, match="the host has nothing"):
             spec_module.converge(
-                spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True
+                spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")),
+                paths,
+                check=True,
+                release=RELEASE,
             )
 
 

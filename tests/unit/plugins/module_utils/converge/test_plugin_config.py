@@ -13,9 +13,10 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import Wanted, converge
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import Places, refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations import directories
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -29,7 +30,7 @@ def host(tmp_path):
 
     class Host:
         base = tmp_path
-        places = Places(str(tmp_path / "state"), str(tmp_path / "run/inventory.json"), str(tmp_path / "etc"))
+        places = Layout(str(tmp_path / "state"), str(tmp_path / "run/inventory.json"), str(tmp_path / "etc"))
 
         def converge(self, *document, name="generic", type_="tty", **options):
             wanted = Wanted(type_, name, *(document or (DOCUMENT,)), "me")

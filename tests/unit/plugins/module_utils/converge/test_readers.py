@@ -11,6 +11,7 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
 
@@ -20,7 +21,7 @@ CONTENT = {"annotations": {"a": "b"}, "devices": [{"name": "port0", "containerEd
 
 @pytest.fixture
 def paths(tmp_path):
-    return spec.Paths(str(tmp_path / "cdi"), "", str(tmp_path / "state"))
+    return Layout(str(tmp_path / "state"), "", spec_dirs=(str(tmp_path / "cdi"),))
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_refusal_changes_nothing(paths, installed):
     installed("podman", "podman version 4.3.1")
     with pytest.raises(CdiError, match="annotations: new in CDI 0.6.0, and so nothing for podman 4.3.1"):
         spec.converge(spec.Wanted(KIND, content=CONTENT, on_unsupported="fail"), paths)
-    assert not os.path.exists(paths.directory) and not os.path.exists(paths.state_dir)
+    assert not os.path.exists(paths.spec_dir) and not os.path.exists(paths.state_dir)
 
 
 def test_nothing_to_write_is_for_nobody(paths, installed):

@@ -23,8 +23,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.con
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.resource_names import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import SPEC_DIRS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import DIRECTORIES
 
 CASES = yaml.safe_load(Path(__file__).with_name("config.yml").read_text(encoding="utf-8"))
 
@@ -82,7 +82,7 @@ def test_the_least_document_says_what_the_defaults_are(tmp_path):
     assert settings.plugin_dir == api.PLUGIN_DIR
     assert settings.registry_dir == api.REGISTRY_DIR
     assert settings.pod_resources == api.POD_RESOURCES
-    assert settings.spec_dirs == DIRECTORIES
+    assert settings.spec_dirs == SPEC_DIRS
     assert configuration.parse({"version": 1, "resources": {}}, "c") == Settings()
 
 

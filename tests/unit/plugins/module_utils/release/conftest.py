@@ -29,7 +29,7 @@ SMALL = (
     "cdi_plugin/main.py",
     "cli/__init__.py",
     "cli/main.py",
-    "cli/paths.py",
+    "layout.py",
     "cli/terminal.py",
     "hooks/__init__.py",
     "hooks/error.py",

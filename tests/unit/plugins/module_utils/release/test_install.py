@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import PROFILES as PLUGINS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, guard, install, integrity, sums, tree
@@ -220,7 +221,7 @@ def on_path(target, tmp_path, monkeypatch):
     path = tmp_path / "usr/local/bin/fleet-cdi"
     for module in (tree, install, integrity):
         monkeypatch.setattr(module, "ON_PATH", str(path))
-    monkeypatch.setattr(install, "USUAL", target.prefix)
+    monkeypatch.setattr(install, "USUAL", Layout(prefix=target.prefix))
     return path
 
 
@@ -285,7 +286,7 @@ def test_a_removal_leaves_the_link_of_others(target, on_path):
 
 
 def test_under_another_prefix_there_is_none(target, on_path, monkeypatch):
-    monkeypatch.setattr(install, "USUAL", "/opt/cdi")
+    monkeypatch.setattr(install, "USUAL", Layout())
     target.install(target.release(), on_path=True)
     assert not os.path.lexists(on_path)
 
