@@ -448,7 +448,9 @@ def test_a_fork_while_a_thread_writes(kept):
     forked(lambda: kept._store._db.close())  # as when an interpreter ends
     done.set()
     thread.join()
+    touches_it(kept)  # so that all of it is checked
     agree(kept, list(range(20, 120)))
+    assert not kept.reports
 
 
 def test_nothing_is_open_while_the_file_is_checked(kept, monkeypatch):
