@@ -73,18 +73,19 @@ def one_or_several(item: Schema) -> dict[str, Any]:
     return {**item, "type": [item["type"], "array"], "items": item, "minItems": 1, "description": expected}
 
 
-def unknown(found: Any, known: Iterable[str], what: str = "") -> str:
+def unknown(what: str, found: Any, known: Iterable[str]) -> str:
     """What a message says of a name that is none of `known`."""
     names = list(known)
-    what = f"the unknown {what} {_cut(repr(found))}" if what else shown(found)
-    return f"found {what}; expected one of {', '.join(names)}{did_you_mean(found, names)}"
+    return (
+        f"found the unknown {what} {_cut(repr(found))}; expected one of {', '.join(names)}{did_you_mean(found, names)}"
+    )
 
 
-def did_you_mean(found: Any, known: Iterable[str]) -> str:
+def did_you_mean(found: Any, known: Iterable[str], alike: float = 0.6) -> str:
     """The question that a message ends with where `found` is nearly one of `known`; "" where it is not."""
     from difflib import get_close_matches  # here: only for a name that is wrong, it costs more than the check
 
-    near = get_close_matches(str(found)[:LONGEST], list(known), 1, 0.6)
+    near = get_close_matches(str(found)[:LONGEST], list(known), 1, alike)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from ..records import CdiError, Device
+from ..schema import did_you_mean
 
 EXPECTED = (
     "an id, a name (vendor/class=name, or name alone), a PCI address, a uuid, a serial or the path of a device node, "
@@ -48,15 +49,9 @@ def find(name: str, devices: Sequence[Device], others: Iterable[str] = (), why: 
             raise CdiError(f"device: found {name!r}, which is one of {some}; expected a name of one device. Name one.")
         if rank == 0 and name in others:
             return None
-    near = _nearest(name, [one for ranks in called.values() for rank in ranks for one in rank])
+    known = sorted({one for ranks in called.values() for rank in ranks for one in rank})
     raise CdiError(
         f"device: found {name!r}, which is no device of this host; expected {EXPECTED}"
-        + (f"; did you mean {near!r}?" if near else "")
+        + did_you_mean(name, known, alike=0.7)
         + (f" ({why})" if why else "")
     )
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches  # here: only for a name that is wrong
-
-    return next(iter(get_close_matches(name, sorted(set(names)), 1, 0.7)), "")

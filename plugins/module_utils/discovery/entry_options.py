@@ -126,11 +126,11 @@ def check(entries: Any) -> None:
         where = f"devices entry {name!r}"
         schema.check(entry, ENTRY, where)
         if entry["profile"] not in PROFILES:
-            raise CdiError(f"{where}: profile: {schema.unknown(entry['profile'], sorted(PROFILES), 'profile')}")
+            raise CdiError(f"{where}: profile: {schema.unknown('profile', entry['profile'], sorted(PROFILES))}")
         for option, text in _templates(entry):
             for field in FIELD.findall(text):
                 if field and field not in FIELDS:
-                    raise CdiError(f"{where}: {option}: {schema.unknown(field, FIELDS, 'field')}")
+                    raise CdiError(f"{where}: {option}: {schema.unknown('field', field, FIELDS)}")
         schema.check(entry, entry_schema(entry["profile"]), where)
         if "kind" not in entry:
             gives = f"{where} gives the kind of its devices unless option 'kind' does"

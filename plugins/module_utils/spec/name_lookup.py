@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..records import CdiError
+from ..schema import did_you_mean
 from .registry import Registry
 
 
@@ -28,12 +29,10 @@ def qualified(name: str, registry: Registry) -> str:
         return found[0]
     if found:
         raise CdiError(f"{name}: is one of {', '.join(sorted(found))}; expected a name of one device. Name one.")
-    from difflib import get_close_matches  # here: only for a name that is wrong
-
-    near = get_close_matches(name, sorted({one.partition("=")[2] for one in registry.devices}), 1)
+    names = sorted({one.partition("=")[2] for one in registry.devices})
     raise CdiError(
         f"{name}: no spec defines a device of that name; expected vendor/class=name, a name alone, or the path of a "
-        "device node. `fleet-cdi specs` shows them" + (f"; did you mean {near[0]!r}?" if near else "")
+        f"device node. `fleet-cdi specs` shows them{did_you_mean(name, names)}"
     )
 
 
