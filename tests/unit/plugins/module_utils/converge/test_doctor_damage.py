@@ -142,7 +142,7 @@ class Everything:
     def findings(self):
         self.instance.beat()
         places = Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,))
-        return rule.apply(RULES, view.take(places, systemctl, booted=True))
+        return rule.apply(RULES, view.take(places, run=systemctl, booted=True))
 
     def files(self):
         """Every file, but for locks, and the journal of the store, which is empty between two grants."""
