@@ -22,7 +22,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     enricher, warnings = udev.enricher(root)
     wanted = entries.everything() if options["devices"] is None else options["devices"]
     view = snapshot.take(root)
-    # Of an image its own record counts, and that is none of this host's business.
+    # For an image, its own record counts, not the record of this host.
     disabled = in_force(options["state_dir"]) if root == "/" else {}
     found = discover(wanted, view, enricher, disabled)
     result: dict[str, Any] = {"devices": [_shown(device, options["gather"]) for device in found.devices]}

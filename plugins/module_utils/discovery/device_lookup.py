@@ -51,7 +51,7 @@ def find(name: str, devices: Sequence[Device], others: Iterable[str] = (), why: 
             return None
     known = sorted({one for ranks in called.values() for rank in ranks for one in rank})
     raise CdiError(
-        f"device: found {name!r}, which is no device of this host; expected {EXPECTED}"
+        f"device: found {name!r}, which this host does not have; expected {EXPECTED}"
         + did_you_mean(name, known, alike=0.7)
         + (f" ({why})" if why else "")
     )

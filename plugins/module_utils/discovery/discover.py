@@ -231,7 +231,7 @@ def _without(one: Candidate, entry: dict[str, Any], own: tuple[str, ...]) -> lis
             why += ", and other devices claim its other names"
         left_out = f"{one.device.id} is left out: it would have no name, since {why}"
         return [f"{where}, option 'name_by': {left_out}; add 'index' to name_by, or exclude the device"]
-    if missing and "name_by" in entry:  # a profile's default is what there may be, not what somebody asked for
+    if missing and "name_by" in entry:  # only the entry's own list is a request
         return [f"{where}: {one.device.id} has no {missing}; it is offered without such a name"]
     return []
 

@@ -37,7 +37,7 @@ LAYOUTS = {
 
 
 def soname(path: str) -> Optional[str]:
-    """The DT_SONAME of the file at `path`, "" if it has none; None for what can't be read or is no ELF file."""
+    """Return the DT_SONAME of the file at `path`, "" without one, None for an unreadable file or another format."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -158,7 +158,7 @@ def expand(template: str, values: dict[str, str]) -> str:
 
 
 def _templates(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """(option, text) of what is a text with fields."""
+    """Yield (option, text) for each text with fields."""
     env = entry.get("env")
     found = [("container_path", entry.get("container_path"))]
     found += [(f"env.{name}", text) for name, text in env.items()] if isinstance(env, dict) else []

@@ -33,7 +33,7 @@ def unusable(
     """A group without nodes, unhealthy with the reason, for each candidate that is not `used`.
 
     One of `drivers` has to be bound, the first is the usual one; `missing` is the reason where it is and nothing came
-    of it. A function with another driver is left out: somebody gave it away, to a virtual machine for instance.
+    of it. A function with another driver is left out: it was given away, for example to a virtual machine.
     """
     usual = next(iter(drivers))
     groups = []
@@ -56,7 +56,7 @@ def depending(groups: Iterable[Group], nodes: Iterable[Node], snapshot: Snapshot
 
 
 def physical_function(device: SysDevice) -> tuple[str, ...]:
-    """The id of the physical function that a device's virtual function belongs to; () if it is no virtual one.
+    """The id of the physical function that a device's virtual function belongs to; () for another function.
 
     Documentation/ABI/testing/sysfs-bus-pci, "physfn".
     """

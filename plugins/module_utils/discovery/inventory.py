@@ -4,7 +4,7 @@
 """The inventory: the devices that discovery found, for those who hand them out.
 
 A text of JSON in /run. It holds device numbers and paths, which a reboot may change, so one of another boot is refused.
-Whoever hands out devices reads it in every call: fields that say nothing are left out. Where thousands of devices are
+Every grant reads it, so empty fields are left out. Where thousands of devices are
 alike, the document names them in `alike` as well, so that a reader can choose among them and read the lines of those
 alone that it chose (`sketch`).
 """
@@ -30,7 +30,7 @@ DEVICES, AFTER = b',\n"devices": [\n', b'\n],\n"kinds": ['  # no text in JSON ha
 
 
 class Inventory(NamedTuple):
-    """What is on this host, as far as somebody was told to offer it."""
+    """The devices of this host that the settings select."""
 
     devices: Sequence[Device]
     kinds: tuple[Kind, ...] = ()
@@ -169,7 +169,7 @@ RECORDS = {"nodes": Node, "mounts": Mount, "hooks": Hook, "net_devices": NetDevi
 
 
 def _document(record: Any) -> dict[str, Any]:
-    """A record without the fields that are as they are by default, in the records that it holds, too."""
+    """Return a record without the fields that have their default, also in the records that it holds."""
     defaults = record._field_defaults
     document: dict[str, Any] = {}
     for key, value in zip(record._fields, record):

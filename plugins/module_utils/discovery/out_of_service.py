@@ -4,7 +4,7 @@
 """Devices that an operator took out of service.
 
 They are kept by their identity in `<state_dir>/device-state.json`, so that neither a reboot nor another number brings
-one back. It is no part of the inventory: what somebody decided about a broken card is nothing that a refresh finds.
+one back. It is separate from the inventory, because a refresh can't find an operator's decision.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Disabled(NamedTuple):
 
     reason: str
     since: str
-    until: str = ""  # "": until somebody enables it
+    until: str = ""  # "": until an operator enables it
     unique: str = ""  # its uuid or serial, so that another card in the same slot is not meant
 
 
@@ -69,7 +69,7 @@ def in_force(state_dir: str, clock: Callable[[], float] = time.time) -> dict[str
 
 
 def moment(seconds: float) -> str:
-    """A time as it is kept here, from seconds since the epoch."""
+    """Convert seconds since the epoch to the format of this file."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 

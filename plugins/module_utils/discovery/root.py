@@ -18,7 +18,7 @@ LINKS = 40  # links on the way of one path, as in the kernel (MAXSYMLINKS)
 
 
 def printable(name: str) -> str:
-    """A file's name as text that can be printed: bytes that are no UTF-8 become U+FFFD."""
+    """Return a file's name as printable text: bytes that are not UTF-8 become U+FFFD."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -39,7 +39,7 @@ class Root:
         handle = os.open(self._locate(path), flags)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file")
+                raise OSError(errno.EINVAL, "it is not a regular file")
             content = os.read(handle, limit + 1)
         finally:
             os.close(handle)
@@ -48,7 +48,7 @@ class Root:
         return content
 
     def readlink(self, path: str) -> str:
-        """What the symlink at `path` says, "" if there is none."""
+        """Return the target of the symlink at `path`, or ""."""
         try:
             return os.readlink(self._locate(path))
         except OSError:
@@ -85,7 +85,7 @@ class Root:
         try:
             target = os.readlink(self.prefix + real)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # it is there and is no link
+            if error.errno != errno.EINVAL:  # it exists and is another type of file
                 raise
         else:
             hops[0] -= 1

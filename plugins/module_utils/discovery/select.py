@@ -85,7 +85,7 @@ class Rule(NamedTuple):
 
 
 def select(rule: Rule, snapshot: Snapshot) -> Found:
-    """The devices that `rule` chooses. Cheap conditions come first, so that little is read of what is not chosen."""
+    """Return the devices that `rule` selects. Cheap conditions come first, so that little is read of other devices."""
     chosen = [name for name in snapshot.subsystems if _matches(name, rule.subsystem)]
     if not chosen:
         return Found((), f"this host has no subsystem {' or '.join(rule.subsystem)}")

@@ -34,7 +34,7 @@ LONGEST = 4096
 
 
 class SysDevice:
-    """One device of sysfs. Every property is read once, on demand; what is missing or unreadable is empty, no error."""
+    """One device of sysfs. Every property is read once, on demand; a missing or unreadable one is empty."""
 
     def __init__(self, snapshot: Snapshot, path: str, subsystem: Optional[str] = None) -> None:
         self.snapshot = snapshot
@@ -47,7 +47,7 @@ class SysDevice:
 
     @cached_property
     def subsystem(self) -> str:
-        """Class or bus, "" for a directory that is no device."""
+        """Return the class or bus, "" for a directory without a device."""
         return os.path.basename(self.snapshot.root.readlink(f"{self.path}/subsystem")) or (
             "pci" if PCI_ADDRESS.match(self.name) else ""
         )
@@ -101,7 +101,7 @@ class SysDevice:
 
     @cached_property
     def pci_ids(self) -> tuple[str, str, str]:
-        """Of a PCI function: vendor, device, class as in "0x1bcf", "0x001c", "0x0b4000"; "" for what is nowhere."""
+        """Return vendor, device and class of a PCI function, as in "0x1bcf", "0x001c", "0x0b4000"; "" if missing."""
         found = tuple((self.attribute(name) or "").lower() for name in ("vendor", "device", "class"))
         if not all(found):
             alias = PCI_MODALIAS.match(self.attribute("modalias") or self.uevent.get("MODALIAS", ""))
@@ -126,7 +126,7 @@ class SysDevice:
         return len(header) == 64 and header == b"\xff" * 64
 
     def lineage(self) -> Iterator[SysDevice]:
-        """This device and its ancestors, nearest first. Directories in between that are no devices are left out."""
+        """Return this device and its ancestors, nearest first, without directories that are not devices."""
         yield self
         path = os.path.dirname(self.path)
         while path.startswith("/sys/devices/"):
@@ -144,10 +144,10 @@ class SysDevice:
                 return
 
     def attribute(self, name: str, asked_for: bool = False) -> Optional[str]:
-        """The text of an attribute without surrounding blanks; None if there is none or it can't be read.
+        """Return the text of an attribute without surrounding blanks; None if it is missing or unreadable.
 
-        `name` may lead through links ("device/vendor"). Bytes that are no UTF-8 come as U+FFFD. An attribute that
-        somebody `asked_for` and that is there but can't be read is reported.
+        `name` may lead through links ("device/vendor"). Bytes that are not UTF-8 become U+FFFD. An unreadable
+        attribute that the settings `asked_for` is reported.
         """
         if name not in self._attributes:
             try:
@@ -172,7 +172,7 @@ class SysDevice:
         if name.startswith("/dev/"):  # kernels before 2.6.38
             name = name[5:]
         if os.path.normpath("/dev/" + name) != "/dev/" + name or not name.isprintable():
-            self.snapshot.report(f"{self.path}: its node is called {name!r}, which is no path under /dev; left out")
+            self.snapshot.report(f"{self.path}: its node is called {name!r}, which is not a path under /dev; left out")
             return None
         return Node("/dev/" + name, "b" if self.subsystem == "block" else "c", int(major), int(minor))
 
@@ -183,7 +183,7 @@ class Snapshot:
     def __init__(self, root: Root, live: bool) -> None:
         self.root = root
         self.live = live  # whether it is this running host's; nodes of any other are not opened
-        self.reports: list[str] = []  # what is odd about what was looked at, each once
+        self.reports: list[str] = []  # oddities of the snapshot, each once
         self._devices: dict[str, SysDevice] = {}
         self._members: dict[str, tuple[SysDevice, ...]] = {}
         places = list(self._find_subsystems())
@@ -239,7 +239,7 @@ class Snapshot:
 
     @staticmethod
     def _opened(node: Node) -> Health:
-        """Whether a node that is there opens. That somebody else has it, or that we may not, is no illness."""
+        """Tell whether an existing node opens. A node that is in use or not permitted counts as healthy."""
         try:
             os.close(os.open(node.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
         except OSError as error:

@@ -31,7 +31,7 @@ DROP_IN = "zz-fleet-cdi.toml"  # after 99-nvidia.toml, which has a copy of all k
 
 
 class File(NamedTuple):
-    """One file, as it is merged."""
+    """One file, as containerd merges it."""
 
     path: str
     document: dict[str, Any]
@@ -46,7 +46,7 @@ class File(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A key as it is in force: its value, the file and the table that it comes from."""
+    """A key in force: its value, and the file and the table from which it comes."""
 
     value: Any
     path: str
@@ -132,7 +132,7 @@ def _imports(file: File, source: Source) -> list[str]:
 
 
 def _in_force(place: Place, files: list[File]) -> dict[str, Found]:
-    """The keys of the CRI plugin as they are in force."""
+    """Return the keys of the CRI plugin that are in force."""
     said = [file.version for file in files if file.version]
     version = said[-1] if said else 0
     merged: dict[str, Found] = {}

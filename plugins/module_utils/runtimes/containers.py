@@ -59,7 +59,7 @@ Inspect = Callable[[], list[dict[str, Any]]]
 
 
 def find(names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, Inspect]] = None) -> Found:
-    """The containers with devices among `names` (qualified name -> the nodes that it brings). Raises nothing.
+    """The containers with devices among `names` (qualified name -> the nodes that it brings).
 
     `engines`: name -> how its containers are inspected; None stands for those of this host.
     """
@@ -77,7 +77,7 @@ def find(names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, In
 
 
 def using(engine: str, inspect: Optional[Inspect] = None) -> Found:
-    """The containers of `engine` that were made with any CDI device. Raises nothing.
+    """The containers of `engine` that were made with any CDI device.
 
     Docker alone is asked: podman can't be told to read no CDI, and containers of the others are the kubelet's.
     """

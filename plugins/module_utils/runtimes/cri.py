@@ -29,7 +29,7 @@ INFO, KEY, VALUE = 2, 1, 2
 def status(path: str, seconds: float) -> dict[str, str]:
     """What the runtime that listens at `path` tells of itself: name -> text, JSON for most.
 
-    Raises OSError if nobody answers in time, ValueError for an answer that is none, as of a containerd whose CRI plugin
+    Raises OSError without an answer in time, ValueError for an unusable answer, as of a containerd whose CRI plugin
     is off.
     """
     deadline = time.monotonic() + seconds

@@ -4,7 +4,7 @@
 """Which container runtimes a host has, and which CDI version each reads, without starting any.
 
 The engine's own program is asked for its version: `docker` may be a client of another host, and a package's version is
-not what runs where somebody unpacked an archive to /usr/local.
+not the running one if an administrator unpacked an archive to /usr/local.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def version_text(program: str, seconds: float = SECONDS) -> str:
 
 
 def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
-    """The engines in the directories of `path` (as the variable PATH) and DIRECTORIES. Raises nothing.
+    """Return the engines in the directories of `path` (as the variable PATH) and DIRECTORIES.
 
     `ask` answers what a program prints with --version, or raises OSError or ValueError with why it can't be told.
     An engine that is installed twice counts twice; one that does not answer is a warning.
@@ -93,7 +93,7 @@ def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
 
 
 def named(versions: Mapping[str, Any]) -> Found:
-    """The engines that the user says a host has, name -> version. Raises CdiError for what is no name or version."""
+    """The engines that the user says a host has, name -> version. Raises CdiError for a bad name or version."""
     for name, version in versions.items():
         if name not in table.ENGINES:
             raise CdiError(f"runtimes: found the runtime {name!r}; expected one of {', '.join(table.ENGINES)}")
@@ -132,7 +132,7 @@ def programs(name: str, directories: Iterable[str]) -> Iterator[str]:
 
 
 def _version(engine: table.Engine, text: str) -> str:
-    """The version in what an engine printed. Raises ValueError if there is none."""
+    """Return the version in an engine's output. Raises ValueError for an output without one."""
     line = text.strip().partition("\n")[0].strip()
     words = line[len(engine.banner) :].replace(",", " ").split() if line.startswith(engine.banner) else []
     for word in words:

@@ -83,7 +83,7 @@ def _feature(place: Place, document: dict[str, Any]) -> tuple[Optional[bool], st
     features = document.get(FEATURE[0])
     found = switch(get(document, FEATURE), place.config, ".".join(FEATURE))
     if found is None and isinstance(features, dict) and FEATURE[1] in features:
-        found = False  # null: Go's parser leaves the switch as it is when it is made
+        found = False  # null: Go's parser leaves the switch at its initial value
     if found is not None:
         return found, place.config
     for word in values(place.arguments, OPTIONS["features"]):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which OCI runtimes a host has, and what is wrong with their releases.
+"""The OCI runtimes of a host, and the faults of their releases.
 
 Some give a hook without `env` the environment of the container's image, which is its author's choice. A hook runs on
 the host, as root, and its dynamic linker obeys LD_PRELOAD before the program itself does anything (CVE-2025-23266 was
@@ -59,7 +59,7 @@ class OciRuntime(NamedTuple):
 def detect_oci(path: str, ask: Callable[[str], str] = detect.version_text) -> tuple[OciRuntime, ...]:
     """Those in the directories of `path` (as the variable PATH) and DIRECTORIES that tell their version.
 
-    Raises nothing. `ask` answers what a program prints with --version, or raises OSError or ValueError.
+    `ask` answers what a program prints with --version, or raises OSError or ValueError.
     """
     found = []
     for name, releases in RUNTIMES.items():

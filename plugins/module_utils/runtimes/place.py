@@ -1,8 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One installed runtime, its configuration files, and what they say of CDI: the words of this room. Private API of
-fleet.cdi."""
+"""One installed runtime, its configuration files, and their CDI settings: the words of this room."""
 
 from __future__ import annotations
 
@@ -104,7 +103,7 @@ class Source:
 
 
 def satisfied(reading: Reading, wanted: Wanted) -> bool:
-    """Whether the configuration says what is wanted; where CDI is off its directories don't matter."""
+    """Tell whether the configuration fulfils the request; while CDI is off, its directories don't matter."""
     if reading.enabled != wanted.enabled:
         return False
     return not wanted.enabled or wanted.spec_dirs is None or reading.spec_dirs == wanted.spec_dirs
@@ -132,7 +131,7 @@ def texts(value: Any, where: str, key: str) -> tuple[str, ...]:
 
 
 def switch(value: Any, where: str, key: str) -> Optional[bool]:
-    """A boolean as a configuration has it; None where there is none. Raises CdiError for anything else."""
+    """Return a boolean of a configuration, None if it is missing. Raises CdiError for another type."""
     if value is None or isinstance(value, bool):
         return value
     raise CdiError(f"{where}: {key}: found {value!r}; expected true or false. Repair it, nothing was changed.")

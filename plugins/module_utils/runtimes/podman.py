@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """CDI in podman: always on from 4.1; `cdi_spec_dirs` of [engine] from 5.5, in a drop-in file.
 
-Podman has no daemon: what is written counts from the next container on. Source: containers.conf(5): the vendor's file,
+Podman has no daemon: the files count from the next container on. Source: containers.conf(5): the vendor's file,
 then the administrator's, then those of its directory by name; a list with {append=true} adds to what was there.
 """
 

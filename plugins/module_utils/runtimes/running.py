@@ -33,16 +33,16 @@ class Running(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The daemon's answer. `running` is None where it does not run, where there is none, and where `trouble` says why
+    """The daemon's answer. `running` is None if it does not run, if there is no daemon, and if `trouble` says why
     it can't be told."""
 
     running: Optional[Running]
     trouble: str = ""
-    answers: bool = False  # somebody listens at the socket
+    answers: bool = False  # a process listens at the socket
 
 
 def ask(place: Place) -> Asked:
-    """Ask the daemon of `place`. Raises nothing: what is wrong is `trouble`."""
+    """Ask the daemon of `place`; a failure is in `trouble`."""
     if not place.socket or not place.reads:
         return Asked(None)
     try:

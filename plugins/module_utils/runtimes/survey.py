@@ -1,8 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All runtimes of a host: what their configuration says of CDI, and what their daemons run with. It only looks. Private
-API of fleet.cdi."""
+"""All runtimes of a host: what their configuration says of CDI, and what their daemons run with. It changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ FOR_KUBELETS = ("containerd", "cri-o")  # those that speak the Container Runtime
 
 
 class State(NamedTuple):
-    """One runtime as it is."""
+    """The present state of one runtime."""
 
     place: Place
     reading: Optional[Reading]  # None where the configuration can't be read
@@ -35,7 +34,7 @@ class State(NamedTuple):
 
     @property
     def enabled(self) -> bool:
-        """Whether it gives CDI devices to a container that is started now: what runs counts, not what is written."""
+        """Tell whether it gives CDI devices to a container now: the running daemon counts, not its files."""
         if self.asked.running is not None:
             return self.asked.running.enabled
         return self.reading is not None and self.reading.enabled
@@ -53,7 +52,7 @@ def survey(
     source: Optional[Source] = None,
     ask: Callable[[Place], running.Asked] = running.ask,
 ) -> tuple[State, ...]:
-    """Look at each. Raises nothing: what can't be read is an error in its state."""
+    """Examine each runtime; an unreadable file is an error in its state."""
     return tuple(look(place, source or Source(), ask) for place in places)
 
 

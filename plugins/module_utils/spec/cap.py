@@ -4,8 +4,7 @@
 """Fit a spec to the runtimes that are to read it: at most the CDI version they read, and no field they don't know.
 
 A runtime refuses a whole file for one unknown version or field, so that none of its devices is there (podman 4.3:
-"unresolvable CDI devices"). What the container's device does not depend on may be left out instead. Private API of
-fleet.cdi.
+"unresolvable CDI devices"). Fields that the device in the container does not depend on may be left out instead.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class NameRow(NamedTuple):
     """Names that not every version allows. People and plugins ask for devices by name, so none is ever changed."""
 
     since: str
-    found: Callable[[dict[str, Any]], Optional[tuple[str, str]]]  # the spec -> (JSON pointer, what is found)
+    found: Callable[[dict[str, Any]], Optional[tuple[str, str]]]  # the spec -> (JSON pointer, the value found)
     advice: str
 
 
@@ -116,7 +115,7 @@ def fit(spec: dict[str, Any], readers: Sequence[Reader], on_unsupported: str = D
     """`spec`, which is valid, as every one of `readers` reads it.
 
     It keeps its version if nothing has to go, and has the lowest that fits otherwise. `on_unsupported` is DROP (leave
-    out what is optional, and say so) or FAIL. A reader that reads no CDI at all doesn't count; no reader means no cap.
+    out and report optional fields) or FAIL. A reader that reads no CDI at all doesn't count; no reader means no cap.
     Raises CdiError naming field, runtime and version where something must not be left out, or may not.
     """
     readers = [reader for reader in readers if reader.reads]

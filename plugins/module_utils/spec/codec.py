@@ -31,14 +31,14 @@ PIECE = 1 << 19  # characters that are searched in one go: a millisecond or thre
 
 
 class Reading(NamedTuple):
-    """What is in a file: the spec, unless a finding is an error, as the reference reads it: no nulls, text as text."""
+    """The content of a file: without errors, the spec as the reference reads it (no nulls, text as text)."""
 
     spec: Optional[dict[str, Any]]
     findings: list[Finding]
 
 
 class Malformed(ValueError):
-    """Bytes that are no document. Arguments: rule, what was found, what was expected."""
+    """Bytes without a document. Arguments: rule, value found, value expected."""
 
 
 def encode(spec: dict[str, Any]) -> bytes:
@@ -68,7 +68,7 @@ def errors_in(findings: Sequence[Finding]) -> str:
 
 
 def read(content: bytes, path: str) -> Reading:
-    """What is in the bytes of the file `path`: .json, or .yaml, of which the first document counts.
+    """Return the content of the bytes of the file `path`: .json, or .yaml, whose first document counts.
 
     Raises CdiError only where PyYAML is needed and missing.
     """
@@ -124,7 +124,7 @@ def unreadable(text: str) -> Optional[re.Match[str]]:
 
 
 def not_for_yaml(text: str) -> str:
-    """What is in the JSON `text` that YAML parsers can't read, or read otherwise; "" if nothing."""
+    """Return the part of the JSON `text` that YAML parsers can't read, or read differently; "" without one."""
     strange = unreadable(text) or _first(FAR_COLON, text) or ("\\" in text and _first(ESCAPE, text))
     if strange:
         return repr(strange[0][-20:])
@@ -157,7 +157,7 @@ def _integer(text: str) -> Any:
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

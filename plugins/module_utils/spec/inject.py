@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Give devices to a container: apply the edits of qualified names to an OCI runtime spec.
 
-What is done, and in which order, is the reference library's (pkg/cdi/cache.go, InjectDevices). Other than there it is
-all or nothing, and what is missing on the host is an error before, instead of a container that does not start
+The edits and their order are the reference library's (pkg/cdi/cache.go, InjectDevices). Other than there it is
+all or nothing, and a missing file of the host is an error before, instead of a container that does not start
 (SPEC.md, "Error Handling"). A node of which the spec says type and numbers need not be there, as in the reference.
 """
 
@@ -23,9 +23,9 @@ Edits = dict[str, Any]
 
 
 def inject(document: Any, names: Sequence[str], registry: Registry, host: Host = LIVE) -> dict[str, Any]:
-    """The OCI spec `document`, which stays as it is, with the edits of the devices `names`.
+    """Return the OCI spec `document` with the edits of the devices `names`; `document` itself stays unchanged.
 
-    Raises UnknownKind, UnknownDevice or MissingResource; plain CdiError for what is no qualified name or no OCI spec.
+    Raises UnknownKind, UnknownDevice or MissingResource; plain CdiError for a bad qualified name or OCI spec.
     """
     result = oci.checked_copy(document)
     edits = resolve(names, registry)
@@ -92,6 +92,6 @@ def _refuse_missing(edits: Sequence[tuple[str, Edits]], host: Host) -> None:
         # A device that has several names needs one path more than once.
         lines = dict.fromkeys(f"{path}: needs {why.expected}, found {why.found} [{why.rule}]" for path, why in missing)
         raise MissingResource(
-            "; ".join(lines) + ". Bring back what is missing, or write the spec anew.",
+            "; ".join(lines) + ". Restore the missing files, or write the spec again.",
             tuple(dict.fromkeys(why.expected for _path, why in missing)),
         )

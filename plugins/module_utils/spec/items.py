@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The device nodes and network interfaces that edits inject: what is told apart by them."""
+"""The device nodes and network interfaces that edits inject, which distinguish devices."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ Edits = Mapping[str, Any]  # containerEdits of a spec
 
 
 def items_of(edits: Edits) -> frozenset[str]:
-    """The device nodes and network interfaces that `edits` inject, as they are on the host."""
+    """Return the device nodes and network interfaces of the host that `edits` inject."""
     paths = [node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ()]
     return frozenset(records.items(paths, [one["hostInterfaceName"] for one in edits.get("netDevices") or ()]))

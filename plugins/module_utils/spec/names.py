@@ -80,7 +80,7 @@ def transient_id(path: str, kind: str) -> str:
 def claim_uid(path: str, kind: str) -> str:
     """The UID of the claim that the transient spec of `kind` at `path` is for, "" if it is for none.
 
-    Drivers keep transient specs that are no claim's: `common`, or `base` with all devices of the host.
+    Drivers keep transient specs without a claim: `common`, or `base` with all devices of the host.
     """
     found = UID.match(transient_id(path, kind))
     return found.group() if found else ""

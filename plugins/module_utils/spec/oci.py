@@ -79,12 +79,12 @@ def _called(value: Any) -> str:
 
 
 def set_intel_rdt(oci: Document, intel_rdt: Document) -> None:
-    """It replaces what is there as a whole."""
+    """Replace the present value as a whole."""
     _part(oci, "/linux")["intelRdt"] = dict(intel_rdt)
 
 
 def _part(oci: Document, pointer: str) -> Any:
-    """The object or list at `pointer`, made where there is none."""
+    """Return the object or list at `pointer`; make it if it is missing."""
     here, path = oci, ""
     for key in pointer.split("/")[1:]:
         path += "/" + key

@@ -4,12 +4,12 @@
 """All specs over the spec directories, with the reference library's priority and conflicts.
 
 Two questions are answered apart. `seen` says what releases of the library take a file for; that decides which file
-provides which name. `codec` says what is wrong with a file; that is one of `errors`, whether a release reads it or not.
+provides which name. `codec` finds the faults of a file; these are in `errors`, whether a release reads it or not.
 
 pkg/cdi/cache.go and spec-dirs.go: a later directory has priority; a name that two files of one directory define is a
 conflict and can't be resolved at all, not even from a directory of higher priority; a bad file costs only its own
 devices; only *.json and *.yaml count, and nothing is searched in depth. `hidden_from` says which releases read less.
-A directory named x.json is skipped by all and reported here, because somebody meant a file: a container engine makes
+A directory named x.json is skipped by all and reported here, because a file was intended: a container engine makes
 one of a bind mount whose source is missing.
 """
 
@@ -39,7 +39,7 @@ class SpecFile(NamedTuple):
     priority: int  # the index of its directory
     spec: dict[str, Any]  # as the newest of these releases takes it
     target: str = ""  # the same file without symlinks in its path
-    findings: tuple[Finding, ...] = ()  # what is wrong with it, errors and warnings
+    findings: tuple[Finding, ...] = ()  # its faults, errors and warnings
     state: tuple[int, ...] = ()  # of the file, as it was read: for `changed`
     taken: tuple[Taken, ...] = ()  # what each release takes it for, newest first; () where all of them take `spec`
 
@@ -60,12 +60,12 @@ class SpecFile(NamedTuple):
 
 
 class Registry(NamedTuple):
-    """What runtimes see: which file each name comes from, what they can't use, and what is wrong."""
+    """The view of runtimes: the file of each name, the unusable names, and the faults."""
 
     directories: tuple[str, ...]  # lowest priority first
     specs: tuple[SpecFile, ...]
     devices: dict[str, str]  # qualified name -> path of the spec that wins
-    errors: dict[str, str]  # path of a file or directory -> what is wrong, also where a release reads it all the same
+    errors: dict[str, str]  # path of a file or directory -> its faults, also if a release still reads it
     conflicts: dict[str, tuple[str, ...]]  # qualified name -> the files of one directory that all define it
     shadowed: dict[
         str, tuple[str, ...]
@@ -84,7 +84,7 @@ class Hidden(NamedTuple):
 
     path: str
     why: str  # words that follow its path
-    priorities: tuple[int, ...]  # the indices of what is not read
+    priorities: tuple[int, ...]  # the indices of unread entries
     releases: frozenset[str]
 
 
@@ -96,7 +96,7 @@ class Listing(NamedTuple):
 
 
 def find(directories: Sequence[str] = SPEC_DIRS) -> Listing:
-    """What counts as a spec by its name; a directory that is missing counts as empty. Raises nothing."""
+    """Return the files that count as specs by their names; a missing directory counts as empty."""
     paths: list[tuple[int, str]] = []
     errors: dict[str, str] = {}
     for priority, directory in enumerate(map(str, directories)):
@@ -124,7 +124,7 @@ class _Look(NamedTuple):
 def load(directories: Sequence[str] = SPEC_DIRS, names: Collection[str] = releases.NAMES) -> Registry:
     """Read every spec of `directories`, lowest priority first, as the releases `names` of the library resolve them.
 
-    Raises nothing: a bad file is one of `errors`.
+    A bad file is one of `errors`.
     """
     specs: list[SpecFile] = []
     broken: dict[str, tuple[int, ...]] = {}
@@ -149,13 +149,13 @@ def load(directories: Sequence[str] = SPEC_DIRS, names: Collection[str] = releas
 
 
 def read(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
-    """(the one file at `path`, None where no release takes it for a spec; what is wrong with it). Raises nothing."""
+    """Return (the file at `path`, None if no release takes it for a spec; its faults)."""
     found = _look(path, priority)
     return found.spec, found.error
 
 
 def changed(registry: Registry) -> bool:
-    """Whether a file came, went or is another one since `registry` was loaded; without reading any. Raises nothing."""
+    """Tell whether a file came, went or was replaced since `registry` was loaded, without reading any file."""
     paths, errors = find(registry.directories)
     if {path for _priority, path in paths} | errors.keys() != {file.path for file in registry.specs} | (
         registry.errors.keys()
@@ -166,12 +166,12 @@ def changed(registry: Registry) -> bool:
 
 
 def _look(path: str, priority: int) -> _Look:
-    """What is at `path`; nothing if the file is gone again."""
+    """Return the file at `path`; nothing if it is gone again."""
     target = os.path.realpath(path)  # the reference follows symlinks, so reading does too
     for _attempt in range(ATTEMPTS):
         before = _state(target)
         try:
-            live = files.read(target, trusted=False)  # a runtime reads it whoever can write there
+            live = files.read(target, trusted=False)  # a runtime reads it without regard to who can write there
         except CdiError as error:
             why = str(error) if target == path else f"{path}: {error}"
             return _Look(error=why, unclear=None if os.path.isdir(target) or not before else Unclear(why))
@@ -188,7 +188,7 @@ def _look(path: str, priority: int) -> _Look:
 
 
 def _read(content: bytes, path: str, file: SpecFile) -> _Look:
-    """What is in the bytes of `file`."""
+    """Return the content of the bytes of `file`."""
     try:
         reading = codec.read(content, path)
     except CdiError as why:  # no PyYAML
@@ -204,7 +204,7 @@ def _read(content: bytes, path: str, file: SpecFile) -> _Look:
 
 
 def _state(path: str) -> tuple[int, ...]:
-    """What differs if somebody wrote into the file, or put another one there."""
+    """Return a stamp that changes when a process writes into the file or replaces it."""
     try:
         now = os.stat(path)
     except OSError:
@@ -213,7 +213,7 @@ def _state(path: str) -> tuple[int, ...]:
 
 
 def hidden(directories: Sequence[str]) -> tuple[Hidden, ...]:
-    """Of which of `directories` some releases of the library read nothing. Raises nothing."""
+    """Return those of `directories` in which some releases of the library read nothing."""
     found = []
     for priority, directory in enumerate(map(str, directories)):
         later = tuple(range(priority + 1, len(directories)))

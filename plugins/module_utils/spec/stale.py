@@ -101,7 +101,7 @@ class Glance:
         """The first two names of a shape: one may be that of the missing path, where that has a file in its way."""
         key = directory, shape
         if key not in self._files:
-            # libcuda.so.1, a symlink to any version, is no version itself.
+            # libcuda.so.1, a symlink to any version, does not count as a version.
             files = (one for one in shapes.get(shape, ()) if not self._is_symlink(os.path.join(directory, one)))
             self._files[key] = tuple(islice(files, 2))
         return self._files[key]
@@ -116,7 +116,7 @@ class Glance:
 def stale(spec: dict[str, Any], wanted: Optional[Collection[str]] = None, host: Host = LIVE) -> tuple[Reason, ...]:
     """Every reason why the valid `spec` is stale; none for one that agrees with the host.
 
-    `wanted` are the names of the devices of its kind that there are now; None if nobody knows. Raises nothing.
+    `wanted` are the names of the devices of its kind that there are now; None if they are unknown.
     """
     glance = Glance(host)
     reasons = list(of_edits(spec.get("containerEdits") or {}, "/containerEdits", glance))
@@ -155,7 +155,7 @@ def _node(node: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
 
 
 def _mount(mount: dict[str, Any], pointer: str, host: Glance) -> Iterator[Reason]:
-    # The source of anything else, of a tmpfs say, is no path on the host.
+    # The source of other mounts, such as a tmpfs, does not name a path of the host.
     if mount.get("type") in (None, "", "none", "bind") or {"bind", "rbind"} & set(mount.get("options") or ()):
         rule = "library-missing" if _LIBRARY.search(mount["hostPath"]) else "mount-missing"
         yield from _path(rule, mount["hostPath"], f"{pointer}/hostPath", host)

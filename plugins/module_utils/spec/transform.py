@@ -23,7 +23,7 @@ def move(spec: dict[str, Any], before: str, after: str, whose: str) -> dict[str,
     """`spec` with the paths below `before` below `after`; those of the host, or those of the container.
 
     A hook is a program of the host, a startContainer hook one of the container (OCI runtime specification, config.md,
-    "POSIX-platform Hooks"). Arguments of hooks are their own language and stay as they are. The version is raised where
+    "POSIX-platform Hooks"). Arguments of hooks are their own language and stay unchanged. The version is raised where
     a path of a node in the container becomes another one than on the host.
     """
     moved = _mover(before, after)

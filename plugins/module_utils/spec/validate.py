@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a spec, as data.
+"""The faults of a spec, as data.
 
 An error is what some runtime rejects or crashes on: the rules of the reference library (pkg/cdi/{spec,device,
 container-edits}.go, pkg/parser, specs-go/version.go), and what its releases don't read alike. A warning is what
@@ -156,7 +156,7 @@ class _EnoughFoundError(Exception):
 
 
 def validate(spec: Any) -> list[Finding]:
-    """What is wrong with the parsed document `spec`, at most ENOUGH findings; none for a good one. Raises nothing."""
+    """Return the faults of the parsed document `spec`, at most ENOUGH findings; none for a good one."""
     check = _Check()
     try:
         check.object(spec, model.SPEC, "")

@@ -4,7 +4,7 @@
 """YAML as all releases of the CDI reference library read it, in bounded time and memory.
 
 The library's older releases parse with go-yaml 2, the newer ones with go-yaml 3. Here PyYAML parses, and what its
-events mean is said by the few rules below, because PyYAML's own ("1:0" is sixty) are none of these. What the two
+events mean is said by the few rules below, because PyYAML's own ("1:0" is sixty) differ. What the two
 libraries read differently has no meaning here, and is refused.
 """
 
@@ -73,7 +73,7 @@ class _Anchor:
 def load(text: str, path: str, document: Optional[type[Document]] = None) -> Any:
     """The first document in `text`, made of values by `document` (Document if None).
 
-    Raises Malformed for what is no YAML or has several meanings, CdiError where there is no PyYAML.
+    Raises Malformed for invalid or ambiguous YAML, CdiError without PyYAML.
     """
     try:
         import yaml
@@ -163,13 +163,13 @@ class Document:
         pairs: list[tuple[Any, Any, str]] = []
         while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             if not isinstance(event, self.yaml.ScalarEvent):
-                raise Malformed("yaml-subset", "a key that is no text", "keys that are strings")
+                raise Malformed("yaml-subset", "a key that is not text", "keys that are strings")
             key = self.node(event, depth)
             pairs.append((key, self.node(next(self.events), depth), event.value if event.implicit[0] else ""))
         return self.object(pairs)
 
     def object(self, pairs: list[tuple[Any, Any, str]]) -> Any:
-        """What (key, value, key as it is written without quotes) make."""
+        """Build a mapping from (key, value, key as written without quotes)."""
         items: list[tuple[str, Any]] = []
         for key, value, written in pairs:
             if written == "<<":

@@ -159,7 +159,7 @@ def _written(unique: int) -> str:
 
 
 def _with_own_uuids(groups: Sequence[Group], warnings: list[str]) -> list[Group]:
-    """The groups; what two of them have in common is no name of either."""
+    """Return the groups; a name that two of them have is removed from both."""
     seen = Counter(group.fields.get("uuid", "") for group in groups)
     twice = {uuid for uuid, count in seen.items() if uuid and count > 1}
     warnings += [f"{seen[uuid]} GPUs have the unique id {uuid}; none is called so" for uuid in sorted(twice)]

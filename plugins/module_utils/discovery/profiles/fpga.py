@@ -52,7 +52,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     slots = {_slot(function): function for function in sorted(cards, key=address, reverse=True)}
     members: dict[SysDevice, list[tuple[SysDevice, str]]] = {function: [] for function in sorted(cards, key=address)}
     for function, device, role in nodes:
-        # Xilinx's cards are managed by another function in the slot; there a virtual function is no card of its own.
+        # Xilinx's cards are managed by another function in the slot; there a virtual function is not a separate card.
         card = slots.get(_slot(function)) if device.subsystem == XRT and function not in cards else function
         if card and card in members and role in wanted:
             members[card].append((device, role))

@@ -69,7 +69,7 @@ def _qat(group: Group) -> Group:
 
 
 def _find_queues(prefix: str, options: dict[str, Any], snapshot: Snapshot) -> Found:
-    """One group for each work queue that programs may use: what is enabled with type user has a node.
+    """Return one group for each work queue for programs: a queue that is enabled with type user has a node.
 
     Linux, drivers/dma/idxd/cdev.c: the node's device is called dsa!wq0.1 and sits on the queue wq0.1, that on dsa0.
     """

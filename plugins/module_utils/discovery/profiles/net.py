@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network interfaces on hardware, which a container gets as they are.
+"""Network interfaces on hardware, which move into the container.
 
 They have no device node: they move into the container (CDI SPEC.md 1.1.0, "netDevices"). Virtual functions are of
 profile sriov. An interface that the host itself uses is not offered unless the settings name it.
@@ -18,7 +18,7 @@ from ..functions import physical_function
 from ..select import GLOBS, Found, Group, Profile, address, globs, natural
 from ..snapshot import Snapshot, SysDevice
 
-# include/uapi/linux/if_arp.h: Ethernet and InfiniBand. Others (loopback, tunnels, CAN) are no cards to hand out.
+# include/uapi/linux/if_arp.h: Ethernet and InfiniBand. Others (loopback, tunnels, CAN) are not cards.
 TYPES = ("1", "32")
 
 

@@ -46,7 +46,7 @@ Members = tuple[tuple[SysDevice, str], ...]  # of a group, each with the role of
 
 
 class Card(NamedTuple):
-    """One GPU, with what is known of it."""
+    """One GPU with its data from all sources."""
 
     function: SysDevice
     proc: nvidia_proc.Gpu
@@ -111,7 +111,7 @@ class Offer(NamedTuple):
 
 
 def _chosen(offers: list[Offer], wanted: Sequence[str]) -> tuple[tuple[Group, ...], tuple[str, ...]]:
-    """(the groups of the option `devices`, all where it is not set; a warning about what is not there)."""
+    """Return (the groups of option `devices`, all if it is not set; a warning about missing ones)."""
     if not wanted:
         return tuple(offer.group for offer in offers), ()
     there = {name for offer in offers for name in offer.ids}

@@ -147,7 +147,7 @@ class Libraries:
         self._cached: Optional[list[str]] = [] if directories else None
 
     def find(self, pattern: str) -> list[str]:
-        """Paths of the host, with links as they are. None of the cache where a directory has one."""
+        """Return paths of the host, links unresolved. The cache counts only for libraries that no directory has."""
         found = self.files.find(self.directories, pattern)
         if found:
             return found

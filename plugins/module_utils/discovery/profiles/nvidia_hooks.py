@@ -6,7 +6,7 @@
 Which hooks there are and what they are told is that of NVIDIA's generator (nvidia-container-toolkit 1.20.1,
 internal/discover/hooks.go, symlinks.go, graphics.go, ldconfig.go, compat_libs.go). Releases differ in the hooks that
 they have, and a container does not start with one that its program does not know, so the program is searched for their
-names: Go keeps text as it is written. It is never run.
+names: Go stores the text unchanged. The program is never run.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ BY_PATH = "/dev/dri/by-path"
 
 
 class Program(NamedTuple):
-    """The program, and the hooks that it has and somebody wants."""
+    """The program, and those of its hooks that the settings want."""
 
     path: str  # "" is our own, which does all that a spec asks for in one process
     arguments: tuple[str, ...]
     hooks: frozenset[str]
 
     def hook(self, name: str, *told: tuple[str, str]) -> tuple[Hook, ...]:
-        """The hook with these options and values, () where there is none of that name."""
+        """Return the hook with these options and values, () for an unknown name."""
         if name not in self.hooks:
             return ()
         if self.path:
@@ -111,7 +111,7 @@ def of_driver(program: Program, files: Files, driver: Driver, graphics: bool = T
 
 
 def of_kind(program: Program) -> tuple[Hook, ...]:
-    """What keeps a container to its devices; whoever manages the GPUs goes without."""
+    """Hooks that limit a container to its devices; profile nvidia_management leaves them out."""
     return (*program.hook("disable-device-node-modification"), *program.hook("update-application-profile"))
 
 

@@ -57,7 +57,7 @@ def dev_root(options: dict[str, Any]) -> str:
 
 
 class Host(NamedTuple):
-    """What is the same for all GPUs of one discovery."""
+    """The data that all GPUs of one discovery share."""
 
     snapshot: Snapshot
     majors: Mapping[str, int]

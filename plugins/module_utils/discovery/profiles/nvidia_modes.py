@@ -21,7 +21,7 @@ from . import nvidia, nvidia_driver, nvidia_host, nvidia_proc
 
 BRIDGE = ("0x0680",)
 LAST_CHANNEL = 2**20 - 1  # the minor of a dev_t has 20 bits
-# Nodes that whoever manages the GPUs does not get: they are other profiles'.
+# Nodes that nvidia_management leaves out, because they belong to other profiles.
 NOT_MANAGED = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
 SHARED = ContainerEdits(env=(nvidia_host.VOID,))
 

@@ -57,7 +57,7 @@ def library(root: Root) -> Optional[Any]:
 
 
 def gpus(nvml: Optional[Any]) -> tuple[dict[str, Gpu], tuple[str, ...]]:
-    """({PCI address: what NVML knows}, warnings). Nothing without the library or a driver; files say what is wrong."""
+    """({PCI address: what NVML knows}, warnings). Empty without the library or a driver; files give the reason."""
     if nvml is None:
         return {}, ()
     try:
@@ -103,7 +103,7 @@ def _mig(nvml: Any, parent: Any) -> Iterator[tuple[tuple[int, int], Mig]]:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(parent)):
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, index)
-        except nvml.NVMLError:  # there is none of this number
+        except nvml.NVMLError:  # no device has this number
             continue
         gi, ci = nvml.nvmlDeviceGetGpuInstanceId(handle), nvml.nvmlDeviceGetComputeInstanceId(handle)
         uuid = _text(nvml.nvmlDeviceGetUUID(handle))

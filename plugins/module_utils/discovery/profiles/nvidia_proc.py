@@ -31,7 +31,7 @@ LONGEST = 256  # characters of a value
 
 
 class Gpu(NamedTuple):
-    """One GPU as its driver knows it; `trouble` says what is wrong with what it says."""
+    """One GPU as its driver reports it; `trouble` says which value is unusable."""
 
     minor: Optional[int] = None
     uuid: str = ""
@@ -49,7 +49,7 @@ class Instance(NamedTuple):
 
 
 def text(snapshot: Snapshot, path: str) -> Optional[str]:
-    """The text of a file below the root; None if there is none. One that is there and can't be read is reported."""
+    """Return the text of a file below the root, None if it is missing. An unreadable file is reported."""
     try:
         return snapshot.root.read(path).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -60,7 +60,7 @@ def text(snapshot: Snapshot, path: str) -> Optional[str]:
 
 
 def fields(snapshot: Snapshot, path: str) -> dict[str, str]:
-    """The lines "Name: value" of a file of the driver; none if there is none."""
+    """Return the lines "Name: value" of a file of the driver; empty if the file is missing."""
     pairs = (line.partition(":") for line in (text(snapshot, path) or "").splitlines())
     return {name.strip(): value.strip()[:LONGEST] for name, colon, value in pairs if colon}
 
@@ -147,7 +147,7 @@ def below(base: str, node: Node) -> Node:
 
 
 def node(snapshot: Snapshot, path: str, role: str = "", base: str = "") -> Optional[Node]:
-    """The device node at a path below `base`, with the numbers that it has there; None if there is none."""
+    """Return the device node at a path below `base`, with its numbers there; None if it is missing."""
     try:
         found = device_nodes.read(base + path, snapshot.root.lstat)
     except OSError:

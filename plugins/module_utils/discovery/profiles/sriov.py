@@ -4,7 +4,7 @@
 """Virtual functions of PCI devices, whatever they are functions of.
 
 A container gets what the function has: its network interface, its nodes for RDMA or DRM, its VFIO group. Making
-functions is no business of discovery.
+functions is not a task of discovery.
 """
 
 from __future__ import annotations

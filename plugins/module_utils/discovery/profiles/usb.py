@@ -25,7 +25,7 @@ IDS = one_or_several(
 
 
 def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
-    """One group for each USB device that is no hub, and, if ids are given, is one of those."""
+    """Return one group for each USB device but hubs; with ids, only for these."""
     found = select(Rule(subsystem=("usb",), node=("bus/usb/*",)), snapshot)
     wanted = [text.lower() for text in globs(options.get("ids"))]
     groups = []

@@ -59,7 +59,7 @@ def with_node(group: Group, function: SysDevice, snapshot: Snapshot) -> Group:
 
 
 def _number(function: SysDevice) -> str:
-    """The number of the function's IOMMU group, "" where there is none. It changes from boot to boot."""
+    """Return the number of the function's IOMMU group, or "". It changes from boot to boot."""
     return function.snapshot.root.readlink(f"{function.path}/iommu_group").rpartition("/")[2]
 
 

@@ -66,7 +66,7 @@ def read(root: Element, name: str) -> Topology:
 
 
 def _object(element: Element, place: Place, found: Found, name: str) -> None:
-    """One <object> and what is in it."""
+    """One <object> with its content."""
     type_ = element.attributes.get("type", "")
     if type_ == "Bridge":
         place = place._replace(path=(*place.path, _bridge(element, name)))
@@ -141,7 +141,7 @@ def _software(element: Element, place: Place, found: Found) -> None:
 
 
 def _ends(matrix: Element, type_: str, found: Found, name: str) -> list[End]:
-    """The cells of a matrix that are no zero. A matrix has no counts: the smallest cell is taken to be one link."""
+    """Return the cells of a matrix except zeros. A matrix has no counts: the smallest cell counts as one link."""
     size = integer(matrix, "nbobjs", name, 0, high=OBJECTS)
     indexes = " ".join("".join(part.text) for part in matrix.find("indexes")).split()
     values = " ".join("".join(part.text) for part in matrix.find("u64values")).split()
@@ -150,7 +150,7 @@ def _ends(matrix: Element, type_: str, found: Found, name: str) -> list[End]:
         has = f"has {len(indexes)} objects and {len(values)} values"
         refuse(name, matrix.line, what, has, f"{size} and {size * size}, as nbobjs={size} says")
     if not all(value.isdecimal() and value.isascii() and len(value) < 20 for value in values):
-        refuse(name, matrix.line, what, "has a value that is no number", "MB/s")
+        refuse(name, matrix.line, what, "has a value that is not a number", "MB/s")
     ids = [found.objects.get(index.rpartition(":")[2], f"object {index[:40]}") for index in indexes]
     cells = [
         (ids[index // size], ids[index % size], int(value))

@@ -83,7 +83,7 @@ def _function(properties: dict[str, int], functions: frozenset[str]) -> str:
     """The PCI function. Bits 0 to 15 of location_id are bus, device and function; a partition's number is in it, too.
 
     kfd_topology_add_device puts it into bits 28 to 31 or, in other kernels, into those of the function: there an
-    address that is no PCI function of this host is that of a partition, and its GPU is function 0.
+    address without a PCI function on this host belongs to a partition, and its GPU is function 0.
     """
     location, domain = properties["location_id"], properties.get("domain", 0)
     slot = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"

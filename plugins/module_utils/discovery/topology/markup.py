@@ -37,7 +37,7 @@ class Element(NamedTuple):
 
 
 def parse(content: bytes, name: str) -> Element:
-    """The root element of the file called `name`. Raises CdiError that names the line and what is wrong."""
+    """Return the root element of the file called `name`. Raises CdiError with the line and the problem."""
     if len(content) > SIZE:
         refuse(name, 0, "the file", f"has more than {SIZE} bytes", "a topology file, which has a few hundred kilobytes")
     parser = expat.ParserCreate("utf-8")

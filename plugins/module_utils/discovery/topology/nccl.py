@@ -56,7 +56,7 @@ def read(root: Element, name: str) -> Topology:
 
 
 def _pci(element: Element, numa_node: int | None, path: tuple[str, ...], found: Found) -> None:
-    """One <pci> and what is in it."""
+    """One <pci> with its content."""
     function = address(element.attributes.get("busid", ""))
     if not function:
         text = element.attributes.get("busid", "")

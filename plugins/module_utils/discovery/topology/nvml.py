@@ -35,7 +35,7 @@ def links(nvml: Any = None) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
-        return (), ()  # no driver, or another one than the library's: whoever looks for GPUs says so
+        return (), ()  # no driver, or another one than the library's: the profile reports that
     try:
         return _links(nvml)
     except nvml.NVMLError as error:
@@ -85,7 +85,7 @@ def _active(nvml: Any, handle: Any) -> Iterator[int]:
 
 
 def _peer(nvml: Any, handle: Any, link: int) -> str:
-    """What is known of the other end: an id, or "pci:" where a virtual machine hides it."""
+    """Return the id of the other end, or "pci:" if a virtual machine hides it."""
     try:
         return identity(_address(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
     except nvml.NVMLError:

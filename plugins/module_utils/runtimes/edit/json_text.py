@@ -1,8 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""JSON with the position of every member, so that one can be changed and every other byte kept. Private API of
-fleet.cdi.
+"""JSON with the position of every member, so that one can be changed and every other byte kept.
 
 Stricter than the runtimes' own parser where that guesses: a key that is there twice is refused. A byte order mark
 stays. Source: RFC 8259.
@@ -18,7 +17,7 @@ from ...records import CdiError
 from .key import Key, Path, Refused
 
 MARK = "\ufeff"
-STEP = "    "  # the indentation of what is new in an object that shows none
+STEP = "    "  # the indentation of new members in an object without indentation
 DEEP = 200  # levels; a configuration has three
 DIGITS = 400  # characters of a number; Go, which runtimes are written in, refuses numbers beyond 64 bits
 
@@ -53,12 +52,12 @@ class Document(NamedTuple):
 
 
 def parse(content: bytes, where: str) -> Document:
-    """The document in `content`. Raises CdiError, which names `where` and the line, for what is no JSON object."""
+    """Return the document in `content`. Raises CdiError with `where` and the line for all but a JSON object."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise CdiError(
-            f"{where}: is no UTF-8 (byte {error.start}); expected JSON. Repair it, nothing was changed."
+            f"{where}: is not valid UTF-8 (byte {error.start}); expected JSON. Repair it, nothing was changed."
         ) from None
     start = _space(text, len(MARK) if text.startswith(MARK) else 0)
     if start == len(text):

@@ -1,8 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One key that was set in a file of somebody else's, and what is needed to take exactly that back. Private API of
-fleet.cdi."""
+"""One key that we set in another program's file, and the data to take back exactly that."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class Key(NamedTuple):
 
 
 class Refused(Exception):
-    """What is none of the language: where in the text, and what it is."""
+    """Text outside of the language: its position, and a description."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(what)
@@ -41,7 +40,7 @@ def key_of(document: Mapping[str, Any]) -> Key:
 
 
 def get(value: Any, path: Path) -> Any:
-    """What is at `path` in plain values; None where there is nothing."""
+    """Return the plain value at `path`, or None."""
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     return value

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys of a file of somebody else's: set, and taken back as if they had never been.
+"""Set keys in another program's file, and take them back without a trace.
 
 Whatever is made here is read again before anybody writes it: it has the values that it should have, and no others, or
 it is refused.
@@ -58,7 +58,7 @@ def set_keys(content: Optional[bytes], wanted: Iterable[tuple[Path, Any]], synta
 def take_back(content: bytes, keys: Sequence[Key], syntax: str, where: str) -> Edited:
     """`content` without what `keys` put in: those that still have the value we gave them.
 
-    A key that somebody gave another value since is theirs, and one that somebody removed is gone. Returns those that
+    A key that got another value since stays, and a key that was removed stays removed. Returns those that
     were taken back. Raises CdiError for a file that can't be read.
     """
     rules = SYNTAXES[syntax]
@@ -95,7 +95,7 @@ def _without(document: Any, key: Key, rules: ModuleType, where: str) -> str:
             if same(_pruned(rules.parse(candidate.encode(), where).value, key), _pruned(left, key)):
                 return candidate
         except CdiError:
-            continue  # somebody built upon what we put in; the next one is made for that
+            continue  # others built upon our text; the next edit handles that
     raise CdiError(f"{where}: {'.'.join(key.path)} can't be taken out without changing more. Remove it by hand.")
 
 

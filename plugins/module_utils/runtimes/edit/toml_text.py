@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """TOML 1.0 with the position of everything in it, so that one key can be changed and every other byte kept.
 
-Hosts have Python 3.9 without tomllib, and a parser that only gives values could only write a file anew. What is no TOML
-is refused, and what tomllib refuses is refused here too. Source: toml.io/en/v1.0.0.
+Hosts have Python 3.9 without tomllib, and a parser without positions would have to write the whole file again.
+Invalid TOML is refused, also everything that tomllib refuses. Source: toml.io/en/v1.0.0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 class Entry(NamedTuple):
     """One `key = value`."""
 
-    key: tuple[str, ...]  # as it is written, relative to its table: two parts for a.b = 1
+    key: tuple[str, ...]  # as written, relative to its table: two parts for a.b = 1
     statement: Span  # whole lines with comment and line end; of a member of an inline table just `key = value`
     value: Span
     inline: bool
@@ -47,7 +47,7 @@ class Table:
 
 
 class Document(NamedTuple):
-    """A whole file. `text` is without a byte order mark. It is shared, so nobody may change what is in it."""
+    """A whole file. `text` is without a byte order mark. It is shared, so no caller may change its content."""
 
     text: str
     root: Table
@@ -65,7 +65,7 @@ class Document(NamedTuple):
         return "\r\n" if first > 0 and self.text[first - 1] == "\r" else "\n"
 
     def table(self, path: tuple[str, ...]) -> Optional[Table]:
-        """The table at `path`; None where there is none, or it is one of an array."""
+        """Return the table at `path`; None if it is missing or one of an array."""
         found: Optional[Table] = self.root
         for part in path:
             found = found.tables.get(part) if found else None
@@ -74,14 +74,14 @@ class Document(NamedTuple):
         return found
 
 
-@lru_cache(maxsize=2)  # a plan looks at one file several times: as it is, and as it would be
+@lru_cache(maxsize=2)  # a plan parses one file several times: before and after the edit
 def parse(content: bytes, where: str) -> Document:
-    """The document in `content`. Raises CdiError, which names `where` and the line, for what is no TOML."""
+    """Return the document in `content`. Raises CdiError with `where` and the line for invalid TOML."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise CdiError(
-            f"{where}: is no UTF-8 (byte {error.start}); expected TOML. Repair it, nothing was changed."
+            f"{where}: is not valid UTF-8 (byte {error.start}); expected TOML. Repair it, nothing was changed."
         ) from None
     reader = _Reader(text)
     try:
@@ -156,7 +156,7 @@ class _Reader:
         for depth, part in enumerate(key[:-1]):
             below = found.tables.get(part)
             if part in found.entries:
-                raise Refused(span.start, f"{_spelled(key[: depth + 1])} has a value already, and is no table")
+                raise Refused(span.start, f"{_spelled(key[: depth + 1])} already has a value, and is not a table")
             if below is None:
                 below = found.tables[part] = Table("implicit")
                 found.data[part] = below.data

@@ -254,7 +254,7 @@ def _moment(text: str, at: int) -> tuple[Any, int]:
             return clock, found.end()
         day = datetime.date(int(parts["year"]), int(parts["month"]), int(parts["day"]))
     except ValueError:
-        raise Refused(at, f"{found[0]} is no day") from None
+        raise Refused(at, f"{found[0]} is not a valid date") from None
     if not parts["hour"]:
         return day, found.end()
     return datetime.datetime.combine(day, clock, _zone(parts)), found.end()

@@ -33,7 +33,7 @@ class Release(NamedTuple):
     no_permissions: bool = False  # permissions may be "none"
     follows_directory: bool = False  # reads a spec directory that is itself a symlink; the others see nothing in it
     missing_hides: bool = False  # a missing directory hides every later one
-    unlistable_hides: bool = False  # so does one that can't be listed, or that is no directory
+    unlistable_hides: bool = False  # so does one that can't be listed, or that is not a directory
     unknown: bool = False  # stands for releases that don't exist yet: unknown versions and fields are taken
 
 

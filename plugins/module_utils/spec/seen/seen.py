@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each release of the reference library takes a file for, right or wrong: its kind, its devices, their edits.
 
-`codec` and `validate` say what is wrong with a file; a release may read it all the same. Here a file is read as the
+`codec` and `validate` find the faults of a file; a release may still read it. Here a file is read as the
 releases read it (releases.py), so that nobody who writes beside it overlooks it. Three answers are possible: a release
 takes the file for a spec, refuses it, or dies of it. What PyYAML and the two YAML parsers of the library may read in
-different ways is none of these: such a file is `unclear`.
+different ways can't count as any of these: such a file is `unclear`.
 
 The library parses every file, .json too, with go-yaml: release 2 before 1.1.1, where the result goes through JSON
 into Go's structures, and release 3 from then on, straight into them. Each way is a `Decoder` here.
@@ -44,7 +44,7 @@ class Unclear(NamedTuple):
     """A file of which can't be told what it defines."""
 
     why: str
-    text: str = ""  # what is in it; "" if not even that is known
+    text: str = ""  # its content; "" if unknown
 
     def may_define(self, kind: str) -> bool:
         """Whether it may be a spec of `kind`: YAML can't say a kind without having it in the text, escaped or not."""
@@ -130,10 +130,7 @@ _POINTERS = (model.DEVICE_NODE, model.NET_DEVICE, model.HOOK, model.MOUNT)
 
 
 def read(content: bytes, path: str, reading: Optional[codec.Reading] = None) -> Sight:
-    """What the releases make of the bytes of the file `path`; `reading` is what codec says of them, if it was asked.
-
-    Raises nothing.
-    """
+    """Return how the releases read the bytes of the file `path`; `reading` is codec's result, if known."""
     if reading is not None and reading.spec is not None and all(one.rule != "null" for one in reading.findings):
         return _valid(reading.spec)  # all releases that take it read the same; of a null it has nothing any more
     try:
@@ -206,7 +203,7 @@ def _fields(value: dict[str, Any], table: model.Table, pointer: str = "") -> Ite
 
 
 def _text(content: bytes) -> str:
-    """What is in a file, so that one can look for a kind in it."""
+    """Return the text of a file, to search for a kind in it."""
     for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if content.startswith(mark):
             return content[2:].decode(encoding, "replace")
@@ -314,7 +311,7 @@ def _typed(text: str, yaml: int) -> Any:
 _CORE = ("true", "True", "TRUE", "false", "False", "FALSE")
 
 
-# -- from a tree to what is in Go's structures
+# -- from a tree to the content of Go's structures
 
 
 class _Decoder:

@@ -61,7 +61,7 @@ def test_out_of_service_and_back(device):
         (("disable", NAME, "--reason", " "), "--reason: found none"),
         (("disable", NAME, "--reason", "x", "--until", "2020-01-01"), "--until: found '2020-01-01', which is over"),
         (("disable", NAME, "--reason", "x", "--until", "soon"), "until: found 'soon'; expected a date"),
-        (("disable", "mem:none", "--reason", "x"), "which is no device of this host"),
+        (("disable", "mem:none", "--reason", "x"), "which this host does not have"),
         (("stop", NAME), "device: found 'stop'; expected disable or enable"),
     ],
 )

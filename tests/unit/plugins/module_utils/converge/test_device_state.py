@@ -110,7 +110,7 @@ def test_one_whose_time_is_over_is_in_service(places):
 
 @pytest.mark.parametrize("name", ["fuze", "", "pci:0000:00:00.0", "vendor.com/gpu=0"])
 def test_what_is_no_device_is_refused(places, name):
-    with pytest.raises(CdiError, match="which is no device of this host"):
+    with pytest.raises(CdiError, match="which this host does not have"):
         change(places, name, "broken")
     assert offered(places) == ["fuse", "tun"]
 

@@ -82,5 +82,7 @@ def test_a_typo_gets_the_nearest_name(name, near):
 
 
 def test_nonsense_gets_no_suggestion_and_why_nothing_is_known():
-    with pytest.raises(CdiError, match=r"no device of this host; expected an id, .* show[s]? them \(there is none\)$"):
+    with pytest.raises(
+        CdiError, match=r"which this host does not have; expected an id, .* show[s]? them \(there is none\)$"
+    ):
         find("nonsense", (), why="there is none")

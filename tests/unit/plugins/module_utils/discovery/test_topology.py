@@ -194,10 +194,10 @@ def test_files_that_cannot_be_read(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "large").write_bytes(b" " * (markup.SIZE + 1))
     reasons = {
-        "fifo": "it is no regular file",
+        "fifo": "it is not a regular file",
         "none": "No such file",
         "large": "it is larger",
-        ".": "it is no regular",
+        ".": "it is not a regular",
     }
     for name, reason in reasons.items():
         with pytest.raises(

@@ -94,7 +94,7 @@ def relative(value, root):
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_case(case, tmp_path):
     host = Host(tmp_path, case)
-    before = host.content if case.get("error") != "is no UTF-8" else {}
+    before = host.content if case.get("error") != "is not valid UTF-8" else {}
     read = CONFIGURATIONS[case["runtime"]].read
     if "error" in case:
         for attempt in (lambda: read(host.place, host.source), lambda: host.run(Wanted(True)), lambda: host.run(None)):
