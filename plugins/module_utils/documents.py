@@ -95,7 +95,7 @@ def bounded(path: str, file: Any, limit: int) -> bytes:
 
 def irregular(path: str, mode: int) -> CdiError:
     """The error of a path at which there is something else than a file."""
-    return CdiError(f"{path}: is no regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
+    return CdiError(f"{path}: is not a regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
 
 
 def failed(what: str, path: str, error: OSError) -> CdiError:

@@ -16,7 +16,7 @@ from .records import CdiError
 
 Schema = Mapping[str, Any]
 
-END = r"$(?!\n)"  # "$" alone lets a final line break through in Python, and \Z is no JSON Schema
+END = r"$(?!\n)"  # "$" alone lets a final line break through in Python, and JSON Schema has no \Z
 
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"^[^\0]*" + END}  # add a description
 ABSOLUTE: dict[str, Any] = {"type": "string", "pattern": rf"^/[^\n\0]*{END}", "description": "an absolute path"}
@@ -57,7 +57,7 @@ def check(document: Any, schema: Schema, where: str) -> None:
 
 
 def errors(value: Any, schema: Schema, path: tuple[Any, ...] = ()) -> Iterator[Wrong]:
-    """Everything that is wrong with a value. What is inside a value that is wrong itself is not looked at."""
+    """Yield every fault of a value. The content of a wrong value is not checked."""
     fits = all(CHECKS[keyword](value, limit) for keyword, limit in schema.items() if keyword in CHECKS)
     if not fits:
         yield Wrong(path, f"found {shown(value)}", expectation(schema))
@@ -74,7 +74,7 @@ def one_or_several(item: Schema) -> dict[str, Any]:
 
 
 def unknown(what: str, found: Any, known: Iterable[str]) -> str:
-    """What a message says of a name that is none of `known`."""
+    """Return the words of a message about a name that `known` does not have."""
     names = list(known)
     return (
         f"found the unknown {what} {_cut(repr(found))}; expected one of {', '.join(names)}{did_you_mean(found, names)}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What claims of others' DRA drivers have of a pool, by their transient specs. Private API of fleet.cdi.
+"""What claims of others' DRA drivers have of a pool, by their transient specs.
 
 Where a device plugin of ours runs the ledger has it too. An ADD puts nothing of it into the ledger: a claim is over
 when its file is gone, and on a host without a device plugin nobody would see that. Imported only where there may be a
@@ -37,7 +37,7 @@ class Claimed(NamedTuple):
 
 
 def look(directories: Sequence[str], pool: Inventory, complain: Callable[[str], None]) -> Claimed:
-    """What claims have of the pool now. What can't be read is told to `complain`. Raises nothing."""
+    """Return the devices of the pool that claims have now. Unreadable files are reported by `complain`."""
     owners, many = Owners(others(pool)), pool.devices if isinstance(pool.devices, Many) else None
     locks: dict[str, str] = {}
     told: dict[str, str] = {}

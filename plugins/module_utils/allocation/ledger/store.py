@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of the store: made whole or not at all, opened, checked, written durably. Private API of fleet.cdi.
+"""The file of the store: made whole or not at all, opened, checked, written durably.
 
 A process that hands out a device lives for milliseconds, so each transaction opens and closes the store. The device
 plugin lives on and keeps it open, for as long as nobody else writes to it. What makes it

@@ -86,9 +86,9 @@ def test_refuses_a_symlink_and_touches_neither_link_nor_target(tmp_path):
 def test_refuses_what_is_no_regular_file(tmp_path, make):
     path = str(tmp_path / "a.json")
     make(path)
-    with pytest.raises(CdiError, match="a.json: is no regular file"):
+    with pytest.raises(CdiError, match="a.json: is not a regular file"):
         files.replace(path, b"ours")
-    with pytest.raises(CdiError, match="a.json: is no regular file"):
+    with pytest.raises(CdiError, match="a.json: is not a regular file"):
         files.read(path)  # and does not hang on the FIFO
 
 

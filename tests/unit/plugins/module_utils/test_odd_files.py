@@ -56,9 +56,9 @@ def odd(request, tmp_path):
 
 # Reader -> what its error says.
 REFUSE = {
-    "configuration of the device plugin": (configuration.read, "is no regular file"),
-    "inventory": (lambda path: inventory.read(path, "boot"), "inventory .*is no regular file"),
-    "configuration of an executable": (configurations.read, "is no regular file"),
+    "configuration of the device plugin": (configuration.read, "is not a regular file"),
+    "inventory": (lambda path: inventory.read(path, "boot"), "inventory .*is not a regular file"),
+    "configuration of an executable": (configurations.read, "is not a regular file"),
 }
 
 
@@ -73,7 +73,7 @@ def test_it_is_refused_in_one_line(odd, reader):
 def test_the_daemon_goes_on_with_what_is_in_force(odd):
     before = in_force.InForce(odd, Settings(), "0" * 64)
     found = in_force.load(odd, before)
-    assert found.settings == before.settings and "is no regular file" in (found.error or "")
+    assert found.settings == before.settings and "is not a regular file" in (found.error or "")
     assert in_force.run_dir(odd) == Settings().run_dir
 
 

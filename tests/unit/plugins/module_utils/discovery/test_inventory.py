@@ -116,7 +116,7 @@ def test_refused(tmp_path, text, words):
 
 
 def test_unreadable(tmp_path):
-    with pytest.raises(CdiError, match=r"is no regular file \(d"):
+    with pytest.raises(CdiError, match=r"is not a regular file \(d"):
         inventory.read(str(tmp_path), BOOT)
 
 

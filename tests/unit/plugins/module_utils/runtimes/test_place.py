@@ -18,7 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Pl
 def test_what_is_no_file_is_one_error_and_is_not_opened(tmp_path, make):
     path = str(tmp_path / "daemon.json")
     make(path)
-    with pytest.raises(CdiError, match=r"daemon.json: is no regular file \([dpc]"):
+    with pytest.raises(CdiError, match=r"daemon.json: is not a regular file \([dpc]"):
         Source().read(path)
 
 
