@@ -46,7 +46,7 @@ def installed(ansible_module, tmp_path_factory):
     prefix = str(directory / "cdi")
     ansible_module("fleet.cdi.host_release", prefix=prefix)
     yield prefix
-    ansible_module("fleet.cdi.host_release", prefix=prefix, state="absent")
+    ansible_module("fleet.cdi.host_release", prefix=prefix, state="absent", on_needed="drop")
     assert not os.path.exists(prefix)
 
 

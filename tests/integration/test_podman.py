@@ -115,9 +115,9 @@ def test_a_spec_that_podman_would_not_use_is_refused(spec, ansible_module, tmp_p
     spec(kind=case["kind"], content=case["content"])
     refused = ansible_module(
         "fleet.cdi.spec",
-        directory="/etc/cdi",
+        spec_dir="/etc/cdi",
         state_dir=str(tmp_path / "another-state"),
-        inventory="",
+        device_list="",
         kind=case["kind"],
         content=case["content"],
         failed=True,

@@ -91,7 +91,7 @@ class TestThisMachine:
         assert_only_its_device(set(without.stdout.splitlines()), set(seen.stdout.splitlines()), groups)
         assert spec(content=CONTENT)["changed"] is False
 
-        assert spec(content=CONTENT, runtimes=NEWEST)["cdi_version"] == "1.1.0"
+        assert spec(content=CONTENT, runtime_versions=NEWEST)["cdi_version"] == "1.1.0"
         refused = podman("--device", NAME)
         assert refused.returncode != 0 and "unresolvable CDI devices" in refused.stderr
 
@@ -103,7 +103,7 @@ class TestThisMachine:
             pytest.skip(f"podman {engine['version']} reads annotations")
         assert written["cdi_version"] == "0.3.0"
         assert podman("--device", NAME).returncode == 0
-        spec(content=content, runtimes=NEWEST)
+        spec(content=content, runtime_versions=NEWEST)
         refused = podman("--device", NAME)
         assert refused.returncode != 0 and "unresolvable CDI devices" in refused.stderr
 
@@ -115,7 +115,7 @@ class TestThisMachine:
             kind=KIND,
             content=CONTENT,
             on_unsupported="fail",
-            runtimes={"podman": "4.9.3", "docker": "26.1.5"},
+            runtime_versions={"podman": "4.9.3", "docker": "26.1.5"},
             **options,
         )
         for text in (
