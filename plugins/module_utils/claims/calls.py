@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The caller's side of the protocol, as libcni is of CNI's: versions, capacity, ADD and DEL. Private API of fleet.cdi.
+"""The caller's side of the protocol, as libcni is of CNI's: versions, capacity, ADD and DEL.
 
 CDI proposal 2017, "Commands"; docs/executables.md, "For callers".
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a hook from doing its work. Private API of fleet.cdi.
+"""What keeps a hook from doing its work.
 
 Not records.CdiError: records imports typing, which takes as long as all else that a hook does.
 """

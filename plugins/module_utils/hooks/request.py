@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a hook is asked to do: the words after its name. Private API of fleet.cdi.
+"""What a hook is asked to do: the words after its name.
 
 One process does all that a spec has to do in a container: `createContainer` takes the options of every action. The
 other forms are those of NVIDIA's nvidia-cdi-hook (1.20.1, cmd/nvidia-cdi-hook), for specs that others wrote.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error codes of the protocol and of ours, and the error that carries one. Private API of fleet.cdi.
+"""The error codes of the protocol and of ours, and the error that carries one.
 
 CDI proposal 2017, "Well-known error codes": 0 to 99 are the proposal's, 100 and more the plugin's own.
 docs/executables.md shows this table to users; a test compares the two.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words of the protocol's grammar (CDI proposal 2017, "Common ABNF rules"). Private API of fleet.cdi.
+"""The words of the protocol's grammar (CDI proposal 2017, "Common ABNF rules").
 
 ALPHA and DIGIT are those of RFC 5234, so ASCII only. Upper and lower case differ: `GPU` is no `gpu`, just as the names
 of their folders in /etc/cdi differ. Without regular expressions: to compile these takes as long as an ADD's own work.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a plugin, as its caller or as the plugin before it in a chain, and other commands. Private API of fleet.cdi.
+"""Run a plugin, as its caller or as the plugin before it in a chain, and other commands.
 
 Importing it takes as long as all of an ADD's own work, so a plugin does that only where its configuration names a
 program to run.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pool of a configuration: the devices that it may grant. Private API of fleet.cdi.
+"""The pool of a configuration: the devices that it may grant.
 
 `fleet-cdi refresh` discovers them by the entry that `entry_of` gives and writes them, as an inventory document, to
 `pool_path`; the executable reads that file and discovers nothing. Both names stand here, so that they can't differ.

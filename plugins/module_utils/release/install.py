@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Install, activate, roll back and remove releases on a host. Private API of fleet.cdi.
+"""Install, activate, roll back and remove releases on a host.
 
 A directory lib/<id> is whole, byte-compiled, on disk and has run once, because it gets that name last; `current`
 changes by one rename. So a run that was killed anywhere leaves the old release active, or the new one, and the next run

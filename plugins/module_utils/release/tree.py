@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What lies under a prefix, and the single steps that change it. Private API of fleet.cdi.
+"""What lies under a prefix, and the single steps that change it.
 
 <prefix>/bin/<name>              -> ../lib/current/bin/<name>, for fleet-cdi and every plugin
 <prefix>/lib/current, previous   -> <id>
