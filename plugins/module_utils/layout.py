@@ -21,6 +21,7 @@ class Layout(NamedTuple):
     prefix: str = "/opt/cdi"  # of the release
     spec_dirs: tuple[str, ...] = SPEC_DIRS  # lowest priority first; our specs are in the first
     run_dir: str = f"{RUN}/cdi-device-plugin"
+    path: str = ""  # the variable PATH, by which runtimes are found besides their usual directories
 
     @property
     def spec_dir(self) -> str:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from ..converge.doctor.rule import apply
@@ -17,7 +16,7 @@ from .terminal import say, say_document
 
 def run(arguments: Any, paths: Layout) -> int:
     """Print the findings; the exit status is that of the worst one: 0 for none, 1, or 2 for a damaged release."""
-    view = take(paths, os.environ.get("PATH", ""))
+    view = take(paths)
     findings = apply(RULES, view)
     status = max((one.status for one in findings), default=0)
     engines = [state.place for state in view.running.runtimes]

@@ -159,6 +159,7 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         chosen.get("inventory", defaults["inventory"]),
         prefix=defaults["prefix"],
         spec_dirs=tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
+        path=os.environ.get("PATH", ""),
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text

@@ -118,8 +118,8 @@ class View(NamedTuple):
 PROPERTIES = ("Id", "LoadState", "ActiveState", "NeedDaemonReload", "Result")
 
 
-def take(places: Layout, path: str = "", run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
-    """Look at the host. `path`: the variable PATH, where runtimes are looked for."""
+def take(places: Layout, run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
+    """Look at the host."""
     wanted = _wanted(places)
     written = _written(places, wanted)
     has_systemd = systemd.booted() if booted is None else booted
@@ -127,7 +127,7 @@ def take(places: Layout, path: str = "", run: systemd.Run = systemd.run, booted:
     if has_systemd:
         live = live._replace(numbered=device_links.look(device_links.nodes(written.registry)))
     managed, live = _compared(wanted, written, live)
-    found = installations.find(path)
+    found = installations.find(places.path)
     ours = _units(wanted.manifest)
     plugin, status_errors = _plugin(written, wanted.manifest)
     store = examine(places.state_dir, live.boot_id)
@@ -137,7 +137,7 @@ def take(places: Layout, path: str = "", run: systemd.Run = systemd.run, booted:
         _said(run, ours) if ours and has_systemd else {},
         store,
         plugin,
-        detect_oci(path),
+        detect_oci(places.path),
         status_errors,
         occupied.find(_offered(places, written, live), store, wanted.disabled),
     )

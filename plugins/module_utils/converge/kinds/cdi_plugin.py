@@ -156,7 +156,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         }
     name = options["name"] or options["plugin"] or ""
     wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
-    places = Layout(options["state_dir"], options["device_list"], options["config_dir"])
+    places = Layout(
+        options["state_dir"], options["device_list"], options["config_dir"], path=os.environ.get("PATH", "")
+    )
     bin_dir = os.path.join(options["prefix"], "bin")
     outcome = converge(wanted, places, bin_dir, options["force"], check, options["on_held"])
     result = {

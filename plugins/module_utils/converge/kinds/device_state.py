@@ -9,6 +9,7 @@ does it.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -118,7 +119,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         raise CdiError("reason: found none; expected one line that tells the next operator why the device is disabled")
     until = instant(options["until"]) if disable and options["until"] else ""
     wanted = Wanted(options["device"], " ".join(reason.split()) if disable else "", until)
-    outcome = converge(wanted, Layout(options["state_dir"], options["device_list"]), check)
+    outcome = converge(
+        wanted, Layout(options["state_dir"], options["device_list"], path=os.environ.get("PATH", "")), check
+    )
     warnings += [*outcome.report.warnings, *outcome.report.failed]
     if disable and outcome.after is None:
         warnings.append(f"until: {until} is over, so {outcome.id} is in service")

@@ -67,6 +67,7 @@ class Known(NamedTuple):
     listed: Inventory
     boot_id: str
     prefix: str = USUAL.prefix  # of the release whose cdi-hook specs name
+    path: str = ""  # the variable PATH
 
 
 class Part(NamedTuple):
@@ -96,7 +97,7 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
     return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous)
 
 
-def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix) -> Known:
+def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix, path: str = "") -> Known:
     """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
     usual = tuple(map(directories.resolved, USUAL.spec_dirs))
     named = USUAL.spec_dirs if directories.resolved(directory) in usual else (directory,)
@@ -108,7 +109,7 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))
     specs = specs._replace(unread=registry.hidden(named))  # as they are, links and all
-    return Known(directory, specs, listing, there, boot_id, prefix)
+    return Known(directory, specs, listing, there, boot_id, prefix, path)
 
 
 def plan_kind(
@@ -134,7 +135,7 @@ def plan_kind(
         kept = keep(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
         spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
-    found = _Runtimes(wanted)
+    found = _Runtimes(wanted, around.path)
     engines: tuple[detect.Runtime, ...] = ()
     limits: list[str] = []
     current = files.read(path)
@@ -203,14 +204,14 @@ def _spec(
 class _Runtimes:
     """The runtimes that are to read the spec, asked for their versions at most once. Raises CdiError as named does."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, path: str) -> None:
         self.wanted = wanted.runtimes
+        self.path = path
         self.found: Optional[detect.Found] = None
 
     def __call__(self) -> detect.Found:
         if self.found is None:
-            path = os.environ.get("PATH", "")
-            self.found = detect.named(self.wanted) if self.wanted else detect.detect(path)
+            self.found = detect.named(self.wanted) if self.wanted else detect.detect(self.path)
         return self.found
 
     def libraries(self) -> tuple[Linked, ...]:

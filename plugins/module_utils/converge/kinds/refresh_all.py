@@ -108,7 +108,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     config_dirs = directories(told.files, files.canonical(places.config_dir))
     pools = discover_pools(config_dirs, places.inventory, boot_id, view, enricher, disabled)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
-    around = {one: known(*one, boot_id, places.prefix) for one in beside}
+    around = {one: known(*one, boot_id, places.prefix, places.path) for one in beside}
     parts: dict[str, Part] = {}
 
     def make_plan(manifest: Manifest) -> Plan:

@@ -58,7 +58,7 @@ def converge(
     if wanted.entries is not None:
         enricher, warnings = udev.enricher("/") if live else (None, [])
         seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
-    around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix)
+    around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix, paths.path)
     ledger = Granted(paths.state_dir, around.boot_id)
     terms = Terms(mark(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
     parts: list[Part] = []
@@ -105,7 +105,13 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         options["runtime_versions"],
         options["on_foreign_kind"],
     )
-    paths = Layout(options["state_dir"], listing, prefix=options["prefix"], spec_dirs=(options["spec_dir"],))
+    paths = Layout(
+        options["state_dir"],
+        listing,
+        prefix=options["prefix"],
+        spec_dirs=(options["spec_dir"],),
+        path=os.environ.get("PATH", ""),
+    )
     find = containers.find if live else _nobody
     outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find, options["release"] or "")
     spec = outcome.spec

@@ -21,14 +21,13 @@ CONTENT = {"annotations": {"a": "b"}, "devices": [{"name": "port0", "containerEd
 
 @pytest.fixture
 def paths(tmp_path):
-    return Layout(str(tmp_path / "state"), "", spec_dirs=(str(tmp_path / "cdi"),))
+    return Layout(str(tmp_path / "state"), "", spec_dirs=(str(tmp_path / "cdi"),), path=str(tmp_path))
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """Install an engine on a host that has no other: installed(program, what it prints)."""
     monkeypatch.setattr(detect, "DIRECTORIES", ())
-    monkeypatch.setenv("PATH", str(tmp_path))
 
     def install(program, prints):
         (tmp_path / program).write_text(f"#!/bin/sh\necho '{prints}'\n")
