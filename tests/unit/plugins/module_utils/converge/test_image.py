@@ -91,3 +91,13 @@ def test_what_is_wrong_is_told_in_words(image):
     answer = spec(image, devices={"gpus": {"profile": "dmr"}})
     assert "did you mean 'drm'?" in answer["error"]
     assert "error" in spec(image, devices={"none": {"profile": "tty", "required": True}})
+
+
+def test_its_runtimes_are_asked_from_inside(image):
+    """What asks them is imported before: there is nothing to import it from."""
+    program = image / "usr/bin/podman"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text("#!/no/interpreter\n")
+    program.chmod(0o755)
+    answer = spec(image, runtime_versions={})
+    assert [text for text in answer["warnings"] if "/usr/bin/podman: can't tell its version: " in text]
