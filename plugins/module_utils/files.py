@@ -25,7 +25,7 @@ DIRECTORY_MODE = 0o755  # of those that we make
 DROP_INS = "conf.d"  # how the name of a directory of drop-ins ends
 
 
-class Live(NamedTuple):
+class LiveFile(NamedTuple):
     """A regular file as it is now."""
 
     content: bytes
@@ -34,7 +34,7 @@ class Live(NamedTuple):
     gid: int
 
 
-def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Live]:
+def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[LiveFile]:
     """The file at `path`; None if there is none. Raises CdiError for a symlink and for what `content` refuses.
 
     What is read to be written again lies in a directory that nobody else can change. `trusted=False`: in any.
@@ -56,7 +56,7 @@ def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Liv
         os.close(at)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
-        return Live(documents.bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+        return LiveFile(documents.bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
 def check(path: str) -> None:

@@ -339,7 +339,7 @@ def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:
     return {files.canonical(path): record for path, record in section.items()}
 
 
-def _prior(live: Optional[files.Live]) -> Optional[dict[str, Any]]:
+def _prior(live: Optional[files.LiveFile]) -> Optional[dict[str, Any]]:
     if live is None:
         return None
     return {**live._asdict(), "content": base64.b64encode(live.content).decode()}

@@ -185,7 +185,7 @@ def made(seed: int, arena: Path) -> Host:
     (arena / "state").mkdir()
     with locked_manifest(str(arena / "state")) as manifest:
         for name, entry in KINDS.items():
-            wanted = plan_kind.Wanted(
+            wanted = plan_kind.WantedKind(
                 name, {name[4:]: {"kind": name, **entry}}, by="adversary", runtimes={"podman": "6.0.0"}
             )
             options = {key: value for key, value in wanted._asdict().items() if key not in ("kind", "content")}
@@ -282,20 +282,20 @@ def judged(host: Host) -> Iterator[Finding]:
             yield Finding(LOST, f"{name}: the honest device, {known}, is not offered")
 
 
-def plugin_units(unit: device_plugin_unit.Unit) -> bytes:
+def plugin_units(unit: device_plugin_unit.PluginUnit) -> bytes:
     """All units of the device plugin."""
-    return b"".join(filter(None, device_plugin_unit.texts(unit).values()))
+    return b"".join(filter(None, device_plugin_unit.plugin_texts(unit).values()))
 
 
 def units_of(rng: random.Random) -> Iterator[Finding]:
     """Unit files made of hostile settings: refused, or with exactly the lines that they always have."""
     said = "/" + text_of(rng)[:200].decode("utf-8", "replace")
-    usual = plugin_units(device_plugin_unit.Unit()).count(b"\n")
+    usual = plugin_units(device_plugin_unit.PluginUnit()).count(b"\n")
     settings: dict[str, Any]
     for name in ("prefix", "config_file", "state_dir", "kubelet_dir"):
         settings = {name: said}
         try:
-            made_of = plugin_units(device_plugin_unit.Unit(**settings))
+            made_of = plugin_units(device_plugin_unit.PluginUnit(**settings))
         except CdiError:
             continue
         if made_of.count(b"\n") != usual or raw(made_of.decode()):
@@ -305,14 +305,14 @@ def units_of(rng: random.Random) -> Iterator[Finding]:
     for name in ("prefix", "spec_dir", "state_dir", "device_list"):
         settings = {name: said}
         try:
-            texts = refresh_unit.texts(refresh_unit.Settings(**settings)).values()
+            texts = refresh_unit.refresh_texts(refresh_unit.RefreshUnit(**settings)).values()
         except CdiError:
             continue
         if [content.count(b"\n") for content in texts] != LINES or any(raw(content.decode()) for content in texts):
             yield Finding(ESCAPE, f"the units and rules of refresh with {name} {said!r} have other lines")
 
 
-LINES = [content.count(b"\n") for content in refresh_unit.texts(refresh_unit.Settings()).values()]
+LINES = [content.count(b"\n") for content in refresh_unit.refresh_texts(refresh_unit.RefreshUnit()).values()]
 
 
 def attack(seed: int, arena: Path) -> Outcome:

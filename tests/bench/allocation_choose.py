@@ -26,7 +26,11 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 import machines
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Infeasible, Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import (
+    ChoiceRequest,
+    Infeasible,
+    choose,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine, fold
 
 MASKS = 100
@@ -45,7 +49,7 @@ def size(machine: Machine) -> int:
     return sum(len(one.members) for one in machine.classes)
 
 
-def one(machine: Machine, request: Request) -> tuple[float, Optional[bool]]:
+def one(machine: Machine, request: ChoiceRequest) -> tuple[float, Optional[bool]]:
     """Milliseconds for one request, and whether it was proved; None: refused."""
     start = time.process_time()
     try:
@@ -64,7 +68,7 @@ def many(machine: Machine, number: int, near: Sequence[int] = ()) -> tuple[list[
         if bin(mask).count("1") < number:
             mask = (1 << total) - 1 if number > total * 3 // 4 else mask | SOURCE.getrandbits(total)
         if bin(mask).count("1") >= number:
-            took, sure = one(machines.masked(machine, mask), Request(number, tuple(near)))
+            took, sure = one(machines.masked(machine, mask), ChoiceRequest(number, tuple(near)))
             times.append(took)
             proved += bool(sure)
     return sorted(times), proved
@@ -121,7 +125,7 @@ def numa_nodes(nodes: int = 36, each: int = 2) -> Machine:
 def peak(machine: Machine, number: int) -> float:
     """The most memory in MiB that one request takes."""
     tracemalloc.start()
-    choose(*machine, Request(number))
+    choose(*machine, ChoiceRequest(number))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return most / (1 << 20)
@@ -179,9 +183,9 @@ def in_masses() -> None:
         "1016 functions": functions[1016],
         "ttys": ttys[10_000],
     }.items():
-        times = sorted(one(machine, Request(size(machine) + 1))[0] for _time in range(MASKS))
+        times = sorted(one(machine, ChoiceRequest(size(machine) + 1))[0] for _time in range(MASKS))
         line(f"S4 refused: more than all of {what}, p99", "ms", times[98])
-        times = sorted(one(machine, Request(2, (), ("tty:none",)))[0] for _time in range(MASKS))
+        times = sorted(one(machine, ChoiceRequest(2, (), ("tty:none",)))[0] for _time in range(MASKS))
         line(f"S4 refused: one that is not among {what}, p99", "ms", times[98])
     for what, devices in {
         "1016 virtual functions": machines.virtual_functions(8, 127),

@@ -29,7 +29,7 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 
 import machines
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import ChoiceRequest, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import fold
 
 SEEDS, JOBS, LOADS = 6, 1500, (0.6, 0.85)
@@ -97,7 +97,7 @@ def ours(pairs: machines.Matrix, nodes: Sequence[int | None]) -> Policy:
 
     @cache
     def pick(free: int, number: int) -> int:
-        return sum(1 << int(ident[3:]) for ident in choose(*machines.masked(machine, free), Request(number)).ids)
+        return sum(1 << int(ident[3:]) for ident in choose(*machines.masked(machine, free), ChoiceRequest(number)).ids)
 
     return pick
 

@@ -33,7 +33,7 @@ from measure import line, seconds
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Held, Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import HeldLocks, Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.pools import discover_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
@@ -212,7 +212,7 @@ def store(machine: Machine, count: int) -> None:
         ledger.add(Key("other", "rule", f"r{number}"), {"other": 1}, partial(_given, holds), "claims")
 
 
-def _given(holds: list[Hold], _held: Held) -> list[Hold]:
+def _given(holds: list[Hold], _held: HeldLocks) -> list[Hold]:
     return holds
 
 

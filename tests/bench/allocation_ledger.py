@@ -24,8 +24,8 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
 from measure import Commits, Writes, line, percentile, seconds
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, Part, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Held, Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import GrantPart, Hold, Key, why_not
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import HeldLocks, Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.tables import Tables
 
 TIMES = 300
@@ -45,7 +45,7 @@ def stored(count: int) -> Callable[[Tables], None]:
     def fill(tables: Tables) -> None:
         for number in range(count):
             hold = Hold(f"pci:{number >> 8:04x}:{number & 255:02x}:00.0", "fleet.cdi/gpu", f"GPU-{number:032x}")
-            part = Part(f"{number:016x}", "external", "active", {"gpu": 1}, (hold,), "boot", 1.5, 1.5)
+            part = GrantPart(f"{number:016x}", "external", "active", {"gpu": 1}, (hold,), "boot", 1.5, 1.5)
             tables.insert(Key("gpu", "drm", f"{number:064x}"), part)
 
     return fill
@@ -79,7 +79,7 @@ def calls(directory: str, count: int) -> None:
 def add(ledger: Ledger, key: Key, number: int) -> None:
     """Grant one console; the picker looks at 50."""
 
-    def pick(held: Held) -> list[Hold]:
+    def pick(held: HeldLocks) -> list[Hold]:
         held.locks(console(other).device for other in range(50))
         return [console(number)]
 
@@ -91,7 +91,7 @@ def call(directory: str, name: str) -> None:
     ledger = Ledger(directory, "boot", wait=60)
     consoles = [console(number) for number in range(CALLERS * ADDS)]
 
-    def pick(held: Held) -> list[Hold]:
+    def pick(held: HeldLocks) -> list[Hold]:
         locks = held.locks(hold.device for hold in consoles)
         return [next(hold for hold in consoles if not why_not(hold, locks))]
 

@@ -28,7 +28,7 @@ sys.path[:0] = [str(CHECKOUT / "build/pythonpath"), str(CHECKOUT / "tests/harnes
 import machines
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import ChoiceRequest, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine, fold
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -84,7 +84,7 @@ def main() -> None:
                 mask = sum(1 << one for one in free)
                 sets = [*map(sum, itertools.combinations([1 << one for one in free], number))]
                 before = subsets.plain(mask, number)
-                choice = choose(*machines.masked(machine, mask), Request(number))
+                choice = choose(*machines.masked(machine, mask), ChoiceRequest(number))
                 changed += choice.ids != before
                 unproved += not choice.proved
                 ours.append(losses(machine, subsets, choice.ids, sets))

@@ -24,11 +24,15 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 
 from measure import line
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_resource import message
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Roster
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.probe import look
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit, offer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import (
+    OfferedUnit,
+    Resource,
+    offer,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
@@ -61,7 +65,7 @@ def gpus(number: int) -> tuple[dict[str, Any], Inventory]:
     return {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}, Inventory(tuple(known))
 
 
-def taken(roster: Roster, resource: Resource, left: Iterator[Unit]) -> None:
+def taken(roster: Roster, resource: Resource, left: Iterator[OfferedUnit]) -> None:
     """One device changes."""
     roster.update(resource, {next(left).id: "taken: x"}, 1.0)
 
@@ -85,7 +89,7 @@ def missing(number: int, lost: int) -> None:
         spec = {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}
         registry = resolve(("/etc/cdi",), [SpecFile("/etc/cdi/gpus.json", 0, spec)], {})
         units = tuple(
-            Unit(str(index), (f"{KIND}={index}",), Device(f"x:{index}", "nvidia", KIND, (str(index),), ()))
+            OfferedUnit(str(index), (f"{KIND}={index}",), Device(f"x:{index}", "nvidia", KIND, (str(index),), ()))
             for index in range(number)
         )
         resource = Resource(KIND, units)
@@ -108,12 +112,12 @@ def main() -> None:
         text = json.dumps(spec)
         baseline = cpu(partial(json.loads, text), times)
         registry = resolve(("/etc/cdi",), [SpecFile("/etc/cdi/gpus.json", 0, spec)], {})
-        (resource,) = offer(Settings(), registry, known).resources
+        (resource,) = offer(PluginSettings(), registry, known).resources
         assert len(resource.units) == number
         roster = Roster(frozenset({0, 1}))
         roster.update(resource, {}, 0.0)
         cases: dict[str, Callable[[], Any]] = {
-            "offer": partial(offer, Settings(), registry, known),
+            "offer": partial(offer, PluginSettings(), registry, known),
             "look": partial(look, resource, registry),
             "roster, nothing new": partial(roster.update, resource, {}, 1.0),
             "roster, another one is taken": partial(taken, roster, resource, iter(resource.units)),

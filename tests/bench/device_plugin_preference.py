@@ -27,7 +27,7 @@ from measure import line
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.prefer import preferred
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Link
 
 REQUESTS = 100
@@ -36,7 +36,9 @@ SOURCE = random.Random(5)
 
 def resource(devices: Sequence[Device], links: Iterable[Link] = (), replicas: int = 1, sharing: str = "") -> Resource:
     """The resource that offers these devices."""
-    units = [Unit(f"GPU-{number:03}", ("v/c=0",), device, replicas=replicas) for number, device in enumerate(devices)]
+    units = [
+        OfferedUnit(f"GPU-{number:03}", ("v/c=0",), device, replicas=replicas) for number, device in enumerate(devices)
+    ]
     return Resource("v/c", tuple(units), tuple(links), ResourceSettings("v/c", sharing=sharing or "spread"))
 
 

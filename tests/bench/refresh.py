@@ -22,7 +22,7 @@ sys.path.insert(0, IMPORTS)
 from measure import line
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 
 TIMES = 10
@@ -51,7 +51,7 @@ def main() -> None:
     """Print the line."""
     with tempfile.TemporaryDirectory() as directory:
         state, inventory = f"{directory}/state", f"{directory}/inventory.json"
-        options = Wanted(KIND, {"consoles": {"profile": "tty"}}, by="bench")._asdict()
+        options = WantedKind(KIND, {"consoles": {"profile": "tty"}}, by="bench")._asdict()
         wanted = {key: value for key, value in options.items() if key not in ("kind", "content")}
         with locked_manifest(state) as manifest:
             manifest.remember({KIND: Memory(wanted, f"{directory}/cdi", inventory).document()})

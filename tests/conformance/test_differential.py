@@ -59,7 +59,7 @@ def without_empty(value: Any) -> Any:
     return [without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def disagreement(ours: codec.Reading, theirs: Verdict) -> str:
+def disagreement(ours: codec.SpecReading, theirs: Verdict) -> str:
     """What is not as it must be; "" if all is."""
     rules = {finding.rule for finding in ours.findings}
     if not rules <= ALL_RULES:

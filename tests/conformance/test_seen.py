@@ -83,7 +83,7 @@ def test_what_each_release_takes_a_file_for(judges, capsys):
         answers = ask(judges, [judge.reading(case.name, case.content) for case in batch])
         for index, case in enumerate(batch):
             reading = codec.read(case.content, case.name)
-            sight = seen.read(case.content, case.name, reading)
+            sight = seen.read_sight(case.content, case.name, reading)
             accepting = [release for release in judges if answers[release][index]["accept"]]
             figures["files"] += 1
             figures["strictly accepted"] += reading.spec is not None
@@ -255,7 +255,9 @@ def test_what_converge_writes_every_runtime_of_the_host_finds(judges, tmp_path, 
             for (index, directories), answer in zip(asked, answers):
                 spec, path, _hosts, outcome = planned[index]
                 names = [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
-                sees = row in seen.read(codec.encode(spec), path).by  # else the version cap keeps it from being written
+                sees = (
+                    row in seen.read_sight(codec.encode(spec), path).by
+                )  # else the version cap keeps it from being written
                 if outcome == "written" and sees:
                     lost = [name for name in names if answer.get("providers", {}).get(name) != path]
                     if lost:
@@ -291,4 +293,6 @@ def test_the_short_way_for_valid_specs_says_what_the_long_one_does():
         spec = good_spec(rng)
         content = codec.encode(spec) if codec.read(json.dumps(spec).encode(), "a.json").spec else b""
         if content:
-            assert seen.read(content, "a.json", codec.read(content, "a.json")) == seen.read(content, "a.json")
+            assert seen.read_sight(content, "a.json", codec.read(content, "a.json")) == seen.read_sight(
+                content, "a.json"
+            )

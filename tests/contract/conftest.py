@@ -21,7 +21,7 @@ from host import Host, Plugin
 from kubelet import Kubelet
 from personality import BY_NAME, NEW, Personality
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status as status_files
 
 Start = Callable[..., Plugin]
@@ -96,9 +96,11 @@ def start(host: Host) -> Iterator[Start]:
         assert "Traceback" not in plugin.text, plugin.text
         assert not plugin.lines("defect"), plugin.text
         assert status == 0 or not lived, plugin.text
-    ours = [seen.document["instance"] for seen in status_files.look(Settings().run_dir) if _is_of(host, seen)]
-    assert not ours, f"{Settings().run_dir}: instances of this test, whose configuration named no run_dir: {ours}"
+    ours = [
+        seen.document["instance"] for seen in status_files.instances_in(PluginSettings().run_dir) if _is_of(host, seen)
+    ]
+    assert not ours, f"{PluginSettings().run_dir}: instances of this test, whose configuration named no run_dir: {ours}"
 
 
-def _is_of(host: Host, seen: status_files.Seen) -> bool:
+def _is_of(host: Host, seen: status_files.SeenInstance) -> bool:
     return str(seen.document["config"]["path"]) == str(host.config)

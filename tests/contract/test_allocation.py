@@ -30,7 +30,7 @@ OTHER = "vendor.com/other"
 
 def held(host: Host) -> set[str]:
     """What the ledger says that pods hold, as unit ids."""
-    grants = held_elsewhere.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants
+    grants = held_elsewhere.read_ledger(Ledger(str(host.base / "state"), inventory.boot_id())).grants
     return {grant.key.request_id for grant in grants}
 
 

@@ -242,7 +242,7 @@ def test_a_damaged_ledger(host: Host, newer: Kubelet, start: Start) -> None:
     store = host.base / "state/ledger.db"
     store.write_bytes(b"not a database" * 1000)
     newer.run("q", **{RESOURCE: 1})
-    assert len(held_elsewhere.read(Ledger(str(host.base / "state"), inventory.boot_id())).grants) == 2
+    assert len(held_elsewhere.read_ledger(Ledger(str(host.base / "state"), inventory.boot_id())).grants) == 2
     store.write_bytes(b"not a database" * 1000)
     (host.base / "state/ledger.log").unlink()
     with pytest.raises(Exception, match="ledger.db"):

@@ -27,7 +27,7 @@ def test_what_is_refused_for_good_is_told_from_what_may_pass(cluster, monkeypatc
     """By the words, as the status is UNKNOWN for everything."""
     monkeypatch.setattr(api, "VERSION", api_version)
     server = SimpleNamespace(path="/a.sock", resource=resource, options=api.v1beta1.DevicePluginOptions(), heard=False)
-    with pytest.raises(register_call.Refused):
+    with pytest.raises(register_call.RegisterRefused):
         asyncio.run(register_call.call(str(cluster.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET), server))
 
 

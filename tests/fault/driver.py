@@ -46,7 +46,7 @@ def add(book: ledger.Ledger, key: Key, path: str, request: str) -> list[str]:
     devices = inventory.read(path, book.boot_id).devices
     spec, _colon, amount = request.partition(":")
 
-    def pick(held: ledger.Held) -> Sequence[Hold]:
+    def pick(held: ledger.HeldLocks) -> Sequence[Hold]:
         holds: list[Hold] = []
         for hold in map(hold_of, devices):
             if len(holds) < int(amount) and not why_not(hold, held.locks(hold.locks())):

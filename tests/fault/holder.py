@@ -57,7 +57,7 @@ def take(book: Ledger, resource: str, units: list[Want], hasty: bool) -> None:
     """Allocate. Raises CdiError."""
     if hasty:
         for one in units:
-            book.delete(pod_holds.key_of(resource, one.unit))
+            book.delete(pod_holds.unit_key(resource, one.unit))
             pod_holds.take(book, resource, [one])
         return
     handed = pod_holds.take(book, resource, units, pending=True)

@@ -60,7 +60,7 @@ class Life:
     def __init__(self, directory: Path, devices: dict[str, dict[str, Any]], chance: random.Random) -> None:
         self.devices, self.chance = devices, chance
         self.root, self.state = directory / "root", directory / "state"
-        self.host = call.Host(
+        self.host = call.PluginHost(
             str(directory / "opt"), str(self.state), str(directory / "inventory.json"), str(self.root)
         )
         self.there: list[str] = []  # devices on the host, by their names in the table
@@ -127,7 +127,7 @@ class Life:
     def check(self, request_id: str, problems: list[str]) -> None:
         """CHECK finds these problems with a grant."""
         present = {self.devices[name]["id"]: self.devices[name].get("uuid", "") for name in self.there}
-        found = report.check(self._ledger(), Key(TYPE, "rule", request_id), present)
+        found = report.check_grant(self._ledger(), Key(TYPE, "rule", request_id), present)
         if sorted({problem.code for problem in found.problems}) != sorted(problems):
             raise Broken(f"[CHECK] found {found.problems}, expected {problems}")
 

@@ -107,8 +107,8 @@ ARGS = {"occupied": "ignore"}  # the nodes of its devices are the machine's own,
 CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": ARGS}
 
 
-def _host(place: Place) -> call.Host:
-    return call.Host(str(place.root / "opt"), str(place.state), str(place.inventory))
+def _host(place: Place) -> call.PluginHost:
+    return call.PluginHost(str(place.root / "opt"), str(place.state), str(place.inventory))
 
 
 def _pool(place: Place, devices: int) -> None:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Class, Request
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import ChoiceRequest, Class
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import Machine
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd
@@ -56,7 +56,7 @@ def _mi210(archive: Path) -> tuple[list[Device], tuple[Link, ...]]:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(content.read())
         view = snapshot.take(root)
-        links, _warnings = kfd.links(view)
+        links, _warnings = kfd.kfd_links(view)
         return [plain(f"pci:{gpu.function}") for gpu in kfd.gpus(view)], links
 
 
@@ -131,7 +131,7 @@ def separate(pairs: Matrix, nodes: Sequence[int | None]) -> Machine:
     return Machine(tuple(Class((f"gpu{index}",), node) for index, node in enumerate(nodes)), pairs)
 
 
-def best(machine: Machine, request: Request) -> tuple[str, ...] | None:
+def best(machine: Machine, request: ChoiceRequest) -> tuple[str, ...] | None:
     """The best set, by comparing all; None where none satisfies the request."""
     devices = [(member, index) for index, one in enumerate(machine.classes) for member in one.members]
     fit = [

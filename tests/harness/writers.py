@@ -29,7 +29,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
     spec as spec_module,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted as Kind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind as Kind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime, daemon_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
     device_plugin_config,
@@ -37,13 +37,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
     refresh_service,
     refresh_unit,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import Unit
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import PluginUnit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import InstanceEntry
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, install
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import Interpreter
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import running
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
 IMPORTED = (dispose,)  # before the fork: undo imports it when it runs
@@ -73,7 +73,7 @@ def _kind(at: Tree, content: str, entries: bool = False) -> None:
     wanted = Kind(KIND, ENTRIES if entries else None, None if entries else {"devices": devices})
     wanted = wanted._replace(runtimes={"docker": "26.1.5"})
     paths = _places(at)._replace(spec_dirs=(str(at.etc / "cdi"),))
-    spec_module.converge(wanted, paths)
+    spec_module.converge_spec(wanted, paths)
 
 
 def spec(at: Tree) -> None:
@@ -100,35 +100,39 @@ def spec_of_node(at: Tree) -> None:
     """A spec of the device node that the host has."""
     devices = [{"name": "one", "containerEdits": {"deviceNodes": [{"path": str(at.run / "dev/gpu")}]}}]
     wanted = Kind(KIND, None, {"devices": devices}, runtimes={"docker": "26.1.5"})
-    spec_module.converge(wanted, _places(at)._replace(inventory="", spec_dirs=(str(at.etc / "cdi"),)))
+    spec_module.converge_spec(wanted, _places(at)._replace(inventory="", spec_dirs=(str(at.etc / "cdi"),)))
 
 
 def links(at: Tree) -> None:
     """A link by number to it."""
-    places = device_links.Places(str(at.run / "dev"), str(at.run / "sys-dev"))
-    device_links.keep([str(at.etc / "cdi")], str(at.state), False, places=places)
+    places = device_links.DeviceFolders(str(at.run / "dev"), str(at.run / "sys-dev"))
+    device_links.keep_links([str(at.etc / "cdi")], str(at.state), False, places=places)
 
 
 def executable(at: Tree) -> None:
     """The configuration of an executable, and its pool of devices."""
     args = {key: value for key, value in ENTRIES["zero"].items() if key not in ("profile", "kind")}
     document = {"cdiVersion": "0.0.2", "name": "zero", "type": "zero", "plugin": "rule", "args": args}
-    cdi_plugin.converge(cdi_plugin.Wanted("zero", "zero", document), _places(at), Sources.programs)
+    cdi_plugin.converge_configuration(
+        cdi_plugin.WantedConfiguration("zero", "zero", document), _places(at), Sources.programs
+    )
 
 
 def no_executable(at: Tree) -> None:
     """None, and no pool."""
-    cdi_plugin.converge(cdi_plugin.Wanted("zero", "zero", None), _places(at), Sources.programs)
+    cdi_plugin.converge_configuration(
+        cdi_plugin.WantedConfiguration("zero", "zero", None), _places(at), Sources.programs
+    )
 
 
 def out_of_service(at: Tree) -> None:
     """A device out of service."""
-    device_state.converge(device_state.Wanted("mem:zero", "broken"), _device_places(at))
+    device_state.converge_state(device_state.WantedDeviceState("mem:zero", "broken"), _device_places(at))
 
 
 def in_service(at: Tree) -> None:
     """The device in service again."""
-    device_state.converge(device_state.Wanted("mem:zero"), _device_places(at))
+    device_state.converge_state(device_state.WantedDeviceState("mem:zero"), _device_places(at))
 
 
 def _device_places(at: Tree) -> Layout:
@@ -137,7 +141,7 @@ def _device_places(at: Tree) -> Layout:
 
 def refresh_units(at: Tree) -> None:
     """The units and udev rules that start a refresh."""
-    refresh_service.install(refresh_unit.Settings(), str(at.state), False)
+    refresh_service.install(refresh_unit.RefreshUnit(), str(at.state), False)
 
 
 def no_refresh_units(at: Tree) -> None:
@@ -147,12 +151,12 @@ def no_refresh_units(at: Tree) -> None:
 
 def plugin_unit(at: Tree) -> None:
     """The device plugin's unit, and those that look at processes for it."""
-    device_plugin_service.install(Unit(state_dir=str(at.state)), None, str(at.state), 0, False)
+    device_plugin_service.install(PluginUnit(state_dir=str(at.state)), None, str(at.state), 0, False)
 
 
 def plugin_unit_alone(at: Tree) -> None:
     """The same without the units that look at processes."""
-    unit = Unit(state_dir=str(at.state), process_access=False)
+    unit = PluginUnit(state_dir=str(at.state), process_access=False)
     device_plugin_service.install(unit, None, str(at.state), 0, False)
 
 
@@ -163,31 +167,35 @@ def reboot(at: Tree) -> None:
 
 def docker(at: Tree) -> None:
     """CDI in docker's configuration, which is there already."""
-    place = Place("docker", "system", "26.1.5", (26, 1, 5), "0.8.0", "dockerd", str(at.etc / "docker/daemon.json"))
-    _runtime(place, Wanted(True), at)
+    place = InstalledRuntime(
+        "docker", "system", "26.1.5", (26, 1, 5), "0.8.0", "dockerd", str(at.etc / "docker/daemon.json")
+    )
+    _runtime(place, WantedCdi(True), at)
 
 
 def crio(at: Tree) -> None:
     """The spec directories of CRI-O, in a directory of drop-ins."""
-    place = Place("cri-o", "system", "1.31.0", (1, 31, 0), "0.8.0", "crio", str(at.etc / "crio/crio.conf"))
-    _runtime(place, Wanted(True, ("/etc/cdi",)), at)
+    place = InstalledRuntime("cri-o", "system", "1.31.0", (1, 31, 0), "0.8.0", "crio", str(at.etc / "crio/crio.conf"))
+    _runtime(place, WantedCdi(True, ("/etc/cdi",)), at)
 
 
-def _runtime(place: Place, wanted: Wanted, at: Tree) -> None:
+def _runtime(place: InstalledRuntime, wanted: WantedCdi, at: Tree) -> None:
     by = daemon_restart.Restarter(
         lambda _command: Said(0, "", ""), lambda _unit: "", lambda _place: running.Asked(None, "", False)
     )
-    container_runtime.converge(place._replace(units=("no.service",)), wanted, str(at.state), by=by)
+    container_runtime.converge_runtime(place._replace(units=("no.service",)), wanted, str(at.state), by=by)
 
 
 def plugin_service(at: Tree) -> None:
     """The configuration of the device plugin."""
-    device_plugin_config.write(str(at.etc / "fleet-cdi/device-plugin.json"), b"{}\n", str(at.state), False, False)
+    device_plugin_config.write_config(
+        str(at.etc / "fleet-cdi/device-plugin.json"), b"{}\n", str(at.state), False, False
+    )
 
 
 def status(at: Tree) -> None:
     """What an instance of the device plugin leaves of itself."""
-    instance = Instance(str(at.run / "cdi-device-plugin"), "a")
+    instance = InstanceEntry(str(at.run / "cdi-device-plugin"), "a")
     instance.enter()
     instance.write({"instance": "a", "since_boot": 1.0, "resources": {}})
     instance.leave()

@@ -19,12 +19,12 @@ import engines
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan_runtime
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey, table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import toml_text
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, Source, WantedCdi
 from ansible_collections.fleet.cdi.plugins.plugin_utils import on_host as on_host_release
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="runs containers with devices: needs root")
@@ -382,7 +382,9 @@ def test_no_other_key_changes_as_containerd_itself_sees_it(suite, host, info):
     if suite == "bookworm":
         pytest.skip("its containerd is from before CDI")
     version = info("containerd")["version"]
-    place = Place("containerd", "system", version, table.numbers(version), "1.0.0", "containerd", "/none/config.toml")
+    place = InstalledRuntime(
+        "containerd", "system", version, table.numbers(version), "1.0.0", "containerd", "/none/config.toml"
+    )
     pairs = []
     for seed in range(SAMPLE):
         pick = random.Random(seed)
@@ -392,7 +394,7 @@ def test_no_other_key_changes_as_containerd_itself_sees_it(suite, host, info):
         text = configurations.toml(pick, said, path, keys, []).text
         source = Source({place.config: text.encode()})
         reading = survey.CONFIGURATIONS["containerd"].read(place, source)
-        made = plan(place, Wanted(not reading.enabled), Manifest("/none", {}), source)
+        made = plan_runtime(place, WantedCdi(not reading.enabled), Manifest("/none", {}), source)
         pairs.append((text, made.changes[0].after.decode()))
     seen = 0
     answers = json.loads(host.run("python3", "-c", DUMP, stdin=json.dumps(pairs)))

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_unit import (
     RULES,
     WANTED,
-    Settings,
-    texts,
+    RefreshUnit,
+    refresh_texts,
 )
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
@@ -49,7 +49,7 @@ def udev(tmp_path):
     """What udev would run for an action on a device of the tree."""
     root = render({"devices": DEVICES}, tmp_path / "root")
     rules = tmp_path / "70-fleet-cdi-test.rules"
-    rules.write_bytes(texts(Settings())[RULES])
+    rules.write_bytes(refresh_texts(RefreshUnit())[RULES])
     environment = {**os.environ, "UMOCKDEV_DIR": root, "LD_PRELOAD": "libumockdev-preload.so.0"}
 
     def test(action, path):

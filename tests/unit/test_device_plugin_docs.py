@@ -51,9 +51,9 @@ def test_what_proves_a_feature_is_there(feature, proof):
 
 
 def test_every_setting_is_there_and_no_other():
-    assert first_column("Configuration") == {"version", *configuration.Settings._fields}
+    assert first_column("Configuration") == {"version", *configuration.PluginSettings._fields}
     assert first_column("Resources") == set(configuration.ResourceSettings._fields) - {"name"}
-    for field in (*configuration.Match._fields, *configuration.Health._fields):
+    for field in (*configuration.Match._fields, *configuration.HealthSettings._fields):
         assert f"`{field}`" in section("Resources"), field
 
 
@@ -69,6 +69,6 @@ def test_every_metric_is_there_and_no_other():
 
 
 def test_every_directive_of_the_sandbox_is_there():
-    unit = device_plugin_unit.text(device_plugin_unit.Unit()).decode().partition("\nNoNewPrivileges")[2]
+    unit = device_plugin_unit.unit_text(device_plugin_unit.PluginUnit()).decode().partition("\nNoNewPrivileges")[2]
     for name in re.findall(r"^([A-Z]\w+)=", "NoNewPrivileges" + unit.partition("[Install]")[0], re.MULTILINE):
         assert name in section("The service") or name == "SystemCallErrorNumber", name

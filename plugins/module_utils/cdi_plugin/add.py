@@ -40,7 +40,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     if call.settings.picked:
         from . import delegated
 
-        return delegated.add(call, pool, asked, key), lambda: None
+        return delegated.add_delegated(call, pool, asked, key), lambda: None
     if call.settings.commands:
         from . import chain
 
@@ -80,7 +80,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     return fields, lambda: None if added.repeated else _take_back(call, key, pool, tokens)
 
 
-def _picker(call: Call, pool: Inventory, asked: request.Request, near: tuple[int, ...]) -> Picker:
+def _picker(call: Call, pool: Inventory, asked: request.DeviceRequest, near: tuple[int, ...]) -> Picker:
     """What picks for the call, with a look at who has devices open where that is wanted."""
     picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
     if call.settings.occupied != IGNORE:
@@ -90,7 +90,7 @@ def _picker(call: Call, pool: Inventory, asked: request.Request, near: tuple[int
     if _may_be_claims(call.host.spec_dirs):
         from . import claimed
 
-        picker.claimed, picker.claims = claimed.look(
+        picker.claimed, picker.claims = claimed.claimed_devices(
             call.host.spec_dirs, pool, lambda why: complain(f"{call.plugin}: {why}")
         )
     return picker
@@ -117,7 +117,7 @@ def _told(call: Call, key: Key, found: Sequence[Occupied]) -> list[dict[str, Any
     return [document for one in found for document in one.documents()]
 
 
-def _asked(call: Call) -> request.Request:
+def _asked(call: Call) -> request.DeviceRequest:
     text = call.variables.get("CDI_REQUEST", "")
     if not text:
         raise ProtocolError(errors.RESOURCE_SPEC, "CDI_REQUEST is not set; expected <resource-spec>:<amount>,...")

@@ -29,7 +29,7 @@ class Picked(NamedTuple):
     devices: tuple[str, ...]  # ids
 
 
-class Settings(NamedTuple):
+class PluginArgs(NamedTuple):
     """What `args` tells the executable itself."""
 
     setup: tuple[str, ...] = ()  # command; () for none
@@ -48,14 +48,14 @@ class Settings(NamedTuple):
         return bool(self.setup or self.teardown or self.delegate)
 
 
-def settings(config: Config) -> Settings:
+def settings(config: Config) -> PluginArgs:
     """The settings in `config`. Raises ProtocolError 107."""
     args = {name: value for name, value in config.args.items() if name in OWN}
     if not args:
-        return Settings()
+        return PluginArgs()
     _check(args)
     ignore = args.get("occupied_ignore")
-    return Settings(
+    return PluginArgs(
         tuple(args.get("setup", ())),
         tuple(args.get("teardown", ())),
         float(args.get("time_limit", TIME_LIMIT)),

@@ -18,12 +18,12 @@ from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config
 from ..protocol.pools import pool_path
 from . import devices
-from .args import Settings
+from .args import PluginArgs
 
 PATIENCE = 10.0  # seconds to wait for all of it
 
 
-class Host(NamedTuple):
+class PluginHost(NamedTuple):
     """Where things are on this host."""
 
     prefix: str  # plugins are in <prefix>/bin
@@ -41,8 +41,8 @@ class Call(NamedTuple):
     command: str  # in lower case
     variables: Mapping[str, str]
     config: Config
-    settings: Settings
-    host: Host
+    settings: PluginArgs
+    host: PluginHost
     boot_id: str
 
     def pool(self) -> Inventory:
@@ -54,10 +54,10 @@ class Call(NamedTuple):
 Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and what to do if stdout can't be written
 
 
-def host_of(defaults: Mapping[str, Any]) -> Host:
+def host_of(defaults: Mapping[str, Any]) -> PluginHost:
     """The host that the launcher tells of."""
-    given: dict[str, Any] = {name: str(defaults[name]) for name in Host._fields if name in defaults}
-    return Host(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
+    given: dict[str, Any] = {name: str(defaults[name]) for name in PluginHost._fields if name in defaults}
+    return PluginHost(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
 
 
 def read_config() -> bytes:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..allocation.holds.dra_holds import UNNAMED, key_of
+from ..allocation.holds.dra_holds import UNNAMED, claim_key
 from ..allocation.holds.owners import Owners, finest
 from ..allocation.holds.pod_holds import claim_text
 from ..allocation.ledger.grant import WHOLE, hold_of
@@ -36,7 +36,7 @@ class Claimed(NamedTuple):
     told: tuple[str, ...]  # the same for people
 
 
-def look(directories: Sequence[str], pool: Inventory, complain: Callable[[str], None]) -> Claimed:
+def claimed_devices(directories: Sequence[str], pool: Inventory, complain: Callable[[str], None]) -> Claimed:
     """Return the devices of the pool that claims have now. Unreadable files are reported by `complain`."""
     owners, many = Owners(others(pool)), pool.devices if isinstance(pool.devices, Many) else None
     locks: dict[str, str] = {}
@@ -46,7 +46,7 @@ def look(directories: Sequence[str], pool: Inventory, complain: Callable[[str], 
             continue
         if path.endswith(".yaml") and sys.flags.no_site:
             site.main()  # PyYAML is a package
-        file, error = registry.read(path, priority)
+        file, error = registry.read_file(path, priority)
         if file is None:
             if error:
                 complain(f"{error}; what this claim of a DRA driver has is not known")
@@ -64,7 +64,7 @@ def look(directories: Sequence[str], pool: Inventory, complain: Callable[[str], 
                     hold_of(Device(many.resources[item], "", "", (), ())) for item in items if item in many.resources
                 ]
             for hold in holds:
-                told.setdefault(hold.device, claim_text(key_of(driver, f"{UNNAMED}{uid}")))
+                told.setdefault(hold.device, claim_text(claim_key(driver, f"{UNNAMED}{uid}")))
                 for name, mode in hold.locks().items():
                     locks[name] = mode if locks.get(name, mode) == mode else WHOLE
     return Claimed(locks, tuple(f"{name}: {holder} has it" for name, holder in sorted(told.items())[:SOME]))

@@ -20,10 +20,12 @@ from ..protocol.pools import chain, check_callers
 from ..protocol.versions import VERSIONS
 from . import devices
 from .args import settings
-from .call import Answer, Call, Host, read_config
+from .call import Answer, Call, PluginHost, read_config
 
 
-def answer(plugin: str, variables: Mapping[str, str], host: Host, config: Callable[[], bytes] = read_config) -> Answer:
+def answer(
+    plugin: str, variables: Mapping[str, str], host: PluginHost, config: Callable[[], bytes] = read_config
+) -> Answer:
     """The reply to a call with these variables (CDI_*), of any command but VERSION; never raises."""
     command = variables.get("CDI_COMMAND", "").lower()
     failed = 0 if command == "del" else 1  # "This command MUST NOT fail, i.e. it always returns a zero exit status"
@@ -71,7 +73,7 @@ def _check_versions(requested: str, own: Any, command: str, unreadable: Optional
 
 
 def _call(
-    plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: Host
+    plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: PluginHost
 ) -> Call:
     """The call, once its configuration is found to be right. Raises ProtocolError 107, 106 for a loop of calls."""
     config = messages.config(document)

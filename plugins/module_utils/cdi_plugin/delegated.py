@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ..allocation.choosing.request import Request
+from ..allocation.choosing.request import DeviceRequest
 from ..allocation.ledger.errors import Unusable
 from ..allocation.ledger.grant import PENDING, Grant, Key
 from ..allocation.ledger.ledger import Ledger
@@ -23,7 +23,7 @@ from .args import Picked
 from .call import Call
 
 
-def add(call: Call, pool: Inventory, asked: Request, key: Key) -> dict[str, Any]:
+def add_delegated(call: Call, pool: Inventory, asked: DeviceRequest, key: Key) -> dict[str, Any]:
     """The fields of the reply. Raises ProtocolError; the plugin that picked calls DEL then."""
     picked = _picked(call)
     grant = _holder(call, key, picked)
@@ -52,7 +52,7 @@ def add(call: Call, pool: Inventory, asked: Request, key: Key) -> dict[str, Any]
     return fields
 
 
-def delete(call: Call, key: Key) -> None:
+def delete_delegated(call: Call, key: Key) -> None:
     """Tear down what was picked; frees nothing. Raises ProtocolError."""
     picked = _picked(call)
     if _holder(call, key, picked) is None:

@@ -39,7 +39,7 @@ def delete(call: Call) -> None:
     if call.settings.picked:
         from . import delegated
 
-        delegated.delete(call, key)
+        delegated.delete_delegated(call, key)
         return
     with opened(call) as ledger, alone(call, key):
         if not give_back(call, ledger, key, None, None):

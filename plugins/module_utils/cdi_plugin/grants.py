@@ -13,7 +13,7 @@ from ..allocation.commands import turns
 from ..allocation.holds import collect, report
 from ..allocation.holds.collect import Collected
 from ..allocation.holds.pod_holds import holder, is_kept
-from ..allocation.holds.report import Info, Problem
+from ..allocation.holds.report import GrantProblem, Info
 from ..allocation.ledger import schema
 from ..allocation.ledger.grant import Grant, Hold, Key
 from ..allocation.ledger.ledger import Ledger
@@ -28,16 +28,16 @@ from ..system import openers
 from ..system.occupied import Occupied, numbers, occupied, own_nodes
 from . import chain
 from .args import settings
-from .call import Call, Host
+from .call import Call, PluginHost
 from .valid_requests import ValidRequests, parse, stamp
 
 
-class Seen(NamedTuple):
+class GrantsView(NamedTuple):
     """What is granted, and what is wrong with it."""
 
     info: Info
     grants: tuple[Grant, ...]
-    problems: tuple[tuple[Key, Problem], ...]
+    problems: tuple[tuple[Key, GrantProblem], ...]
     reports: tuple[str, ...]  # what the ledger repaired when it was opened
     proved: dict[str, Optional[bool]]  # token of a part -> Part.proved; None where the kubelet chose its devices
 
@@ -53,25 +53,25 @@ class Open(NamedTuple):
 class Operator:
     """The ledger of a host, and the configurations that its grants were made by."""
 
-    def __init__(self, host: Host, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
+    def __init__(self, host: PluginHost, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
         self.host = host
         self.boot_id = inventory.boot_id(host.root)
         self.ledger = Ledger(host.state_dir, self.boot_id)
         self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
 
-    def look(self) -> Seen:
+    def look(self) -> GrantsView:
         """Everything, compared with what the inventory and the pools have. Raises CdiError."""
         info = report.info(self.ledger)
         grants = tuple(self.ledger.grants())
         present = self._present()
         problems = []
         for grant in grants:
-            found = report.check(self.ledger, grant.key, present).problems
+            found = report.check_grant(self.ledger, grant.key, present).problems
             # The device plugin hands out devices of others' specs as well, and looks at them itself.
             elsewhere = is_kept(grant.key)
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
         proved = {part.token: None if is_kept(grant.key) else part.proved for grant in grants for part in grant.parts}
-        return Seen(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
+        return GrantsView(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
 
     def open(self, grants: Iterable[Grant]) -> tuple[list[Open], str]:
         """(the devices that processes have open, what of the processes could not be seen). Raises nothing.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..allocation.choosing.choose import Infeasible, Request, choose
+from ..allocation.choosing.choose import ChoiceRequest, Infeasible, choose
 from ..allocation.choosing.machine import fold
-from ..allocation.choosing.request import Request as Asked
+from ..allocation.choosing.request import DeviceRequest as Asked
 from ..allocation.ledger.grant import WHOLE, Hold, Lock, hold_of, why_not
-from ..allocation.ledger.ledger import Held
+from ..allocation.ledger.ledger import HeldLocks
 from ..discovery.inventory import Inventory
 from ..protocol import errors
 from ..protocol.errors import ProtocolError
@@ -43,7 +43,7 @@ class Picker:
         self.refuse = False  # devices that are open, though nobody holds them
         self.occupied: list[Occupied] = []  # those of the last pick that are
 
-    def pick(self, held: Held) -> list[Hold]:
+    def pick(self, held: HeldLocks) -> list[Hold]:
         """The holds of the best set of free devices whose nodes are there. Raises ProtocolError 100, 109."""
         asked = self.asked
         if len(held.wanted) < len(asked.amounts):
@@ -57,7 +57,7 @@ class Picker:
         locks = held.locks(names.union(many.resources) if many else names)
         locks = {**locks, **{name: _both(locks.get(name), mode) for name, mode in self.claimed.items()}}
         free = [device for device in some if self._is_free(device, amounts, locks)]
-        wanted = Request(asked.devices or 1, self.near, (), needs)
+        wanted = ChoiceRequest(asked.devices or 1, self.near, (), needs)
         out: set[str] = set()  # that can't be had after all
         while True:
             left = [device for device in free if device.id not in out]
@@ -89,7 +89,11 @@ class Picker:
         return {name: one for name, one in found if one}
 
     def _choose(
-        self, free: Sequence[Device], alike: Mapping[str, Sequence[str]], locks: Mapping[str, Lock], wanted: Request
+        self,
+        free: Sequence[Device],
+        alike: Mapping[str, Sequence[str]],
+        locks: Mapping[str, Lock],
+        wanted: ChoiceRequest,
     ) -> list[Device]:
         """The best of `free`, and of the groups that are `alike`, in their order. Raises ProtocolError 100."""
         held = {device.id: locks[device.id].used for device in free if device.id in locks}

@@ -30,7 +30,7 @@ class Caller(NamedTuple):
     limit: float = LIMIT  # seconds for one call
 
 
-class Granted(NamedTuple):
+class AddReply(NamedTuple):
     """What an ADD got."""
 
     path: str  # of the configuration that granted it
@@ -68,7 +68,7 @@ def add(
     request: Mapping[str, str],
     request_id: str,
     near: Iterable[int] = (),
-) -> Granted:
+) -> AddReply:
     """ADD: have the first of `found` that can grant all of `request` (resource-spec -> amount); never a part of it.
 
     Where it is not known what became of an ADD, because the plugin was ended or replied nonsense, a DEL follows, which
@@ -131,7 +131,7 @@ class _Refused(Exception):
         super().__init__(str(error))
 
 
-def _granted(caller: Caller, one: Configuration, reply: Reply) -> Granted:
+def _granted(caller: Caller, one: Configuration, reply: Reply) -> AddReply:
     """What a reply to ADD grants. Raises _Refused where it refuses, ProtocolError where it makes no sense."""
     if reply.error is not None and reply.status != 0:
         raise _Refused(reply.error)
@@ -143,7 +143,7 @@ def _granted(caller: Caller, one: Configuration, reply: Reply) -> Granted:
         )
     if not isinstance(locality, list) or not all(isinstance(node, int) for node in locality):
         raise _odd(caller, one, f"numa_locality is {shown(locality)}; expected a list of integers")
-    return Granted(one.path, tuple(nodes), tuple(locality))
+    return AddReply(one.path, tuple(nodes), tuple(locality))
 
 
 def _agreed(caller: Caller, one: Configuration) -> str:

@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any
 
-from ..converge.kinds.device_state import Outcome, Wanted, converge, instant, moment
+from ..converge.kinds.device_state import StateOutcome, WantedDeviceState, converge_state, instant, moment
 from ..layout import Layout
 from ..records import CdiError
 from .terminal import complain, say, say_document
@@ -21,7 +21,7 @@ def run(arguments: Any, paths: Layout) -> int:
     """Do it, and print what came of it. Raises CdiError."""
     if arguments.action not in ("disable", "enable"):
         raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
-    wanted = Wanted(arguments.name)
+    wanted = WantedDeviceState(arguments.name)
     if arguments.action == "disable":
         reason = " ".join((arguments.reason or "").split())
         if not reason:
@@ -29,7 +29,7 @@ def run(arguments: Any, paths: Layout) -> int:
         wanted = wanted._replace(reason=reason, until=_until(arguments.until))
         if wanted.until and wanted.until <= moment(time.time()):
             raise CdiError(f"--until: found {arguments.until!r}, which is over; expected a time to come")
-    outcome = converge(wanted, paths, arguments.check)
+    outcome = converge_state(wanted, paths, arguments.check)
     for text in (*outcome.report.warnings, *outcome.report.failed):
         complain(f"warning: {text}")
     if arguments.json:
@@ -48,7 +48,7 @@ def _until(text: Any) -> str:
     return moment(time.time() + int(found[1]) * SECONDS[found[2]]) if found else instant(text)
 
 
-def _tell(outcome: Outcome, check: bool) -> None:
+def _tell(outcome: StateOutcome, check: bool) -> None:
     if outcome.after:
         until = f"until {outcome.after.until}" if outcome.after.until else "until it is enabled"
         say(f"{outcome.id} is out of service {until}: {outcome.after.reason}")

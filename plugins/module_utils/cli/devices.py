@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from ..converge.devices import Listed, look
+from ..converge.devices import DeviceListing, list_devices
 from ..layout import RUN, SPEC_DIRS, Layout
 from ..records import CdiError, Device, as_document
 from .terminal import complain, say, say_document, table
@@ -22,7 +22,7 @@ USUAL = {*SPEC_DIRS, f"{RUN}/cdi"}  # /var/run is a link to /run
 
 def run(arguments: Any, paths: Layout) -> int:
     """Print the inventory of this boot, or with --scan what is found now. Raises CdiError."""
-    listed = look(paths.state_dir, paths.inventory, paths.spec_dirs, arguments.scan)
+    listed = list_devices(paths.state_dir, paths.inventory, paths.spec_dirs, arguments.scan)
     for warning in listed.warnings:
         complain(f"warning: {warning}")
     if listed.why_unknown:
@@ -54,7 +54,7 @@ def command(device: Device, name: str, spec_dirs: Sequence[str]) -> str:
     return f"podman {options}run --rm --device {shlex.quote(name)} docker.io/library/busybox ls -l {seen}  # {alike}"
 
 
-def _chosen(listed: Listed, arguments: Any) -> list[Device]:
+def _chosen(listed: DeviceListing, arguments: Any) -> list[Device]:
     """Those of --kind and --free. Raises CdiError for a kind that no device has."""
     kinds = sorted({device.kind for device in listed.devices})
     if arguments.kind and kinds and arguments.kind not in kinds:
@@ -69,7 +69,7 @@ def _none(arguments: Any, paths: Layout) -> str:
     return "No devices." if arguments.scan else f"No devices in {paths.inventory}; --scan looks for some now."
 
 
-def _document(device: Device, listed: Listed) -> dict[str, Any]:
+def _document(device: Device, listed: DeviceListing) -> dict[str, Any]:
     return {
         **as_document(device),
         "qualified_names": device.qualified_names,
@@ -77,7 +77,7 @@ def _document(device: Device, listed: Listed) -> dict[str, Any]:
     }
 
 
-def _row(device: Device, listed: Listed) -> tuple[Sequence[str], ...]:
+def _row(device: Device, listed: DeviceListing) -> tuple[Sequence[str], ...]:
     state, reason = device.health
     return (
         device.qualified_names,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..converge.driver.virtual_functions import make, parse
+from ..converge.driver.virtual_functions import make_functions, parse
 from ..layout import Layout
 from ..records import CdiError
 from .terminal import complain, say, say_document
@@ -19,7 +19,7 @@ def run(arguments: Any, _paths: Layout) -> int:
     changed, failed = [], []
     for wanted in every:
         try:
-            changed += [wanted.device] if make(wanted, arguments.check) else []
+            changed += [wanted.device] if make_functions(wanted, arguments.check) else []
         except CdiError as error:
             failed.append(str(error))
     if arguments.json:

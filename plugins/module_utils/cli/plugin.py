@@ -38,7 +38,7 @@ def _run(arguments: Any, path: str, _paths: Layout) -> int:
 
 def _openers(_arguments: Any, _path: str, _paths: Layout) -> int:
     """Answer the daemon, which has no right to look at other processes; for fleet-cdi-openers@.service alone."""
-    openers_service.serve(sys.stdin.buffer, sys.stdout.buffer)
+    openers_service.answer_questions(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
 

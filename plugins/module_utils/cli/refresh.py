@@ -23,8 +23,8 @@ def run(arguments: Any, paths: Layout) -> int:
     if arguments.drop:
         timeout = grace = 0.0
     if arguments.make_nodes and not arguments.check:
-        for node in nvidia_nodes.missing():
-            nvidia_nodes.make(node)
+        for node in nvidia_nodes.missing_nodes():
+            nvidia_nodes.make_nodes(node)
             say(f"made: {node.path}")
     done = _linked(refresh(paths, timeout, grace, arguments.check), paths, arguments.check)
     if arguments.json:
@@ -37,7 +37,7 @@ def run(arguments: Any, paths: Layout) -> int:
 def _linked(done: Report, paths: Layout, check: bool) -> Report:
     """`done`, and the links by number that device nodes of the specs now have. Without systemd nobody needs them."""
     try:
-        links = device_links.keep(paths.spec_dirs, paths.state_dir, check) if systemd.booted() else ()
+        links = device_links.keep_links(paths.spec_dirs, paths.state_dir, check) if systemd.booted() else ()
     except CdiError as error:
         return done._replace(failed=(*done.failed, str(error)))
     return done._replace(changed=(*done.changed, *(one.path for one in links)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..converge.kinds.spec_info import Survey, document, survey
+from ..converge.kinds.spec_info import Survey, registry_document, survey
 from ..layout import Layout
 from .terminal import say, say_document, table
 
@@ -22,7 +22,7 @@ def run(arguments: Any, paths: Layout) -> int:
     """
     found = survey(paths.spec_dirs, paths.state_dir, paths.inventory)
     registry = found.registry
-    shown = document(found)
+    shown = registry_document(found)
     if arguments.json:
         say_document(shown)
     elif shown["specs"]:

@@ -15,7 +15,7 @@ from ..records import Device
 from ..spec.registry import load
 
 
-class Listed(NamedTuple):
+class DeviceListing(NamedTuple):
     """The devices, with what an operator asks about them."""
 
     devices: tuple[Device, ...]
@@ -33,12 +33,12 @@ class Listed(NamedTuple):
         return next((name for name in device.qualified_names if name in self.offered), "")
 
 
-def look(state_dir: str, listing: str, spec_dirs: Sequence[str], scan: bool = False) -> Listed:
+def list_devices(state_dir: str, listing: str, spec_dirs: Sequence[str], scan: bool = False) -> DeviceListing:
     """The devices of the inventory `listing`, or with `scan` those that are found now. Raises CdiError."""
     boot_id = inventory.boot_id()
     devices, warnings = _scanned(state_dir) if scan else (tuple(inventory.read(listing, boot_id).devices), ())
     store = examine(state_dir, boot_id)
-    return Listed(devices, _held(devices, store), _trouble(store), load(spec_dirs).devices, warnings)
+    return DeviceListing(devices, _held(devices, store), _trouble(store), load(spec_dirs).devices, warnings)
 
 
 def _scanned(state_dir: str) -> tuple[tuple[Device, ...], tuple[str, ...]]:

@@ -68,13 +68,13 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         left = []
         units, plugin = refresh_service.installed(manifest), device_plugin_service.installed(manifest)
         if units:
-            refresh_service.stop(refresh_service.run)
+            refresh_service.stop(refresh_service.run_on_host)
         if plugin:
             device_plugin_service.stop()
             left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # in the store of grants, which then stays, too
         done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force, left)
         if units:
-            refresh_service.forget(refresh_service.run)
+            refresh_service.forget(refresh_service.run_on_host)
         if plugin:
             device_plugin_service.forget()
         return done
@@ -100,7 +100,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
         if plugin and not left:
             grants = [grant for grant in grants if not pod_holds.is_kept(grant.key)]
         if grants:
-            some = "; ".join(map(holders.named, grants[: holders.SOME]))
+            some = "; ".join(map(holders.named_holders, grants[: holders.SOME]))
             more = f"; and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
             why = (
                 f"devices are granted to {len(grants)} request(s): {some}{more}. Give them back (DEL, or "
@@ -109,7 +109,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
             found.append((ledger, ". ".join((f"{ledger}: {why}", *left, UNTOUCHED))))
     specs = holders.written(manifest)
     names = {name: nodes for one in specs.values() for name, nodes in one.items()}
-    for container in containers.find(names).containers:
+    for container in containers.find_containers(names).containers:
         if container.runs:
             path = next(path for path, one in specs.items() if container.devices[0] in one)
             has = holders.some(container.devices)
@@ -171,13 +171,13 @@ def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
             kept.append((path, str(error)))
     for path in sorted(manifest.edits):
         try:
-            done[managed_keys.take_back(manifest, path, check)].append(path)
+            done[managed_keys.take_back_keys(manifest, path, check)].append(path)
         except CdiError as error:
             kept.append((path, str(error)))
     done["removed"] += sorted(device_links.ours(manifest))
     if not check:
         try:
-            device_links.take_back(manifest)
+            device_links.take_back_links(manifest)
         except CdiError as error:
             kept.append((manifest.path, str(error)))
     for name in sorted(manifest.others):

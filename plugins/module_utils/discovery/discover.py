@@ -14,7 +14,7 @@ from . import device_names
 from .entry_options import PROFILES, check, common, expand, kind_of
 from .functions import physical_function
 from .out_of_service import Disabled, health_of
-from .select import Found, Group, nearest
+from .select import DeviceGroup, Selection, nearest
 from .snapshot import Snapshot, SysDevice
 from .topology import file as topology_file
 from .topology import kfd
@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
 
     entry: str
     number: int  # among the devices of the entry, from 0
-    group: Group
+    group: DeviceGroup
     known: tuple[Udev, ...]  # of each member of the group
     device: Device
     names: Mapping[str, str]  # sort -> name that it would have
@@ -130,17 +130,17 @@ def _links(
     devices: Sequence[Device], drivers: Iterable[Link], files: Mapping[str, Topology], snapshot: Snapshot
 ) -> tuple[tuple[Link, ...], list[str]]:
     """(the links between the devices, in order; warnings). What an operator's file says goes over what drivers say."""
-    of_kfd, odd = kfd.links(snapshot)
+    of_kfd, odd = kfd.kfd_links(snapshot)
     groups: list[Iterable[Link]] = [between(devices, of_kfd)[0], drivers]
     warnings = [*odd]
     for path, topology in files.items():
-        said, more = topology_file.links(devices, path, topology)
+        said, more = topology_file.file_links(devices, path, topology)
         groups.append(said)
         warnings += more
     return merged(*groups), warnings
 
 
-def _kind(name: str, entry: dict[str, Any], found: Found) -> Kind:
+def _kind(name: str, entry: dict[str, Any], found: Selection) -> Kind:
     """What all devices of an entry have in common."""
     return Kind(
         name=kind_of(name, entry),
@@ -162,7 +162,9 @@ def _both(one: Kind, other: Kind) -> Kind:
     )
 
 
-def _describe(name: str, entry: dict[str, Any], index: int, group: Group, enricher: Optional[Enricher]) -> Candidate:
+def _describe(
+    name: str, entry: dict[str, Any], index: int, group: DeviceGroup, enricher: Optional[Enricher]
+) -> Candidate:
     """The record of one group, as far as it does not depend on the names that others have."""
     head = group.members[0][0]
     physical, function = head.physical, head.pci
@@ -196,7 +198,7 @@ def _describe(name: str, entry: dict[str, Any], index: int, group: Group, enrich
     return Candidate(name, index, group, known, device, _names(entry, index, device, group))
 
 
-def _identity(group: Group) -> str:
+def _identity(group: DeviceGroup) -> str:
     """What stays the same over reboots and renumbering, as far as the hardware has such a thing."""
     head = group.members[0][0]
     own = f"{head.subsystem}:{head.sysname}"
@@ -206,7 +208,7 @@ def _identity(group: Group) -> str:
     return place if group.parent else f"{place}#{own}"
 
 
-def _names(entry: dict[str, Any], index: int, device: Device, group: Group) -> dict[str, str]:
+def _names(entry: dict[str, Any], index: int, device: Device, group: DeviceGroup) -> dict[str, str]:
     """The names that the device would have: each sort in `name_by` -> the name, "" where the device has none."""
     values = {
         "index": str(index),
@@ -273,7 +275,7 @@ def _with_nodes(one: Candidate, entry: dict[str, Any], names: tuple[str, ...]) -
     )
 
 
-def _all_nodes(group: Group, known: Sequence[Udev]) -> Iterator[tuple[Node, str, tuple[str, ...]]]:
+def _all_nodes(group: DeviceGroup, known: Sequence[Udev]) -> Iterator[tuple[Node, str, tuple[str, ...]]]:
     """(node, name, symlinks) of each node of a group; one that sysfs has no device for is named by its path."""
     for node in group.nodes:
         yield node, os.path.basename(node.path), ()

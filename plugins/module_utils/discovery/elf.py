@@ -21,7 +21,7 @@ MOST = 65536  # bytes of a header table or a dynamic section; those of real libr
 NAME = 256  # bytes of a file's name
 
 
-class Layout(NamedTuple):
+class ElfLayout(NamedTuple):
     """Where the fields of a 64-bit or a 32-bit file stand, as formats of struct."""
 
     header: str  # after e_ident: ..., e_phoff, ..., e_phentsize, e_phnum
@@ -31,8 +31,8 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    2: Layout("HHIQQQIHHH", "IIQQQQQQ", (0, 2, 3, 5), "qQ"),
-    1: Layout("HHIIIIIHHH", "IIIIIIII", (0, 1, 2, 4), "iI"),
+    2: ElfLayout("HHIQQQIHHH", "IIQQQQQQ", (0, 2, 3, 5), "qQ"),
+    1: ElfLayout("HHIIIIIHHH", "IIIIIIII", (0, 1, 2, 4), "iI"),
 }
 
 

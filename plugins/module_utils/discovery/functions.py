@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Iterable
 
 from ..records import Health, Node
-from .select import Group, address
+from .select import DeviceGroup, address_order
 from .snapshot import PCI_ADDRESS, Snapshot, SysDevice
 
 
@@ -24,12 +24,12 @@ def functions(snapshot: Snapshot, vendor: str, classes: tuple[str, ...]) -> list
         for function in snapshot.members("pci")
         if vendor in ("", function.pci_ids[0]) and function.pci_ids[2].startswith(classes)
     ]
-    return sorted(found, key=address)
+    return sorted(found, key=address_order)
 
 
 def unusable(
     candidates: Iterable[SysDevice], used: Collection[SysDevice], drivers: Collection[str], missing: str
-) -> tuple[Group, ...]:
+) -> tuple[DeviceGroup, ...]:
     """A group without nodes, unhealthy with the reason, for each candidate that is not `used`.
 
     One of `drivers` has to be bound, the first is the usual one; `missing` is the reason where it is and nothing came
@@ -45,11 +45,11 @@ def unusable(
             "health": Health("unhealthy", f"{function.sysname}: {reason}"),
             "part_of": physical_function(function),
         }
-        groups.append(Group(function, ((function, ""),), fields=fields))
+        groups.append(DeviceGroup(function, ((function, ""),), fields=fields))
     return tuple(groups)
 
 
-def depending(groups: Iterable[Group], nodes: Iterable[Node], snapshot: Snapshot) -> tuple[Group, ...]:
+def depending(groups: Iterable[DeviceGroup], nodes: Iterable[Node], snapshot: Snapshot) -> tuple[DeviceGroup, ...]:
     """The groups, unhealthy if one of the nodes that they share is missing, as then nobody can use any of them."""
     ill = [health for health in map(snapshot.health, nodes) if health.state == "unhealthy"]
     return tuple(group._replace(fields={"health": ill[0], **group.fields}) if ill else group for group in groups)

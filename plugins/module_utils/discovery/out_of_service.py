@@ -35,7 +35,7 @@ def path_of(state_dir: str) -> str:
     return os.path.join(os.path.abspath(state_dir), "device-state.json")
 
 
-def read(state_dir: str) -> dict[str, Disabled]:
+def read_disabled(state_dir: str) -> dict[str, Disabled]:
     """Device id -> what was decided, also where its time is over; empty if there is nothing. Raises CdiError."""
     path = path_of(state_dir)
     live = files.read(path)
@@ -54,7 +54,7 @@ def read(state_dir: str) -> dict[str, Disabled]:
     raise documents.other_version(path, version, VERSION)
 
 
-def render(devices: Mapping[str, Disabled]) -> Optional[bytes]:
+def render_disabled(devices: Mapping[str, Disabled]) -> Optional[bytes]:
     """The file's content; None (no file) where nothing is out of service."""
     if not devices:
         return None
@@ -65,7 +65,7 @@ def render(devices: Mapping[str, Disabled]) -> Optional[bytes]:
 def in_force(state_dir: str, clock: Callable[[], float] = time.time) -> dict[str, Disabled]:
     """Those whose time is not over yet. Raises CdiError."""
     now = moment(clock())
-    return {name: one for name, one in read(state_dir).items() if not one.until or one.until > now}
+    return {name: one for name, one in read_disabled(state_dir).items() if not one.until or one.until > now}
 
 
 def moment(seconds: float) -> str:

@@ -29,7 +29,7 @@ PCI_CLASSES = one_or_several(
 )
 
 
-class Group(NamedTuple):
+class DeviceGroup(NamedTuple):
     """One device found: its class devices, each with the role of its node, in the order of their nodes.
 
     The first member is the head: what the record says of driver, PCI ids and NUMA node is its. It may have no node.
@@ -45,10 +45,10 @@ class Group(NamedTuple):
     ] = {}  # fields of the record that are not as usual: id, uuid, part_of, capacity, health ...
 
 
-class Found(NamedTuple):
+class Selection(NamedTuple):
     """What a profile found; `why` says of an empty result which condition left nothing."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[DeviceGroup, ...]
     why: str = ""
     warnings: tuple[str, ...] = ()
     edits: ContainerEdits = ContainerEdits()  # what everybody gets who gets one of them
@@ -61,14 +61,14 @@ class Profile(NamedTuple):
     kind: str  # by default; "" stands for fleet.cdi/<name of the entry>
     name_by: tuple[str, ...]  # by default
     options: dict[str, dict[str, Any]]  # JSON Schema of each option of its own
-    find: Callable[[dict[str, Any], Snapshot], Found]
+    find: Callable[[dict[str, Any], Snapshot], Selection]
     required: tuple[str, ...] = ()  # options
     defaults: Mapping[str, Any] = {}  # of the common options, where they are not as usual: {"all": True}
     none: str = "FLEET_CDI_DEVICES=none"  # the variable of the name "none"
     opens: tuple[str, ...] = ()  # roles of nodes that may be opened to see whether they answer: it changes nothing
 
 
-class Rule(NamedTuple):
+class SelectRule(NamedTuple):
     """What to choose. An empty condition holds for everything; one of several patterns has to match."""
 
     subsystem: tuple[str, ...] = ()
@@ -84,26 +84,26 @@ class Rule(NamedTuple):
     has_node: bool = True  # of its own; PCI functions have none, what sits on them may
 
 
-def select(rule: Rule, snapshot: Snapshot) -> Found:
+def select(rule: SelectRule, snapshot: Snapshot) -> Selection:
     """Return the devices that `rule` selects. Cheap conditions come first, so that little is read of other devices."""
     chosen = [name for name in snapshot.subsystems if _matches(name, rule.subsystem)]
     if not chosen:
-        return Found((), f"this host has no subsystem {' or '.join(rule.subsystem)}")
+        return Selection((), f"this host has no subsystem {' or '.join(rule.subsystem)}")
     left = list({device.path: device for name in chosen for device in snapshot.members(name)}.values())
     for label, patterns, value in _conditions(rule):
         candidates, left = left, [device for device in left if _matches(value(device), patterns)]
         if not left:
             seen = sorted({text for text in map(value, candidates) if text})[:3]
             why = f"none of {len(candidates)} devices has the {label} {' or '.join(patterns)}".rstrip()
-            return Found((), why + (f"; found {', '.join(seen)}" if seen else ""))
-    return Found(_group(left, rule))
+            return Selection((), why + (f"; found {', '.join(seen)}" if seen else ""))
+    return Selection(_group(left, rule))
 
 
 # Attributes in which a GPU's driver reports its memory, in bytes (Documentation/gpu/amdgpu/driver-misc.rst).
 MEMORY = ("mem_info_vram_total",)
 
 
-def memory(group: Group) -> Group:
+def memory(group: DeviceGroup) -> DeviceGroup:
     """The group with what can be asked for of its memory, where its driver says how much there is."""
     text = nearest(group.members[0][0], MEMORY)
     if text is None or not text.isdecimal() or len(text) > 18:
@@ -121,13 +121,13 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", text))
 
 
-def address(device: Optional[SysDevice]) -> tuple[int, ...]:
+def address_order(device: Optional[SysDevice]) -> tuple[int, ...]:
     """A key that sorts by PCI address; what sits on no PCI function comes last."""
     function = device and device.pci
     return tuple(int(part, 16) for part in re.split("[:.]", function.name)) if function else (1 << 32,)
 
 
-def _conditions(rule: Rule) -> Iterator[tuple[str, tuple[str, ...], Callable[[SysDevice], Optional[str]]]]:
+def _conditions(rule: SelectRule) -> Iterator[tuple[str, tuple[str, ...], Callable[[SysDevice], Optional[str]]]]:
     """(what it is about, its patterns, the value of a device) of each condition. No patterns: to have it is enough."""
     roles = tuple(pattern for pattern, _role in rule.roles)
     if rule.sysname:
@@ -174,11 +174,11 @@ def nearest(device: SysDevice, attributes: tuple[str, ...], asked_for: bool = Fa
     return None
 
 
-def _group(devices: list[SysDevice], rule: Rule) -> tuple[Group, ...]:
+def _group(devices: list[SysDevice], rule: SelectRule) -> tuple[DeviceGroup, ...]:
     """The devices in order: by PCI address, then by name; one group for each physical parent if the rule wants that."""
     order = {role: index for index, (_pattern, role) in enumerate(rule.roles)}
     ranked = sorted(
-        (address(device), order.get(role, 0), natural(device.sysname), device.path, role)
+        (address_order(device), order.get(role, 0), natural(device.sysname), device.path, role)
         for device in devices
         for role in [_role(device, rule.roles)]
     )
@@ -188,7 +188,8 @@ def _group(devices: list[SysDevice], rule: Rule) -> tuple[Group, ...]:
         parent = device.physical if rule.group_by_parent else None
         groups.setdefault(parent.path if parent else path, []).append((device, role))
     return tuple(
-        Group(members[0][0].physical if rule.group_by_parent else None, tuple(members)) for members in groups.values()
+        DeviceGroup(members[0][0].physical if rule.group_by_parent else None, tuple(members))
+        for members in groups.values()
     )
 
 

@@ -82,7 +82,7 @@ def _is_musl(inside: Inside) -> bool:
     return bool(inside.names("/lib", "ld-musl-")) and not inside.has(CACHE)
 
 
-class _File:
+class _ConfigFile:
     """A file of the configuration: what it says."""
 
     def __init__(self, lines: int) -> None:
@@ -96,7 +96,7 @@ def _configured(inside: Inside) -> set[str]:
     Raises HookError, for more than MOST_FILES and MOST_LINES, too: a file counts each time that it is included.
     """
     found: set[str] = set()
-    read: dict[str, _File] = {}
+    read: dict[str, _ConfigFile] = {}
     left, files, lines = [CONFIG], 0, 0
     while left:
         name = left.pop()
@@ -109,10 +109,10 @@ def _configured(inside: Inside) -> set[str]:
     return found
 
 
-def _parsed(inside: Inside, name: str, folders: set[str]) -> _File:
+def _parsed(inside: Inside, name: str, folders: set[str]) -> _ConfigFile:
     """A file of the configuration; the directories in it are added to `folders`."""
     text = inside.read(name)
-    file = _File(text.count("\n"))
+    file = _ConfigFile(text.count("\n"))
     _bound("lines", file.lines, MOST_LINES)
     for line in text.split("\n"):
         words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # as ldconfig, which reads C's strings

@@ -51,7 +51,7 @@ def main(words: Sequence[str], release: str) -> NoReturn:
     _end(DONE, *(f"{name}: {note}" for note in notes))
 
 
-def perform(request: requests.Request) -> list[str]:
+def perform(request: requests.HookRequest) -> list[str]:
     """Do it; what was left undone on purpose, and why. Raises HookError and OSError."""
     root = container_root(request.state)
     try:

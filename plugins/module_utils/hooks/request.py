@@ -51,7 +51,7 @@ LONGEST = 30
 LONGEST_OF_ALL = 3600
 
 
-class Request:
+class HookRequest:
     """What to do in one container, in the order in which it is done."""
 
     def __init__(self) -> None:
@@ -69,12 +69,12 @@ class Request:
         self.state = ""  # a file with the container's state; "" is standard input
 
 
-def parse(words: Sequence[str]) -> Request:
+def parse(words: Sequence[str]) -> HookRequest:
     """The request in `words`, which begin with the command. Raises HookError."""
     command = words[0] if words else ""
     if command not in COMMANDS:
         raise HookError(f"found {command!r}; expected one of {', '.join(COMMANDS)}, or --help")
-    request = Request()
+    request = HookRequest()
     mode = ""
     paths: list[str] = []
     for option, value in _options(command, words[1:]):
@@ -128,23 +128,23 @@ def _mode(option: str, text: str) -> int:
     return int(text, 8)
 
 
-def _chmod(request: Request, text: str) -> None:
+def _chmod(request: HookRequest, text: str) -> None:
     mode, _colon, path = text.partition(":")
     request.modes.append((_mode("--chmod", mode), _path("--chmod", path)))
 
 
-def _timeout(request: Request, text: str) -> None:
+def _timeout(request: HookRequest, text: str) -> None:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text[:9]) <= LONGEST_OF_ALL:
         raise HookError(f"--timeout: found {text!r}; expected seconds, from 1 to {LONGEST_OF_ALL}")
     request.timeout = int(text)
 
 
-def _set(name: str) -> Callable[[Request, str], None]:
+def _set(name: str) -> Callable[[HookRequest, str], None]:
     return lambda request, text: setattr(request, name, text)
 
 
 # Option -> what it does to a request.
-SETTERS: dict[str, Callable[[Request, str], None]] = {
+SETTERS: dict[str, Callable[[HookRequest, str], None]] = {
     "--link": lambda request, text: request.links.append(_pair("--link", text)),
     "--device-link": lambda request, text: request.device_links.append(_pair("--device-link", text)),
     "--cuda-compat": _set("driver"),

@@ -31,14 +31,14 @@ class Configuration(NamedTuple):
     config: Config
 
 
-class Found(NamedTuple):
+class Configurations(NamedTuple):
     """The configurations in the order in which they are tried, and why others are none: by path."""
 
     configurations: tuple[Configuration, ...]
     errors: dict[str, ProtocolError]
 
 
-def find(directory: str = DIRECTORY, resource_type: str = "") -> Found:
+def find(directory: str = DIRECTORY, resource_type: str = "") -> Configurations:
     """All configurations, or those of one resource-type, by type and by file name. Raises nothing."""
     found = []
     failed = {}
@@ -49,7 +49,7 @@ def find(directory: str = DIRECTORY, resource_type: str = "") -> Found:
                 found.append(read(path))
             except ProtocolError as error:
                 failed[path] = error
-    return Found(tuple(found), failed)
+    return Configurations(tuple(found), failed)
 
 
 def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ...]:

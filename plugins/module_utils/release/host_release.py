@@ -63,10 +63,10 @@ def _needed(prefix: str, needs: Sequence[Need]) -> str:
     return f"{prefix}: the on-host code is still needed by: {said(needs)}."
 
 
-def _unchanged(prefix: str) -> install.Outcome:
+def _unchanged(prefix: str) -> install.InstallOutcome:
     """What a run that changes nothing returns."""
     now = tree.describe(prefix, tree.look(prefix))
-    return install.Outcome(False, now, now)
+    return install.InstallOutcome(False, now, now)
 
 
 def _defaults(options: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from .tree import (
     LOCK,
     ON_PATH,
     RECORD,
-    Found,
+    InstalledReleases,
     at,
     begun,
     byte_code,
@@ -53,7 +53,7 @@ from .tree import (
 from .unpack import prepare, smoke_run, unpack
 
 
-class Outcome(NamedTuple):
+class InstallOutcome(NamedTuple):
     """What was done, or in check mode is to be done. `before` and `after` are documents of one shape, for a diff."""
 
     changed: bool
@@ -63,8 +63,8 @@ class Outcome(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    found: Found
-    whole: bool  # the wanted release is there, every file of it as it was built
+    found: InstalledReleases
+    whole: bool  # the wanted release is there, every file of it was built
     ready: bool  # and its launchers and byte code fit what is wanted
     before: dict[str, Any]
     after: dict[str, Any]
@@ -79,7 +79,7 @@ def present(
     archive: Optional[bytes] = None,
     check: bool = False,
     on_path: Optional[bool] = None,
-) -> Outcome:
+) -> InstallOutcome:
     """Make `release` the active one, started by `launchers` (name -> text), and keep the one before as previous.
 
     A release that is there and whole is used; otherwise `archive` is needed, and asked for if it is None. Everything is
@@ -99,7 +99,7 @@ def present(
         if check and changed:
             _check_writable(prefix)
         if check or not changed or (archive is None and not plan.whole):
-            return Outcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
+            return InstallOutcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
             plan = _plan(prefix, release, python, launchers, linked)  # another process may have been here
             clear(prefix, plan.found.leftovers, keep=release)
@@ -121,10 +121,10 @@ def present(
                 link(prefix, "current", release)
             unlink_commands(prefix, launchers)
             clear(prefix, look(prefix).leftovers)
-    return Outcome(changed, plan.before, plan.after)
+    return InstallOutcome(changed, plan.before, plan.after)
 
 
-def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
+def rollback(prefix: str, run: Run, check: bool = False) -> InstallOutcome:
     """Make the previous release the active one, launcher and all, and the active one the previous one.
 
     Once that was done it does nothing, until another release is installed: repeating a roll-back must not undo it.
@@ -140,7 +140,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
             target, other = found.active, rolled_back
             wanted = tuple(sorted(launchers_of(at(prefix, target)))) if target else ()
             if found.previous == other and not found.leftovers and found.commands == wanted:
-                return Outcome(False, before, before)
+                return InstallOutcome(False, before, before)
         else:
             target, other = found.previous, found.active
         if target is None:
@@ -159,7 +159,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
         after = describe(prefix, found._replace(active=target, previous=other, leftovers=(), commands=commands))
         if check:
             _check_writable(prefix)
-            return Outcome(True, before, after)
+            return InstallOutcome(True, before, after)
         with locked(prefix):
             if look(prefix) != found:
                 raise CdiError(f"{prefix}: another process changed the releases just now; run again")
@@ -171,12 +171,12 @@ def rollback(prefix: str, run: Run, check: bool = False) -> Outcome:
             if other:
                 link(prefix, "previous", other)
             clear(prefix, look(prefix).leftovers)
-    return Outcome(True, before, after)
+    return InstallOutcome(True, before, after)
 
 
-def remove(prefix: str, check: bool = False) -> Outcome:
+def remove(prefix: str, check: bool = False) -> InstallOutcome:
     """Remove what was installed, and of the directories that were made for it those that are empty. Raises CdiError."""
-    gone = describe(prefix, Found(None, None, (), (), ()))
+    gone = describe(prefix, InstalledReleases(None, None, (), (), ()))
     with explained(prefix):
         _check_directories(prefix)
         found = look(prefix)
@@ -187,7 +187,7 @@ def remove(prefix: str, check: bool = False) -> Outcome:
         if check and changed:
             _check_writable(prefix)
         if not changed or check:
-            return Outcome(changed, before, gone)
+            return InstallOutcome(changed, before, gone)
         with locked(prefix):
             found = look(prefix)
             unlink_commands(prefix, ())
@@ -202,7 +202,7 @@ def remove(prefix: str, check: bool = False) -> Outcome:
                 discard(at(prefix, name))
         for directory in sorted({*made, *unnoted}, key=len, reverse=True):
             files.remove_directory(directory)
-    return Outcome(True, before, gone)
+    return InstallOutcome(True, before, gone)
 
 
 def _linked(prefix: str, on_path: Optional[bool]) -> bool:

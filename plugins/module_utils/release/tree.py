@@ -41,7 +41,7 @@ _LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previou
 _PATIENCE = 60.0  # seconds; an installation takes one or two
 
 
-class Found(NamedTuple):
+class InstalledReleases(NamedTuple):
     """What lies under a prefix."""
 
     active: Optional[str]
@@ -65,7 +65,7 @@ def target_of(prefix: str, link: str) -> Optional[str]:
     return target if RELEASE.fullmatch(target) else None
 
 
-def look(prefix: str) -> Found:
+def look(prefix: str) -> InstalledReleases:
     try:
         names = sorted(os.listdir(at(prefix)))
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def look(prefix: str) -> Found:
         previous = None
     leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
     leftovers += [name for name in releases if name not in (current, previous)]
-    return Found(
+    return InstalledReleases(
         current, previous, releases, tuple(leftovers), _commands(prefix), ON_PATH if is_on_path(prefix) else ""
     )
 
@@ -145,7 +145,7 @@ def begun(prefix: str) -> list[str]:
     return [path for path in (*(os.path.join(prefix, name) for name in below), prefix) if files.is_as_made(path)]
 
 
-def describe(prefix: str, found: Found) -> dict[str, Any]:
+def describe(prefix: str, found: InstalledReleases) -> dict[str, Any]:
     directory = at(prefix, found.active or "none")
     launchers = launchers_of(directory) if found.active else {}
     return {

@@ -16,7 +16,7 @@ from ..system import proc, systemd
 PROPERTIES = ("MainPID", "ActiveState", "KillMode", "ExecStart", "Environment", "EnvironmentFiles")
 
 
-class Unit(NamedTuple):
+class UnitProperties(NamedTuple):
     """What systemd says of a unit."""
 
     name: str
@@ -40,17 +40,17 @@ class Unit(NamedTuple):
 
 def show(unit: str) -> str:
     """What `systemctl show` prints of a unit."""
-    return systemd.run(["systemctl", "show", "--property", ",".join(PROPERTIES), "--", unit])[1]
+    return systemd.run_on_host(["systemctl", "show", "--property", ",".join(PROPERTIES), "--", unit])[1]
 
 
-def unit_of(names: Sequence[str], ask: Callable[[str], str] = show) -> Unit:
+def unit_of(names: Sequence[str], ask: Callable[[str], str] = show) -> UnitProperties:
     """The first of these units that runs, otherwise the first that systemd knows, otherwise an empty one."""
-    found = [Unit(name, systemd.properties_of(ask(name))) for name in names]
+    found = [UnitProperties(name, systemd.properties_of(ask(name))) for name in names]
     known = [unit for unit in found if unit.properties.get("ExecStart")]
-    return next((unit for unit in known if unit.is_active), (known or [Unit("", {})])[0])
+    return next((unit for unit in known if unit.is_active), (known or [UnitProperties("", {})])[0])
 
 
-def of_unit(unit: Unit, read: Callable[[str], str]) -> tuple[str, ...]:
+def of_unit(unit: UnitProperties, read: Callable[[str], str]) -> tuple[str, ...]:
     """The words that a unit starts its daemon with: of the running process, otherwise as the unit says, with the
     variables of its environment files in place."""
     running = proc.arguments(unit.pid)

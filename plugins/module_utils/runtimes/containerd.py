@@ -21,7 +21,7 @@ from ..layout import USUAL
 from ..records import CdiError
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import Place, Reading, Setting, Source, Wanted, switch, texts
+from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, switch, texts
 
 FIRST: Path = ("plugins", "cri")  # configuration version 1
 SECOND: Path = ("plugins", "io.containerd.grpc.v1.cri")
@@ -45,7 +45,7 @@ class File(NamedTuple):
         return found
 
 
-class Found(NamedTuple):
+class EffectiveKey(NamedTuple):
     """A key in force: its value, and the file and the table from which it comes."""
 
     value: Any
@@ -53,17 +53,17 @@ class Found(NamedTuple):
     table: Path
 
 
-def read(place: Place, source: Source) -> Reading:
+def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What containerd does by its files. Raises CdiError for files that it would not start with."""
     files = _load(place, source)
     paths = tuple(file.path for file in files)
     if not place.reads:
-        return Reading(False, "none", files=paths)
+        return CdiReading(False, "none", files=paths)
     keys = _in_force(place, files)
     enable, dirs = keys.get(ENABLE), keys.get(SPEC_DIRS)
     asked = switch(enable.value, enable.path, ENABLE) if enable else place.numbers >= (2, 0, 0)
     spec_dirs = texts(dirs.value, dirs.path, SPEC_DIRS) if dirs else USUAL.spec_dirs
-    return Reading(
+    return CdiReading(
         bool(asked) and bool(spec_dirs),
         enable.path if enable else "default",
         spec_dirs,
@@ -73,7 +73,7 @@ def read(place: Place, source: Source) -> Reading:
     )
 
 
-def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
+def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:
     """The keys that make it as wanted: in a drop-in file where tables are merged and one is imported, otherwise where
     they are in force. Raises CdiError where neither goes."""
     now = read(place, source)
@@ -99,7 +99,7 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
     return _in_place(place, files, keys)
 
 
-def _load(place: Place, source: Source) -> list[File]:
+def _load(place: InstalledRuntime, source: Source) -> list[File]:
     """The files in the order in which containerd merges them. Raises CdiError."""
     files: list[File] = []
     if source.read(place.config) is None:
@@ -131,11 +131,11 @@ def _imports(file: File, source: Source) -> list[str]:
     return found
 
 
-def _in_force(place: Place, files: list[File]) -> dict[str, Found]:
+def _in_force(place: InstalledRuntime, files: list[File]) -> dict[str, EffectiveKey]:
     """Return the keys of the CRI plugin that are in force."""
     said = [file.version for file in files if file.version]
     version = said[-1] if said else 0
-    merged: dict[str, Found] = {}
+    merged: dict[str, EffectiveKey] = {}
     if place.numbers < (2, 0, 0):
         name = SECOND if version > 1 else FIRST
         for file in files:
@@ -152,9 +152,9 @@ def _in_force(place: Place, files: list[File]) -> dict[str, Found]:
     return merged
 
 
-def _keys(file: File, name: Path) -> dict[str, Found]:
+def _keys(file: File, name: Path) -> dict[str, EffectiveKey]:
     table = _table(file, name) or {}
-    return {key: Found(table[key], file.path, name) for key in (ENABLE, SPEC_DIRS) if key in table}
+    return {key: EffectiveKey(table[key], file.path, name) for key in (ENABLE, SPEC_DIRS) if key in table}
 
 
 def _table(file: File, name: Path) -> Optional[dict[str, Any]]:
@@ -164,7 +164,9 @@ def _table(file: File, name: Path) -> Optional[dict[str, Any]]:
     return found
 
 
-def _drop_in(place: Place, source: Source, files: list[File], keys: list[tuple[str, Any]]) -> Optional[Setting]:
+def _drop_in(
+    place: InstalledRuntime, source: Source, files: list[File], keys: list[tuple[str, Any]]
+) -> Optional[Setting]:
     """A file of our own in a directory that the main file imports, if it wins there."""
     root = files[0] if files else None
     if root is None:
@@ -198,7 +200,7 @@ def _sorted(files: list[File], root: File, source: Source) -> list[File]:
     return known + [file for file in files if file.path not in order]
 
 
-def _in_place(place: Place, files: list[File], keys: list[tuple[str, Any]]) -> tuple[Setting, ...]:
+def _in_place(place: InstalledRuntime, files: list[File], keys: list[tuple[str, Any]]) -> tuple[Setting, ...]:
     """Each key in the file where it is in force, otherwise in that which has the table, otherwise in the main one."""
     now = _in_force(place, files)
     said = [file.version for file in files if file.version]
@@ -214,7 +216,7 @@ def _in_place(place: Place, files: list[File], keys: list[tuple[str, Any]]) -> t
     return tuple(Setting(path, tuple(these), ((("version",), version),)) for path, these in found.items())
 
 
-def _newest(place: Place) -> int:
+def _newest(place: InstalledRuntime) -> int:
     """The configuration version that a new file gets."""
     return 2 if place.numbers < (2, 0, 0) else 3 if place.numbers < (2, 3, 0) else 4
 

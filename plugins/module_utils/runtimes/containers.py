@@ -47,7 +47,7 @@ class Container(NamedTuple):
         return f"container {self.name} ({self.engine}, {self.state})"
 
 
-class Found(NamedTuple):
+class RunningContainers(NamedTuple):
     """The containers, and why an engine could not be asked."""
 
     containers: tuple[Container, ...]
@@ -58,7 +58,9 @@ class Found(NamedTuple):
 Inspect = Callable[[], list[dict[str, Any]]]
 
 
-def find(names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, Inspect]] = None) -> Found:
+def find_containers(
+    names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, Inspect]] = None
+) -> RunningContainers:
     """The containers with devices among `names` (qualified name -> the nodes that it brings).
 
     `engines`: name -> how its containers are inspected; None stands for those of this host.
@@ -73,21 +75,21 @@ def find(names: Mapping[str, Collection[str]], engines: Optional[Mapping[str, In
                     found.append(_container(engine, document, devices))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             trouble.append(f"{engine}: its containers can't be told: {error}")
-    return Found(tuple(found), tuple(trouble))
+    return RunningContainers(tuple(found), tuple(trouble))
 
 
-def using(engine: str, inspect: Optional[Inspect] = None) -> Found:
+def using(engine: str, inspect: Optional[Inspect] = None) -> RunningContainers:
     """The containers of `engine` that were made with any CDI device.
 
     Docker alone is asked: podman can't be told to read no CDI, and containers of the others are the kubelet's.
     """
     if engine != "docker":
-        return Found(())
+        return RunningContainers(())
     try:
         found = [(document, _requested(document)) for document in (inspect or ENGINES[engine])()]
-        return Found(tuple(_container(engine, document, names) for document, names in found if names))
+        return RunningContainers(tuple(_container(engine, document, names) for document, names in found if names))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return Found((), (f"{engine}: its containers can't be told: {error}",))
+        return RunningContainers((), (f"{engine}: its containers can't be told: {error}",))
 
 
 def _container(engine: str, document: Mapping[str, Any], devices: Sequence[str]) -> Container:
@@ -169,7 +171,7 @@ def _docker() -> list[dict[str, Any]]:
             raise ValueError(f"no answer for all {len(listed)} containers within {SECONDS:g} seconds")
         try:
             documents.append(json.loads(running.fetch(DOCKER, f"/containers/{one['Id']}/json")))
-        except running.Refused as error:
+        except running.AnswerRefused as error:
             if error.status != 404:  # it was removed meanwhile
                 raise
     return documents

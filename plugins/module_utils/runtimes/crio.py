@@ -14,7 +14,7 @@ from ..records import CdiError
 from .arguments import values
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import Place, Reading, Setting, Source, Wanted, always_on, last, texts
+from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, texts
 
 SPEC_DIRS: Path = ("crio", "runtime", "cdi_spec_dirs")
 OPTION = "--cdi-spec-dirs"
@@ -22,7 +22,7 @@ DIRECTORY_OPTIONS = ("--config-dir", "-d")
 DROP_IN = "zz-fleet-cdi.conf"
 
 
-def read(place: Place, source: Source) -> Reading:
+def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What CRI-O does by its files and its command line. Raises CdiError for a file that it would not start with."""
     dirs: tuple[str, ...] = USUAL.spec_dirs
     by, files = "default", []
@@ -34,14 +34,14 @@ def read(place: Place, source: Source) -> Reading:
             if found is not None:
                 dirs, by = texts(found, path, SPEC_DIRS[-1]), path
     if not place.reads:
-        return Reading(False, "none", files=tuple(files))
+        return CdiReading(False, "none", files=tuple(files))
     given = values(place.arguments, OPTION)
     if given:
         dirs, by = tuple(part for word in given for part in word.split(",")), "command line"
-    return Reading(True, "always", dirs, by, tuple(files))
+    return CdiReading(True, "always", dirs, by, tuple(files))
 
 
-def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
+def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:
     """The keys that make it as wanted. Raises CdiError where that can't be."""
     if not wanted.enabled:
         raise always_on(place)
@@ -54,6 +54,6 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
     return (Setting(path, ((SPEC_DIRS, list(wanted.spec_dirs or ())),)),)
 
 
-def _directory(place: Place) -> str:
+def _directory(place: InstalledRuntime) -> str:
     named = values(place.arguments, *DIRECTORY_OPTIONS)
     return named[-1] if named else f"{place.config}.d"

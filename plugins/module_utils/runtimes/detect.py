@@ -42,7 +42,7 @@ class Runtime(NamedTuple):
     reads: str
 
 
-class Found(NamedTuple):
+class DetectedRuntimes(NamedTuple):
     """The engines of a host, and what could not be told, by path."""
 
     runtimes: tuple[Runtime, ...]
@@ -69,7 +69,7 @@ def version_text(program: str, seconds: float = SECONDS) -> str:
     return done.out
 
 
-def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
+def detect(path: str, ask: Callable[[str], str] = version_text) -> DetectedRuntimes:
     """Return the engines in the directories of `path` (as the variable PATH) and DIRECTORIES.
 
     `ask` answers what a program prints with --version, or raises OSError or ValueError with why it can't be told.
@@ -89,10 +89,10 @@ def detect(path: str, ask: Callable[[str], str] = version_text) -> Found:
                 continue
             runtimes.append(runtime(name, version, program))
     warnings += [newer(found) for found in runtimes if _is_newer(found)]
-    return Found(tuple(runtimes), tuple(warnings), tuple(unknown))
+    return DetectedRuntimes(tuple(runtimes), tuple(warnings), tuple(unknown))
 
 
-def named(versions: Mapping[str, Any]) -> Found:
+def named(versions: Mapping[str, Any]) -> DetectedRuntimes:
     """The engines that the user says a host has, name -> version. Raises CdiError for a bad name or version."""
     for name, version in versions.items():
         if name not in table.ENGINES:
@@ -103,7 +103,7 @@ def named(versions: Mapping[str, Any]) -> Found:
                 f"runtimes: found the version {version!r} of {name}; expected its release as text, as in '1.30'"
             )
     runtimes = tuple(runtime(name, version, "") for name, version in versions.items())
-    return Found(runtimes, tuple(newer(found) for found in runtimes if _is_newer(found)))
+    return DetectedRuntimes(runtimes, tuple(newer(found) for found in runtimes if _is_newer(found)))
 
 
 def runtime(name: str, version: str, path: str) -> Runtime:

@@ -15,7 +15,7 @@ from ..records import CdiError
 from .arguments import values
 from .edit import json_text
 from .edit.key import Path, get
-from .place import Place, Reading, Setting, Source, Wanted, switch, texts
+from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, switch, texts
 
 FEATURE: Path = ("features", "cdi")
 SPEC_DIRS: Path = ("cdi-spec-dirs",)
@@ -25,22 +25,22 @@ ON_BY_DEFAULT = (28, 2, 0)  # until then off unless the feature is asked for
 OPTIONS = {"features": "--feature", "cdi-spec-dirs": "--cdi-spec-dir"}
 
 
-def read(place: Place, source: Source) -> Reading:
+def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What dockerd does by its file and its command line. Raises CdiError for a file that it would not start with."""
     document = _document(place, source)
     files = (place.config,) if source.read(place.config) is not None else ()
     if not place.reads:
-        return Reading(False, "none", files=files)
+        return CdiReading(False, "none", files=files)
     feature, feature_by = _feature(place, document)
     dirs, dirs_by = _spec_dirs(place, document)
     dirs = () if dirs == ("",) else dirs  # this turns CDI off as well
     asked = feature if feature is not None else place.numbers >= ON_BY_DEFAULT
     if asked and not dirs:
         feature_by = dirs_by
-    return Reading(asked and bool(dirs), feature_by, dirs, dirs_by, files)
+    return CdiReading(asked and bool(dirs), feature_by, dirs, dirs_by, files)
 
 
-def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
+def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:
     """The keys that make it as wanted. Raises CdiError where the command line says otherwise."""
     document = _document(place, source)
     now = read(place, source)
@@ -65,7 +65,7 @@ def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...
     return (Setting(place.config, tuple(keys)),)
 
 
-def _document(place: Place, source: Source) -> dict[str, Any]:
+def _document(place: InstalledRuntime, source: Source) -> dict[str, Any]:
     document = json_text.parse(source.read(place.config) or b"", place.config).value
     for key, option in OPTIONS.items():
         twin = next((name for name in document if name != key and name.lower() == key), None)
@@ -79,7 +79,7 @@ def _document(place: Place, source: Source) -> dict[str, Any]:
     return document
 
 
-def _feature(place: Place, document: dict[str, Any]) -> tuple[Optional[bool], str]:
+def _feature(place: InstalledRuntime, document: dict[str, Any]) -> tuple[Optional[bool], str]:
     features = document.get(FEATURE[0])
     found = switch(get(document, FEATURE), place.config, ".".join(FEATURE))
     if found is None and isinstance(features, dict) and FEATURE[1] in features:
@@ -93,7 +93,7 @@ def _feature(place: Place, document: dict[str, Any]) -> tuple[Optional[bool], st
     return None, "default"
 
 
-def _spec_dirs(place: Place, document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+def _spec_dirs(place: InstalledRuntime, document: dict[str, Any]) -> tuple[tuple[str, ...], str]:
     listed = document.get(SPEC_DIRS[0])
     if listed is not None:
         # By the same rule a null in a list is an empty text.

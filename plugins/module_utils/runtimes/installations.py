@@ -16,7 +16,7 @@ from typing import Callable, NamedTuple
 from ..documents import content
 from ..system import proc
 from . import arguments, detect, table
-from .place import Place
+from .place import InstalledRuntime
 
 
 class Installation(NamedTuple):
@@ -78,19 +78,19 @@ ENVIRONMENT = 1 << 20  # bytes of an environment file of a unit
 CONFIG_OPTIONS = {"docker": ("--config-file",), "containerd": ("--config", "-c"), "cri-o": ("--config", "-c")}
 
 
-class Found(NamedTuple):
+class Installations(NamedTuple):
     """The runtimes of a host, and what could not be told."""
 
-    places: tuple[Place, ...]
+    places: tuple[InstalledRuntime, ...]
     warnings: tuple[str, ...]
 
 
-def find(
+def find_installations(
     path: str,
     ask: Callable[[str], str] = detect.version_text,
     show: Callable[[str], str] = arguments.show,
     names: Iterable[str] = tuple(table.ENGINES),
-) -> Found:
+) -> Installations:
     """The runtimes in the directories of `path` and those of INSTALLATIONS. Nothing is started, nothing raised.
 
     `ask` answers what a program prints with --version, `show` what systemd says of a unit.
@@ -98,10 +98,10 @@ def find(
     found = detect.detect(path, ask)
     wanted = set(names)
     places = [place(one, show) for one in found.runtimes if one.name in wanted]
-    return Found(tuple(places), found.warnings)
+    return Installations(tuple(places), found.warnings)
 
 
-def place(runtime: detect.Runtime, show: Callable[[str], str] = arguments.show) -> Place:
+def place(runtime: detect.Runtime, show: Callable[[str], str] = arguments.show) -> InstalledRuntime:
     """Where the things of an installed runtime are, by its program and by what it is started with."""
     directory = os.path.dirname(runtime.path)
     kinds = INSTALLATIONS[runtime.name]
@@ -110,7 +110,7 @@ def place(runtime: detect.Runtime, show: Callable[[str], str] = arguments.show) 
     unit = arguments.unit_of(usual.units, show)
     words = arguments.of_unit(unit, _text) or _running(runtime, usual)
     named = [] if usual.generated else arguments.values(words, *CONFIG_OPTIONS.get(runtime.name, ()))
-    return Place(
+    return InstalledRuntime(
         runtime.name,
         name,
         runtime.version,

@@ -20,7 +20,7 @@ from .table import Version
 LARGEST = 4 << 20  # bytes of a configuration; that of containerd, all defaults written out, has 10 KiB
 
 
-class Place(NamedTuple):
+class InstalledRuntime(NamedTuple):
     """One installed runtime."""
 
     name: str  # docker, podman, containerd or cri-o
@@ -41,7 +41,7 @@ class Place(NamedTuple):
         return f"{self.name} {self.version}" + ("" if self.installation == "system" else f" ({self.installation})")
 
 
-class Reading(NamedTuple):
+class CdiReading(NamedTuple):
     """What the configuration says of CDI: what the runtime does once it has read it."""
 
     enabled: bool
@@ -52,7 +52,7 @@ class Reading(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-class Wanted(NamedTuple):
+class WantedCdi(NamedTuple):
     """What the configuration is to say."""
 
     enabled: bool
@@ -102,14 +102,14 @@ class Source:
         return Source({**self.over, **more})
 
 
-def satisfied(reading: Reading, wanted: Wanted) -> bool:
+def satisfied(reading: CdiReading, wanted: WantedCdi) -> bool:
     """Tell whether the configuration fulfils the request; while CDI is off, its directories don't matter."""
     if reading.enabled != wanted.enabled:
         return False
     return not wanted.enabled or wanted.spec_dirs is None or reading.spec_dirs == wanted.spec_dirs
 
 
-def always_on(place: Place) -> CdiError:
+def always_on(place: InstalledRuntime) -> CdiError:
     """The refusal to turn CDI off in a runtime that has no switch for it."""
     return CdiError(
         f"{place.title}: always reads CDI, and has no switch; expected state enabled or absent. Remove the specs "
@@ -117,7 +117,7 @@ def always_on(place: Place) -> CdiError:
     )
 
 
-def last(ours: str, reading: Reading) -> str:
+def last(ours: str, reading: CdiReading) -> str:
     """Where directories are to be set: in the drop-in file `ours`, or in one that comes after it and sets them."""
     ours, by = canonical(ours), reading.spec_dirs_by
     return by if os.path.dirname(by) == os.path.dirname(ours) and by > ours else ours

@@ -15,7 +15,7 @@ from ..layout import USUAL
 from ..records import CdiError
 from .edit import toml_text
 from .edit.key import Path, get
-from .place import Place, Reading, Setting, Source, Wanted, always_on, last, texts
+from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, texts
 
 VENDOR = "/usr/share/containers/containers.conf"
 SPEC_DIRS: Path = ("engine", "cdi_spec_dirs")
@@ -23,7 +23,7 @@ SETTABLE = (5, 5, 0)  # the first release whose directories can be set
 DROP_IN = "zz-fleet-cdi.conf"
 
 
-def read(place: Place, source: Source) -> Reading:
+def read(place: InstalledRuntime, source: Source) -> CdiReading:
     """What podman does by its files. Raises CdiError for a file that it would refuse."""
     dirs: tuple[str, ...] = USUAL.spec_dirs
     by, files = "default", []
@@ -35,11 +35,11 @@ def read(place: Place, source: Source) -> Reading:
             if found is not None and place.numbers >= SETTABLE:
                 dirs, by = _together(dirs, found, path), path
     if not place.reads:
-        return Reading(False, "none", files=tuple(files))
-    return Reading(True, "always", dirs, by, tuple(files))
+        return CdiReading(False, "none", files=tuple(files))
+    return CdiReading(True, "always", dirs, by, tuple(files))
 
 
-def settings(place: Place, source: Source, wanted: Wanted) -> tuple[Setting, ...]:
+def settings(place: InstalledRuntime, source: Source, wanted: WantedCdi) -> tuple[Setting, ...]:
     """The keys that make it as wanted. Raises CdiError where that can't be."""
     if not wanted.enabled:
         raise always_on(place)

@@ -19,12 +19,12 @@ from ..records import CdiError
 from . import cri
 from .edit import toml_text
 from .edit.key import get
-from .place import Place, Reading
+from .place import CdiReading, InstalledRuntime
 
 SECONDS = 10.0  # an answer takes milliseconds; docker's waits for what it is just doing
 
 
-class Running(NamedTuple):
+class RunningDaemon(NamedTuple):
     """What the daemon runs with."""
 
     enabled: bool
@@ -36,12 +36,12 @@ class Asked(NamedTuple):
     """The daemon's answer. `running` is None if it does not run, if there is no daemon, and if `trouble` says why
     it can't be told."""
 
-    running: Optional[Running]
+    running: Optional[RunningDaemon]
     trouble: str = ""
     answers: bool = False  # a process listens at the socket
 
 
-def ask(place: Place) -> Asked:
+def ask(place: InstalledRuntime) -> Asked:
     """Ask the daemon of `place`; a failure is in `trouble`."""
     if not place.socket or not place.reads:
         return Asked(None)
@@ -55,7 +55,7 @@ def ask(place: Place) -> Asked:
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error}", True)
 
 
-def is_pending(asked: Asked, reading: Reading) -> bool:
+def is_pending(asked: Asked, reading: CdiReading) -> bool:
     """Whether the daemon runs with something else than its configuration says."""
     if asked.running is None:
         return False
@@ -64,31 +64,31 @@ def is_pending(asked: Asked, reading: Reading) -> bool:
     return reading.enabled and asked.running.spec_dirs != reading.spec_dirs
 
 
-def _docker(path: str) -> Running:
+def _docker(path: str) -> RunningDaemon:
     """GET /info of the Engine API: CDISpecDirs is empty where CDI is off."""
     info = json.loads(fetch(path, "/info"))
     dirs = tuple(info.get("CDISpecDirs") or ())
-    return Running(bool(dirs), dirs, 0 if info.get("LiveRestoreEnabled") else int(info["ContainersRunning"]))
+    return RunningDaemon(bool(dirs), dirs, 0 if info.get("LiveRestoreEnabled") else int(info["ContainersRunning"]))
 
 
-def _containerd(path: str) -> Running:
+def _containerd(path: str) -> RunningDaemon:
     """The verbose status of the CRI plugin, which holds its configuration."""
     config = json.loads(cri.status(path, SECONDS)["config"])
     dirs = tuple(config.get("cdiSpecDirs") or ())
     enabled = config.get("enableCDI")
-    return Running((True if enabled is None else enabled is True) and bool(dirs), dirs)
+    return RunningDaemon((True if enabled is None else enabled is True) and bool(dirs), dirs)
 
 
-def _crio(path: str) -> Running:
+def _crio(path: str) -> RunningDaemon:
     """GET /config of CRI-O's own interface (crio-status(8))."""
     document = toml_text.parse(fetch(path, "/config"), path).value
-    return Running(True, tuple(get(document, ("crio", "runtime", "cdi_spec_dirs")) or ()))
+    return RunningDaemon(True, tuple(get(document, ("crio", "runtime", "cdi_spec_dirs")) or ()))
 
 
 _ASK: dict[str, Any] = {"docker": _docker, "containerd": _containerd, "cri-o": _crio}
 
 
-class Refused(ValueError):
+class AnswerRefused(ValueError):
     """The daemon answers, and not with what was asked for; `status` is that of HTTP."""
 
     def __init__(self, what: str, status: int) -> None:
@@ -104,7 +104,7 @@ def fetch(path: str, what: str) -> bytes:
         answer = connection.getresponse()
         content = answer.read()
         if answer.status != 200:
-            raise Refused(what, answer.status)
+            raise AnswerRefused(what, answer.status)
         return content
     finally:
         connection.close()

@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ..records import CdiError
 from . import containerd, crio, docker, podman, running, table
-from .place import Place, Reading, Source
+from .place import CdiReading, InstalledRuntime, Source
 
 # Runtime -> its file of this room, with read and settings.
 CONFIGURATIONS: dict[str, ModuleType] = {"docker": docker, "podman": podman, "containerd": containerd, "cri-o": crio}
@@ -19,11 +19,11 @@ CONFIGURATIONS: dict[str, ModuleType] = {"docker": docker, "podman": podman, "co
 FOR_KUBELETS = ("containerd", "cri-o")  # those that speak the Container Runtime Interface
 
 
-class State(NamedTuple):
+class RuntimeState(NamedTuple):
     """The present state of one runtime."""
 
-    place: Place
-    reading: Optional[Reading]  # None where the configuration can't be read
+    place: InstalledRuntime
+    reading: Optional[CdiReading]  # None where the configuration can't be read
     error: str  # why
     asked: running.Asked
 
@@ -48,23 +48,25 @@ class State(NamedTuple):
 
 
 def survey(
-    places: Iterable[Place],
+    places: Iterable[InstalledRuntime],
     source: Optional[Source] = None,
-    ask: Callable[[Place], running.Asked] = running.ask,
-) -> tuple[State, ...]:
+    ask: Callable[[InstalledRuntime], running.Asked] = running.ask,
+) -> tuple[RuntimeState, ...]:
     """Examine each runtime; an unreadable file is an error in its state."""
     return tuple(look(place, source or Source(), ask) for place in places)
 
 
-def look(place: Place, source: Source, ask: Callable[[Place], running.Asked] = running.ask) -> State:
+def look(
+    place: InstalledRuntime, source: Source, ask: Callable[[InstalledRuntime], running.Asked] = running.ask
+) -> RuntimeState:
     """Look at one."""
     try:
-        return State(place, CONFIGURATIONS[place.name].read(place, source), "", ask(place))
+        return RuntimeState(place, CONFIGURATIONS[place.name].read(place, source), "", ask(place))
     except CdiError as error:
-        return State(place, None, str(error), ask(place))
+        return RuntimeState(place, None, str(error), ask(place))
 
 
-class Reader(NamedTuple):
+class RuntimeReader(NamedTuple):
     """One runtime that a kubelet may talk to."""
 
     name: str
@@ -75,7 +77,7 @@ class Reader(NamedTuple):
     library: str = ""  # the release of the CDI library that it has (table.py); "" if that is not known
 
 
-def readers(states: Iterable[State]) -> tuple[Reader, ...]:
+def readers(states: Iterable[RuntimeState]) -> tuple[RuntimeReader, ...]:
     """Which of the runtimes that a kubelet may talk to take CDI names, and why not. Pure.
 
     Where one of them answers at its socket, those that don't are left out: they are installed, and nobody uses them.
@@ -85,13 +87,13 @@ def readers(states: Iterable[State]) -> tuple[Reader, ...]:
     return tuple(_reader(state) for state in answering or for_kubelets)
 
 
-def _reader(state: State) -> Reader:
+def _reader(state: RuntimeState) -> RuntimeReader:
     place = state.place
     library = table.library(place.name, place.numbers)
-    return Reader(place.title, state.enabled, _why(state), state.spec_dirs, place.reads, library)
+    return RuntimeReader(place.title, state.enabled, _why(state), state.spec_dirs, place.reads, library)
 
 
-def _why(state: State) -> str:
+def _why(state: RuntimeState) -> str:
     if state.enabled:
         return ""
     if not state.place.reads:

@@ -17,7 +17,7 @@ from .containerd import ENABLE, SECOND, SPEC_DIRS, THIRD
 from .crio import SPEC_DIRS as CRIO_SPEC_DIRS
 from .edit import toml_text
 from .edit.key import get
-from .place import Place, Reading
+from .place import CdiReading, InstalledRuntime
 
 SECONDS = 60
 VALIDATES = (23, 0, 0)  # the first dockerd with --validate
@@ -43,19 +43,19 @@ def run(command: list[str]) -> Said:
     return Said(done.status, done.out, done.err)
 
 
-def verify(place: Place, reading: Reading, run: Run = run) -> None:
+def verify(place: InstalledRuntime, reading: CdiReading, run: Run = run) -> None:
     """Raises CdiError if the runtime does not take its files, or takes them to say something else than `reading`."""
     _VERIFY[place.name](place, reading, run)
 
 
-def _docker(place: Place, reading: Reading, run: Run) -> None:
+def _docker(place: InstalledRuntime, reading: CdiReading, run: Run) -> None:
     if place.numbers >= VALIDATES and place.config in reading.files:
         words = [word for word in place.arguments if word != "--validate"]
         named = [] if any(word.startswith("--config-file") for word in words) else ["--config-file", place.config]
         _ended(place, run([place.program, "--validate", *named, *words]))
 
 
-def _containerd(place: Place, reading: Reading, run: Run) -> None:
+def _containerd(place: InstalledRuntime, reading: CdiReading, run: Run) -> None:
     if not reading.files or place.installation == "microk8s":
         return  # 1.7 has nothing to dump then; and a template is none
     said = run([place.program, "--config", place.config, "config", "dump"])
@@ -66,7 +66,7 @@ def _containerd(place: Place, reading: Reading, run: Run) -> None:
     _agrees(place, reading, bool(enabled), table.get(SPEC_DIRS))
 
 
-def _crio(place: Place, reading: Reading, run: Run) -> None:
+def _crio(place: InstalledRuntime, reading: CdiReading, run: Run) -> None:
     said = run([place.program, "--config", place.config, "--config-dir", f"{place.config}.d", "config"])
     _ended(place, said)
     document = toml_text.parse(said.out.encode(), f"`{place.program} config`").value
@@ -74,11 +74,11 @@ def _crio(place: Place, reading: Reading, run: Run) -> None:
         _agrees(place, reading, True, get(document, CRIO_SPEC_DIRS))
 
 
-def _podman(place: Place, _reading: Reading, run: Run) -> None:
+def _podman(place: InstalledRuntime, _reading: CdiReading, run: Run) -> None:
     _ended(place, run([place.program, "info", "--format", "{{.Version.Version}}"]))
 
 
-_VERIFY: dict[str, Callable[[Place, Reading, Run], None]] = {
+_VERIFY: dict[str, Callable[[InstalledRuntime, CdiReading, Run], None]] = {
     "docker": _docker,
     "containerd": _containerd,
     "cri-o": _crio,
@@ -86,13 +86,13 @@ _VERIFY: dict[str, Callable[[Place, Reading, Run], None]] = {
 }
 
 
-def _ended(place: Place, said: Said) -> None:
+def _ended(place: InstalledRuntime, said: Said) -> None:
     if said.status != 0:
         text = " ".join((said.err or said.out).split())[-600:]
         raise CdiError(f"{place.title} does not take its configuration (exit status {said.status}): {text}")
 
 
-def _agrees(place: Place, reading: Reading, enabled: bool, dirs: Optional[Any]) -> None:
+def _agrees(place: InstalledRuntime, reading: CdiReading, enabled: bool, dirs: Optional[Any]) -> None:
     if enabled != reading.enabled or (enabled and dirs is not None and tuple(dirs) != reading.spec_dirs):
         raise CdiError(
             f"{place.title} takes its configuration to say CDI {'on' if enabled else 'off'} with directories {dirs}; "

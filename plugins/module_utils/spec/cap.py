@@ -18,7 +18,7 @@ from . import model, versions
 DROP, FAIL = "drop", "fail"
 
 
-class Reader(NamedTuple):
+class SpecReader(NamedTuple):
     """One runtime that is to read the spec, and the newest CDI version that it reads."""
 
     name: str
@@ -111,7 +111,7 @@ class Gap(NamedTuple):
     may_drop: bool
 
 
-def fit(spec: dict[str, Any], readers: Sequence[Reader], on_unsupported: str = DROP) -> Fitted:
+def fit(spec: dict[str, Any], readers: Sequence[SpecReader], on_unsupported: str = DROP) -> Fitted:
     """`spec`, which is valid, as every one of `readers` reads it.
 
     It keeps its version if nothing has to go, and has the lowest that fits otherwise. `on_unsupported` is DROP (leave
@@ -148,7 +148,7 @@ def fit(spec: dict[str, Any], readers: Sequence[Reader], on_unsupported: str = D
 
 
 def _fit(
-    value: dict[str, Any], table: model.Table, pointer: str, readers: Sequence[Reader], gaps: list[Gap]
+    value: dict[str, Any], table: model.FieldTable, pointer: str, readers: Sequence[SpecReader], gaps: list[Gap]
 ) -> dict[str, Any]:
     """A copy of `value` with the fields that all readers know; `gaps` gets the others."""
     kept: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def _fit(
                 change = f"gone in CDI {row.gone}" if _reads(lacking, field.since) else f"new in CDI {field.since}"
                 gaps.append(Gap(at, (table.name, key), f"{change}, and so nothing for {lacking}", row.drop(value)))
             continue
-        if isinstance(field.type, model.Table) and found:
+        if isinstance(field.type, model.FieldTable) and found:
             if field.many:
                 found = [_fit(item, field.type, f"{at}/{index}", readers, gaps) for index, item in enumerate(found)]
             else:
@@ -190,11 +190,11 @@ def _does_something(edits: dict[str, Any]) -> bool:
     return any(edits.values()) or edits.get("intelRdt") is not None
 
 
-def _unable(readers: Sequence[Reader], since: str, gone: str = "") -> Optional[Reader]:
+def _unable(readers: Sequence[SpecReader], since: str, gone: str = "") -> Optional[SpecReader]:
     """Of the readers that lack what came with `since` and went with `gone` the one that reads least, or None."""
     lacking = [reader for reader in readers if not _reads(reader, since) or (gone and _reads(reader, gone))]
     return min(lacking, key=lambda reader: model.VERSIONS.index(reader.reads), default=None)
 
 
-def _reads(reader: Reader, version: str) -> bool:
+def _reads(reader: SpecReader, version: str) -> bool:
     return model.VERSIONS.index(reader.reads) >= model.VERSIONS.index(version)

@@ -30,8 +30,8 @@ LONGEST_KEY = 900
 PIECE = 1 << 19  # characters that are searched in one go: a millisecond or three
 
 
-class Reading(NamedTuple):
-    """The content of a file: without errors, the spec as the reference reads it (no nulls, text as text)."""
+class SpecReading(NamedTuple):
+    """The content of a file: without errors, the spec as the reference reads it (no nulls, text)."""
 
     spec: Optional[dict[str, Any]]
     findings: list[Finding]
@@ -67,7 +67,7 @@ def errors_in(findings: Sequence[Finding]) -> str:
     return "; ".join(wrong[:5] + more)
 
 
-def read(content: bytes, path: str) -> Reading:
+def read(content: bytes, path: str) -> SpecReading:
     """Return the content of the bytes of the file `path`: .json, or .yaml, whose first document counts.
 
     Raises CdiError only where PyYAML is needed and missing.
@@ -75,13 +75,13 @@ def read(content: bytes, path: str) -> Reading:
     try:
         document = _parse(content, path)
     except Malformed as error:
-        return Reading(None, [Finding(error.args[0], "", *error.args[1:])])
+        return SpecReading(None, [Finding(error.args[0], "", *error.args[1:])])
     findings = validate(document)
     if any(finding.severity == ERROR for finding in findings):
-        return Reading(None, findings)
+        return SpecReading(None, findings)
     if any(finding.rule in ("null", "unquoted") for finding in findings):
         document = _in_order(document, model.SPEC)
-    return Reading(document, findings)
+    return SpecReading(document, findings)
 
 
 def _parse(content: bytes, path: str) -> Any:
@@ -93,7 +93,7 @@ def _parse(content: bytes, path: str) -> Any:
         return _json(text)
     from . import yaml_subset  # few hosts have a YAML spec
 
-    return yaml_subset.load(text, path)
+    return yaml_subset.load_yaml(text, path)
 
 
 def _json(text: str) -> Any:
@@ -168,12 +168,12 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _in_order(value: dict[str, Any], table: model.Table) -> dict[str, Any]:
+def _in_order(value: dict[str, Any], table: model.FieldTable) -> dict[str, Any]:
     return {key: _ordered(value[key], field) for key, field in table.fields.items() if value.get(key) is not None}
 
 
 def _ordered(value: Any, field: model.Field) -> Any:
-    if isinstance(field.type, model.Table):
+    if isinstance(field.type, model.FieldTable):
         return [_in_order(item, field.type) for item in value] if field.many else _in_order(value, field.type)
     if field.type == "annotations":
         return {key: str(text) for key, text in sorted(value.items())}

@@ -17,18 +17,18 @@ from . import oci
 from .errors import MissingResource, UnknownDevice, UnknownKind
 from .names import split_qualified_name
 from .registry import Registry
-from .stale import LIVE, MISSING, Glance, Host, of_edits
+from .stale import LIVE, MISSING, FileView, Glance, of_edits
 
 Edits = dict[str, Any]
 
 
-def inject(document: Any, names: Sequence[str], registry: Registry, host: Host = LIVE) -> dict[str, Any]:
+def inject(document: Any, names: Sequence[str], registry: Registry, host: FileView = LIVE) -> dict[str, Any]:
     """Return the OCI spec `document` with the edits of the devices `names`; `document` itself stays unchanged.
 
     Raises UnknownKind, UnknownDevice or MissingResource; plain CdiError for a bad qualified name or OCI spec.
     """
     result = oci.checked_copy(document)
-    edits = resolve(names, registry)
+    edits = resolve_edits(names, registry)
     _refuse_missing(edits, host)
     for key, apply in oci.APPLY.items():
         items = [item for _path, one in edits for item in one.get(key) or ()]
@@ -40,7 +40,7 @@ def inject(document: Any, names: Sequence[str], registry: Registry, host: Host =
     return result
 
 
-def resolve(names: Sequence[str], registry: Registry) -> list[tuple[str, Edits]]:
+def resolve_edits(names: Sequence[str], registry: Registry) -> list[tuple[str, Edits]]:
     """The edits of `names` in the order in which they apply, each with the path of its spec.
 
     Those of a spec come once, before the first device from it. Raises UnknownKind or UnknownDevice, with all names that
@@ -80,7 +80,7 @@ def _looked_for(edits: Edits) -> Edits:
     return {**edits, "deviceNodes": [node for node in edits.get("deviceNodes") or () if not oci.is_complete(node)]}
 
 
-def _refuse_missing(edits: Sequence[tuple[str, Edits]], host: Host) -> None:
+def _refuse_missing(edits: Sequence[tuple[str, Edits]], host: FileView) -> None:
     glance = Glance(host)
     missing = [
         (path, reason)

@@ -23,7 +23,7 @@ class Field(NamedTuple):
     """One field: its JSON type, or the table of the objects in it, and what holds for it."""
 
     # "string", "boolean", "int64", "uint32", "strings", "uint32s", "annotations"; or a table
-    type: Union[str, Table]
+    type: Union[str, FieldTable]
     many: bool = False  # a list of such objects
     required: bool = False
     since: str = "0.3.0"
@@ -32,7 +32,7 @@ class Field(NamedTuple):
     rules: tuple[str, ...] = ()  # the ids of its rules in `validate`, in the order in which they are tried
 
 
-class Table(NamedTuple):
+class FieldTable(NamedTuple):
     """The fields of one object, in the order in which they are written."""
 
     name: str
@@ -42,7 +42,7 @@ class Table(NamedTuple):
 PATH = ("not-empty", "absolute-path")
 ENVIRONMENT = ("environment", "unique-environment")
 
-DEVICE_NODE = Table(
+DEVICE_NODE = FieldTable(
     "deviceNode",
     {
         "path": Field("string", required=True, rules=PATH),
@@ -57,7 +57,7 @@ DEVICE_NODE = Table(
     },
 )
 
-NET_DEVICE = Table(
+NET_DEVICE = FieldTable(
     "netDevice",
     {
         "hostInterfaceName": Field("string", required=True, rules=("not-empty",)),
@@ -65,7 +65,7 @@ NET_DEVICE = Table(
     },
 )
 
-MOUNT = Table(
+MOUNT = FieldTable(
     "mount",
     {
         "hostPath": Field("string", required=True, rules=("not-empty",)),
@@ -75,7 +75,7 @@ MOUNT = Table(
     },
 )
 
-HOOK = Table(
+HOOK = FieldTable(
     "hook",
     {
         "hookName": Field("string", required=True, rules=("hook-name",)),
@@ -88,7 +88,7 @@ HOOK = Table(
 
 # enableCMT and enableMBM: the libraries of 0.7.0 to 1.0.0 know them, that of 1.1.0 refuses them whatever is declared. A
 # spec that declares 1.0.0 has nothing from it, and loses both the older runtimes and the newest.
-INTEL_RDT = Table(
+INTEL_RDT = FieldTable(
     "intelRdt",
     {
         "closID": Field("string", rules=("clos-id",)),
@@ -101,7 +101,7 @@ INTEL_RDT = Table(
     },
 )
 
-CONTAINER_EDITS = Table(
+CONTAINER_EDITS = FieldTable(
     "containerEdits",
     {
         "env": Field("strings", rules=ENVIRONMENT),
@@ -114,7 +114,7 @@ CONTAINER_EDITS = Table(
     },
 )
 
-DEVICE = Table(
+DEVICE = FieldTable(
     "device",
     {
         "name": Field("string", required=True, rules=("device-name",)),
@@ -123,7 +123,7 @@ DEVICE = Table(
     },
 )
 
-SPEC = Table(
+SPEC = FieldTable(
     "spec",
     {
         "cdiVersion": Field("string", required=True, rules=("version",)),

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 from ..records import CdiError
 from ..system.device_nodes import TYPES
 from .errors import MissingResource
-from .stale import Host
+from .stale import FileView
 
 Document = dict[str, Any]
 
@@ -92,7 +92,7 @@ def _part(oci: Document, pointer: str) -> Any:
     return here
 
 
-def _env(oci: Document, items: list[str], _host: Host) -> None:
+def _env(oci: Document, items: list[str], _host: FileView) -> None:
     env = _part(oci, "/process/env")
     at = {item.partition("=")[0]: index for index, item in enumerate(env)}
     for item in items:
@@ -104,7 +104,7 @@ def _env(oci: Document, items: list[str], _host: Host) -> None:
             env.append(item)
 
 
-def _device_nodes(oci: Document, items: list[Document], host: Host) -> None:
+def _device_nodes(oci: Document, items: list[Document], host: FileView) -> None:
     user = (oci.get("process") or {}).get("user") or {}
     for item in items:
         device = _device(item, host)
@@ -125,7 +125,7 @@ def is_complete(node: Document) -> bool:
     return bool(node.get("type") and (node.get("major") or node["type"] == "p"))
 
 
-def _device(node: Document, host: Host) -> Document:
+def _device(node: Document, host: FileView) -> Document:
     """The node as an OCI device (fillMissingInfo): what a spec trusts is taken as written, the rest from the host."""
     path = node.get("hostPath") or node["path"]
     type_, major, minor = node.get("type") or "", node.get("major") or 0, node.get("minor") or 0
@@ -160,12 +160,12 @@ def _replace(devices: list[Document], key: str, device: Document) -> None:
         del devices[same[0]]
 
 
-def _net_devices(oci: Document, items: list[Document], _host: Host) -> None:
+def _net_devices(oci: Document, items: list[Document], _host: FileView) -> None:
     for item in items:
         _part(oci, "/linux/netDevices")[item["hostInterfaceName"]] = {"name": item["name"]}
 
 
-def _mounts(oci: Document, items: list[Document], _host: Host) -> None:
+def _mounts(oci: Document, items: list[Document], _host: FileView) -> None:
     mounts = _part(oci, "/mounts")
     in_user_namespace = any(one.get("type") == "user" for one in (oci.get("linux") or {}).get("namespaces") or ())
     for item in items:
@@ -197,20 +197,20 @@ def _depth(destination: str) -> int:
     return clean.count("/") - clean.startswith("//")  # POSIX keeps two slashes at the start, Go doesn't
 
 
-def _hooks(oci: Document, items: list[Document], _host: Host) -> None:
+def _hooks(oci: Document, items: list[Document], _host: FileView) -> None:
     for item in items:
         hook = {key: item[key] for key in ("path", "args", "env", "timeout") if item.get(key) is not None}
         _part(oci, f"/hooks/{item['hookName']}").append(hook)
 
 
-def _additional_gids(oci: Document, items: list[int], _host: Host) -> None:
+def _additional_gids(oci: Document, items: list[int], _host: FileView) -> None:
     for gid in items:
         if gid and gid not in _part(oci, "/process/user/additionalGids"):
             _part(oci, "/process/user/additionalGids").append(gid)
 
 
 # In the reference's order. intelRdt, which is one object, comes before additionalGids there; nothing depends on it.
-APPLY: dict[str, Callable[[Document, list[Any], Host], None]] = {
+APPLY: dict[str, Callable[[Document, list[Any], FileView], None]] = {
     "env": _env,
     "deviceNodes": _device_nodes,
     "netDevices": _net_devices,

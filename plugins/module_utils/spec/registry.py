@@ -24,7 +24,7 @@ from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
 from .seen import releases, seen
-from .seen.seen import Taken, Unclear
+from .seen.seen import TakenSpec, Unclear
 from .validate import Finding
 
 ENDINGS = (".json", ".yaml")
@@ -41,7 +41,7 @@ class SpecFile(NamedTuple):
     target: str = ""  # the same file without symlinks in its path
     findings: tuple[Finding, ...] = ()  # its faults, errors and warnings
     state: tuple[int, ...] = ()  # of the file, as it was read: for `changed`
-    taken: tuple[Taken, ...] = ()  # what each release takes it for, newest first; () where all of them take `spec`
+    taken: tuple[TakenSpec, ...] = ()  # what each release takes it for, newest first; () where all of them take `spec`
 
     @property
     def qualified_names(self) -> list[str]:
@@ -148,7 +148,7 @@ def load(directories: Sequence[str] = SPEC_DIRS, names: Collection[str] = releas
     )
 
 
-def read(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
+def read_file(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
     """Return (the file at `path`, None if no release takes it for a spec; its faults)."""
     found = _look(path, priority)
     return found.spec, found.error
@@ -192,10 +192,10 @@ def _read(content: bytes, path: str, file: SpecFile) -> _Look:
     try:
         reading = codec.read(content, path)
     except CdiError as why:  # no PyYAML
-        reading, error = codec.Reading(None, []), str(why)
+        reading, error = codec.SpecReading(None, []), str(why)
     else:
         error = "" if reading.spec is not None else f"{path}: {codec.errors_in(reading.findings)}"
-    sight = seen.read(content, path, reading)
+    sight = seen.read_sight(content, path, reading)
     if not sight.taken:
         return _Look(None, error, sight.unclear, sight.crashes)
     spec = sight.taken[0].spec if reading.spec is None else reading.spec
@@ -287,7 +287,7 @@ def _views(specs: Sequence[SpecFile], names: Collection[str], unread: Collection
         view: list[tuple[SpecFile, dict[str, Any]]] = []
         key: list[tuple[int, int]] = []
         for at, file in enumerate(specs):
-            for which, one in enumerate(file.taken or (Taken(file.spec, seen.EVERY),)):
+            for which, one in enumerate(file.taken or (TakenSpec(file.spec, seen.EVERY),)):
                 if release in one.by and file.priority not in nothing:
                     view.append((file, one.spec))
                     key.append((at, which))

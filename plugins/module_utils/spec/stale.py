@@ -48,7 +48,7 @@ class Reason(NamedTuple):
         return f"{self.pointer}: the spec says {self.expected}, the host has {self.found} [{self.rule}]"
 
 
-class Host(NamedTuple):
+class FileView(NamedTuple):
     """How to look at the host; each raises OSError."""
 
     lstat: Callable[[str], os.stat_result] = os.lstat
@@ -56,13 +56,13 @@ class Host(NamedTuple):
     listdir: Callable[[str], list[str]] = os.listdir
 
 
-LIVE = Host()
+LIVE = FileView()
 
 
 class Glance:
     """One look at a host: it reads each directory once, however many paths are missing there."""
 
-    def __init__(self, host: Host = LIVE) -> None:
+    def __init__(self, host: FileView = LIVE) -> None:
         self.lstat = host.lstat
         self.stat = host.stat
         self._listdir = host.listdir
@@ -113,7 +113,7 @@ class Glance:
             return True  # gone just now
 
 
-def stale(spec: dict[str, Any], wanted: Optional[Collection[str]] = None, host: Host = LIVE) -> tuple[Reason, ...]:
+def stale(spec: dict[str, Any], wanted: Optional[Collection[str]] = None, host: FileView = LIVE) -> tuple[Reason, ...]:
     """Every reason why the valid `spec` is stale; none for one that agrees with the host.
 
     `wanted` are the names of the devices of its kind that there are now; None if they are unknown.

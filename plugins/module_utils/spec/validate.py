@@ -39,7 +39,7 @@ class Finding(NamedTuple):
         return one_line(f"{self.pointer or '/'}: found {self.found}, expected {self.expected} [{self.rule}]")
 
 
-class Rule(NamedTuple):
+class ValueRule(NamedTuple):
     """What a value that has the right JSON type must also be."""
 
     holds: Callable[[Any], bool]
@@ -60,70 +60,74 @@ ANNOTATION = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\
 UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 RULES = {
-    "not-empty": Rule(bool, "something"),
-    "absolute-path": Rule(lambda path: path[:1] in ("", "/"), "an absolute path", WARNING),
-    "absolute-source": Rule(
+    "not-empty": ValueRule(bool, "something"),
+    "absolute-path": ValueRule(lambda path: path[:1] in ("", "/"), "an absolute path", WARNING),
+    "absolute-source": ValueRule(
         lambda mounts: all(
             str(mount["hostPath"])[0] == "/" or mount.get("type") not in (None, "", "none", "bind") for mount in mounts
         ),
         "an absolute hostPath in every bind mount",
         WARNING,
     ),
-    "node-type": Rule(lambda value: value in ("", "b", "c", "u", "p"), "one of b, c, u, p"),
-    "unbuffered-major": Rule(
+    "node-type": ValueRule(lambda value: value in ("", "b", "c", "u", "p"), "one of b, c, u, p"),
+    "unbuffered-major": ValueRule(
         lambda nodes: all(node.get("major") for node in nodes if node.get("type") == "u"),
         "a major in every node of type u: without it no runtime can give the device to a container",
     ),
-    "permissions": Rule(lambda value: set(value) <= set("rwm"), "any of the letters r, w, m"),
-    "environment": Rule(lambda value: all(item.find("=") > 0 for item in value), "NAME=value in every item"),
-    "unique-environment": Rule(
+    "permissions": ValueRule(lambda value: set(value) <= set("rwm"), "any of the letters r, w, m"),
+    "environment": ValueRule(lambda value: all(item.find("=") > 0 for item in value), "NAME=value in every item"),
+    "unique-environment": ValueRule(
         lambda value: _unique([item.partition("=")[0] for item in value]), "each variable once", WARNING
     ),
-    "hook-name": Rule(lambda value: value in HOOK_NAMES, "one of " + ", ".join(HOOK_NAMES)),
-    "not-negative": Rule(lambda value: value >= 0, "seconds, greater than 0"),
-    "positive": Rule(lambda value: value > 0, "seconds, greater than 0", WARNING),
-    "clos-id": Rule(
+    "hook-name": ValueRule(lambda value: value in HOOK_NAMES, "one of " + ", ".join(HOOK_NAMES)),
+    "not-negative": ValueRule(lambda value: value >= 0, "seconds, greater than 0"),
+    "positive": ValueRule(lambda value: value > 0, "seconds, greater than 0", WARNING),
+    "clos-id": ValueRule(
         lambda value: (
             value == "/" or not (value in (".", "..") or "/" in value or "\n" in value or len(value.encode()) >= 4096)
         ),
         "the name of a directory below /sys/fs/resctrl, or /",
     ),
-    "gid-zero": Rule(lambda value: 0 not in value, "groups other than 0, which is ignored", WARNING),
-    "version": Rule(lambda value: value.removeprefix("v") in model.VERSIONS, "one of " + ", ".join(model.VERSIONS)),
-    "kind": Rule(
+    "gid-zero": ValueRule(lambda value: 0 not in value, "groups other than 0, which is ignored", WARNING),
+    "version": ValueRule(
+        lambda value: value.removeprefix("v") in model.VERSIONS, "one of " + ", ".join(model.VERSIONS)
+    ),
+    "kind": ValueRule(
         lambda value: all(names.PART.match(part) for part in (value.partition("/")[0], value.partition("/")[2])),
         f"vendor/class, each of {names.PART_RULE}",
     ),
-    "one-letter": Rule(
+    "one-letter": ValueRule(
         lambda value: min(map(len, value.split("/"))) > 1,
         "vendor and class of more than one letter: releases of the reference library before 1.1.1 crash",
     ),
-    "vendor-dns": Rule(
+    "vendor-dns": ValueRule(
         lambda value: bool(names.SUBDOMAIN.match(value.partition("/")[0])),
         "a vendor that is a DNS subdomain of at most 253 characters",
         WARNING,
     ),
-    "class-length": Rule(lambda value: len(value.partition("/")[2]) <= 63, "a class of at most 63 characters", WARNING),
-    "device-name": Rule(lambda value: bool(names.DEVICE.match(value)), names.DEVICE_RULE),
-    "some-edit": Rule(
+    "class-length": ValueRule(
+        lambda value: len(value.partition("/")[2]) <= 63, "a class of at most 63 characters", WARNING
+    ),
+    "device-name": ValueRule(lambda value: bool(names.DEVICE.match(value)), names.DEVICE_RULE),
+    "some-edit": ValueRule(
         lambda edits: any(
             edits.get(key) or (field.type is model.INTEL_RDT and edits.get(key) is not None)
             for key, field in model.CONTAINER_EDITS.fields.items()
         ),
         "at least one edit: the reference library refuses a device without, whatever the edits of the whole spec",
     ),
-    "no-devices": Rule(bool, "at least one device"),
-    "unique-names": Rule(lambda devices: _unique([device["name"] for device in devices]), "each name once"),
-    "unique-interfaces": Rule(
+    "no-devices": ValueRule(bool, "at least one device"),
+    "unique-names": ValueRule(lambda devices: _unique([device["name"] for device in devices]), "each name once"),
+    "unique-interfaces": ValueRule(
         lambda value: all(_unique([item[key] for item in value]) for key in model.NET_DEVICE.fields),
         "each hostInterfaceName and each name once",
     ),
-    "annotation-keys": Rule(
+    "annotation-keys": ValueRule(
         lambda value: all(map(_is_annotation_key, value)),
         "keys as Kubernetes has them: an optional DNS subdomain and '/', then up to 63 letters, digits, '-', '_', '.'",
         WARNING,
     ),
-    "annotation-size": Rule(
+    "annotation-size": ValueRule(
         lambda value: sum(len(str(text).encode()) for pair in value.items() for text in pair) <= 256 << 10,
         "keys and values of at most 256 KiB",
         WARNING,
@@ -181,7 +185,7 @@ class _Check:
         if len(self.findings) >= ENOUGH:
             raise _EnoughFoundError
 
-    def object(self, value: Any, table: model.Table, pointer: str) -> None:
+    def object(self, value: Any, table: model.FieldTable, pointer: str) -> None:
         if not isinstance(value, dict):
             rule = "null-item" if value is None and pointer else "type"
             self.add(rule, pointer, _show(value), f"an object ({table.name})")
@@ -200,7 +204,7 @@ class _Check:
             elif key in value:
                 self.add("null", f"{pointer}/{key}", "null", "a value, or no such field", WARNING)
 
-    def unknown(self, key: str, table: model.Table, pointer: str) -> None:
+    def unknown(self, key: str, table: model.FieldTable, pointer: str) -> None:
         pointer = f"{pointer}/{_escape(key)}"
         for known in table.fields:
             if known.casefold() == key.casefold():

@@ -37,13 +37,13 @@ def minimum_version(spec: dict[str, Any], used: Optional[Iterable[Use]] = None) 
     return max(needed, key=model.VERSIONS.index)
 
 
-def uses(value: dict[str, Any], table: model.Table = model.SPEC, pointer: str = "") -> Iterator[Use]:
+def uses(value: dict[str, Any], table: model.FieldTable = model.SPEC, pointer: str = "") -> Iterator[Use]:
     """Every field of a well-formed spec that came after the first version, or went."""
     for key, found in value.items():
         field = table.fields[key]
         if field.until or field.since != model.VERSIONS[0]:
             yield Use(f"{pointer}/{key}", field, found)
-        if isinstance(field.type, model.Table) and found:
+        if isinstance(field.type, model.FieldTable) and found:
             if field.many:
                 for index, item in enumerate(found):
                     yield from uses(item, field.type, f"{pointer}/{key}/{index}")

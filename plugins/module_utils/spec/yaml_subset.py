@@ -70,7 +70,7 @@ class _Anchor:
     nodes: Optional[int] = None  # how many values are in it; None before its node ends
 
 
-def load(text: str, path: str, document: Optional[type[Document]] = None) -> Any:
+def load_yaml(text: str, path: str, document: Optional[type[YamlReading]] = None) -> Any:
     """The first document in `text`, made of values by `document` (Document if None).
 
     Raises Malformed for invalid or ambiguous YAML, CdiError without PyYAML.
@@ -86,7 +86,7 @@ def load(text: str, path: str, document: Optional[type[Document]] = None) -> Any
     if strange:
         raise Malformed("yaml-subset", repr(strange[0]), "YAML without directives, the escape \\/ and odd line breaks")
     try:
-        return (document or Document)(yaml, text).load()
+        return (document or YamlReading)(yaml, text).load()
     except yaml.YAMLError as error:
         raise Malformed("yaml", f"no YAML ({' '.join(str(error).split())[:300]})", "YAML") from None
 
@@ -105,7 +105,7 @@ def plain(text: str) -> Any:
     return Number(text) if NUMBER.match(text.replace("_", "")) else text
 
 
-class Document:
+class YamlReading:
     """One run over the events of a text; `nodes` counts values and keys with all that aliases repeat."""
 
     def __init__(self, yaml: Any, text: str) -> None:

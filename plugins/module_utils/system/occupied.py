@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..records import Device, Node
 from ..safe_text import one_line
-from .openers import Number, Opener, Seen, is_expected, named
+from .openers import Number, Opener, OpenersSeen, is_expected, named_openers
 
 Nodes = Mapping[str, Mapping[Number, str]]  # device -> its own nodes: numbers -> path
 
@@ -29,7 +29,7 @@ class Occupied(NamedTuple):
 
     def __str__(self) -> str:
         """For people, on one line."""
-        return one_line(f"{self.device}: {self.path} is open in {named(self.openers)}")
+        return one_line(f"{self.device}: {self.path} is open in {named_openers(self.openers)}")
 
     def documents(self) -> list[dict[str, Any]]:
         """One for each process."""
@@ -82,7 +82,9 @@ def numbers(nodes: Nodes) -> frozenset[Number]:
     return frozenset(number for own in nodes.values() for number in own)
 
 
-def occupied(nodes: Nodes, seen: Seen, expected: Collection[str] = (), before: float = inf) -> dict[str, Occupied]:
+def occupied(
+    nodes: Nodes, seen: OpenersSeen, expected: Collection[str] = (), before: float = inf
+) -> dict[str, Occupied]:
     """The devices that have a node open in a process that is not `expected` to (patterns, openers.is_expected).
 
     Of processes that began `before` (Opener.began).
@@ -90,7 +92,7 @@ def occupied(nodes: Nodes, seen: Seen, expected: Collection[str] = (), before: f
     return {one.device: one for one in reversed([*_each(nodes, seen, expected, before)])}
 
 
-def _each(nodes: Nodes, seen: Seen, expected: Collection[str], before: float) -> Iterator[Occupied]:
+def _each(nodes: Nodes, seen: OpenersSeen, expected: Collection[str], before: float) -> Iterator[Occupied]:
     for device, own in nodes.items():
         for number, path in own.items():
             openers = [one for one in seen.openers.get(number, ()) if one.began < before]

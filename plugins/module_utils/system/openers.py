@@ -77,7 +77,7 @@ class Opener(NamedTuple):
         )
 
 
-class Seen(NamedTuple):
+class OpenersSeen(NamedTuple):
     """What a look found."""
 
     openers: Mapping[Number, tuple[Opener, ...]] = {}
@@ -97,7 +97,7 @@ def look(
     majors: Collection[tuple[str, int]] = (),
     proc: str = "/proc",
     seconds: float = SECONDS,
-) -> Seen:
+) -> OpenersSeen:
     """Who has nodes with these numbers open, or of these types and major numbers. Raises nothing.
 
     Blocks, for about `seconds` at most.
@@ -105,7 +105,7 @@ def look(
     A process that ends meanwhile has nothing open. One that begins later, or opens a node later, is not seen.
     """
     if not numbers and not majors:
-        return Seen()
+        return OpenersSeen()
     wanted = _Wanted(frozenset(numbers), frozenset(majors))
     found: dict[Number, list[Opener]] = {}
     processes = unseen = 0
@@ -114,10 +114,12 @@ def look(
         nodes = _Nodes()
         pids = sorted(int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit())
     except OSError as error:
-        return Seen(trouble=f"{proc}: {error.strerror or error}")
+        return OpenersSeen(trouble=f"{proc}: {error.strerror or error}")
     for index, pid in enumerate(pids):
         if time.monotonic() > end:
-            return Seen(_made(found), processes, unseen + len(pids) - index, f"it would take more than {seconds:g} s")
+            return OpenersSeen(
+                _made(found), processes, unseen + len(pids) - index, f"it would take more than {seconds:g} s"
+            )
         try:
             # Of this process, not of its number: what has the number next is another one.
             process = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -134,7 +136,7 @@ def look(
             unseen += error.errno in DENIED
         finally:
             os.close(process)
-    return Seen(_made(found), processes, unseen, _blind(proc))
+    return OpenersSeen(_made(found), processes, unseen, _blind(proc))
 
 
 def _made(found: Mapping[Number, Sequence[Opener]]) -> dict[Number, tuple[Opener, ...]]:
@@ -147,7 +149,7 @@ def is_expected(opener: Opener, patterns: Collection[str]) -> bool:
     return any(name and fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def named(openers: Sequence[Opener]) -> str:
+def named_openers(openers: Sequence[Opener]) -> str:
     """The first of them, and how many more there are."""
     more = len(openers) - NAMED
     return "; ".join(map(str, openers[:NAMED])) + (f"; and {more} more" if more > 0 else "")
@@ -206,7 +208,7 @@ class _Wanted(NamedTuple):
         return number in self.numbers or number[:2] in self.majors
 
 
-class _File(NamedTuple):
+class _FileStat(NamedTuple):
     """What statx(2) says of a file."""
 
     mode: int
@@ -253,7 +255,7 @@ class _Nodes:
             self._known[key] = number
         return self._known[key]
 
-    def stat(self, folder: int, name: bytes) -> _File:
+    def stat(self, folder: int, name: bytes) -> _FileStat:
         """A file, as it is known. Raises OSError."""
         if self._statx(folder, name, _AT_STATX_DONT_SYNC | _AT_NO_AUTOMOUNT, _BASIC, self._buffer):
             number = ctypes.get_errno()
@@ -261,7 +263,7 @@ class _Nodes:
         content = self._buffer.raw
         uid, mode, inode = _HEAD.unpack_from(content, 20)
         major, minor, *own = _NUMBERS.unpack_from(content, 128)
-        return _File(mode, uid, inode, (major, minor), (own[0], own[1]))
+        return _FileStat(mode, uid, inode, (major, minor), (own[0], own[1]))
 
 
 def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:

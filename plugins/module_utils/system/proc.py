@@ -28,7 +28,7 @@ def children(parents: Collection[int]) -> set[int]:
     return found
 
 
-def named(prefix: str) -> int:
+def count_named(prefix: str) -> int:
     """How many processes have a name that begins with `prefix` (15 characters at most). Any process may take it."""
     count = 0
     for pid in pids():

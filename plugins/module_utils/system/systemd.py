@@ -26,7 +26,7 @@ _ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found
 _OFFLINE = ("env", "SYSTEMD_OFFLINE=1", "systemctl")
 
 
-def run(command: list[str]) -> tuple[int, str]:
+def run_on_host(command: list[str]) -> tuple[int, str]:
     """Run `command` on this host."""
     try:
         done = processes.run(command, SECONDS)

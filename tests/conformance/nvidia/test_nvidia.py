@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.build_spec import spec_of
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import offer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
@@ -213,7 +213,7 @@ def test_what_the_kubelet_is_offered_of_the_vendors_spec(generator, case, tmp_pa
     known = discover({"gpus": {"profile": "nvidia", **options}}, snapshot.take(root))
     parts = [max(1, len(case.get("mig", {}).get(gpu.address, ()))) for gpu in gpus]
     for inventory in (None, Inventory(known.devices, known.kinds, known.links)):
-        (resource,) = offer(Settings(), registry, inventory).resources
+        (resource,) = offer(PluginSettings(), registry, inventory).resources
         assert len(resource.units) == sum(parts)
         assert len(registry.devices) == 3 * sum(parts) + 1
         uuids = [gpu.mig_uuid(gi, ci) for gpu in gpus for gi, ci, _profile in case.get("mig", {}).get(gpu.address, ())]

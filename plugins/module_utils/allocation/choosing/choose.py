@@ -56,7 +56,7 @@ class Class(NamedTuple):
     nic: int = 0  # the score of the way over PCIe to the nearest NIC, as that of a pair
 
 
-class Request(NamedTuple):
+class ChoiceRequest(NamedTuple):
     """What is asked for."""
 
     number: int  # of devices
@@ -80,7 +80,9 @@ def stable(ids: Sequence[str]) -> list[str]:
     return sorted(sorted(ids), key=len)
 
 
-def choose(classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: Request, work: int = WORK) -> Choice:
+def choose(
+    classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: ChoiceRequest, work: int = WORK
+) -> Choice:
     """The best set of devices.
 
     `pairs[c][d]` is the score of a member of class c with one of class d, `pairs[c][c]` of two members of c: any
@@ -103,7 +105,7 @@ def choose(classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: Re
 def _best(
     classes: Sequence[Class],
     pairs: Sequence[Sequence[int]],
-    request: Request,
+    request: ChoiceRequest,
     left: Mapping[int, Sequence[str]],
     fixed: Mapping[int, int],
     work: int,
@@ -139,7 +141,7 @@ def _best(
     return dict(zip(order, numbers)), proved and sure
 
 
-def _fit(classes: Sequence[Class], request: Request) -> list[int]:
+def _fit(classes: Sequence[Class], request: ChoiceRequest) -> list[int]:
     """The classes whose members have what is needed; there are enough of them."""
     fit = [
         index
@@ -155,7 +157,7 @@ def _fit(classes: Sequence[Class], request: Request) -> list[int]:
     return fit
 
 
-def _fixed(classes: Sequence[Class], fit: Sequence[int], request: Request) -> dict[int, tuple[str, ...]]:
+def _fixed(classes: Sequence[Class], fit: Sequence[int], request: ChoiceRequest) -> dict[int, tuple[str, ...]]:
     """What must be included, by class."""
     wanted = set(request.must_include)
     if not wanted:
@@ -182,7 +184,7 @@ def _without(members: Sequence[str], fixed: Optional[Sequence[str]], count: int)
 def _packed(
     classes: Sequence[Class],
     pairs: Sequence[Sequence[int]],
-    request: Request,
+    request: ChoiceRequest,
     left: Mapping[int, Sequence[str]],
     fixed: Mapping[int, int],
 ) -> tuple[list[Joined], list[list[int]], int, int]:
@@ -257,7 +259,7 @@ def _score(pairs: Sequence[Sequence[int]], numbers: Sequence[tuple[int, int]]) -
 def _choice(
     classes: Sequence[Class],
     pairs: Sequence[Sequence[int]],
-    request: Request,
+    request: ChoiceRequest,
     chosen: Mapping[int, Sequence[str]],
     proved: bool,
 ) -> Choice:

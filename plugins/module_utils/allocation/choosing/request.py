@@ -25,7 +25,7 @@ FACTORS.update({unit: 1000**power for power, unit in enumerate("kMGTPE", 1)})
 LONGEST = 20  # digits of a number that is looked at: LARGEST has 19
 
 
-class Request(NamedTuple):
+class DeviceRequest(NamedTuple):
     """One request. Sub-resources count per device; of those that are memory the unit is MiB."""
 
     devices: int  # how many to have alone; 0: a share of one device, of the size that `needs` says
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     amounts: tuple[tuple[str, int], ...]  # (resource-spec, amount) as asked for, by name: what makes a request the same
 
 
-def parse(text: str, resource_type: str) -> Request:
+def parse(text: str, resource_type: str) -> DeviceRequest:
     """The request in `text` for devices of `resource_type`.
 
     Raises ProtocolError 4 for another type, an amount that is none, one resource twice.
@@ -50,10 +50,10 @@ def parse(text: str, resource_type: str) -> Request:
             raise _refused(f"CDI_REQUEST names {spec} twice; expected each resource-spec once")
         amounts[spec] = _amount(spec, amount, is_memory(subtype))
     needs = tuple(sorted((spec.partition("-")[2], amount) for spec, amount in amounts.items() if "-" in spec))
-    return Request(amounts.get(resource_type, 0), needs, tuple(sorted(amounts.items())))
+    return DeviceRequest(amounts.get(resource_type, 0), needs, tuple(sorted(amounts.items())))
 
 
-def check(asked: Request, resource_type: str, offered: Container[str], shared: bool) -> None:
+def check(asked: DeviceRequest, resource_type: str, offered: Container[str], shared: bool) -> None:
     """Raise ProtocolError 4 for a sub-resource that is not `offered`, and for a share where none are given."""
     for name, _amount in asked.needs:
         if name not in offered:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ..ledger.grant import ACTIVE, Hold, Key, Part, Stored
+from ..ledger.grant import ACTIVE, GrantPart, Hold, Key, Stored
 from ..ledger.ledger import Ledger
 from ..ledger.tables import Tables
 from .owners import exclude, excludes
@@ -49,7 +49,7 @@ class Settled(NamedTuple):
     clashes: tuple[Clash, ...] = ()
 
 
-def key_of(driver: str, claim: str) -> Key:
+def claim_key(driver: str, claim: str) -> Key:
     """The key of what a claim holds; `claim` is "namespace/name", or UNNAMED and a UID."""
     return Key(DRA, driver, claim)
 
@@ -70,7 +70,7 @@ def disjoint(holds: Iterable[Hold]) -> tuple[Hold, ...]:
     return tuple(found)
 
 
-def held(ledger: Ledger) -> Mapping[Key, Part]:
+def held(ledger: Ledger) -> Mapping[Key, GrantPart]:
     """What claims hold. None where there is no store. Raises Unusable."""
     if not os.path.lexists(ledger.path):
         return {}
@@ -79,10 +79,10 @@ def held(ledger: Ledger) -> Mapping[Key, Part]:
 
 def free(ledger: Ledger) -> int:
     """Free what all claims hold; how many these are. For when nobody keeps that any more. Raises Unusable."""
-    return len(settle(ledger, (), {key: part.token for key, part in held(ledger).items()}).released)
+    return len(settle_claims(ledger, (), {key: part.token for key, part in held(ledger).items()}).released)
 
 
-def settle(ledger: Ledger, claims: Sequence[Claim], over: Mapping[Key, str]) -> Settled:
+def settle_claims(ledger: Ledger, claims: Sequence[Claim], over: Mapping[Key, str]) -> Settled:
     """Hold what `claims` have, and free what those `over` held (key -> token), in one transaction.
 
     So what goes from one claim to another is free in no moment. A hold only grows while its claim lasts: what is known
@@ -129,7 +129,7 @@ def _same(claim: Claim, before: Mapping[Key, Stored], names: Iterable[Key]) -> O
 
 def _grown(
     tables: Tables, ledger: Ledger, claim: Claim, stored: Optional[Stored]
-) -> tuple[Optional[Part], list[Clash]]:
+) -> tuple[Optional[GrantPart], list[Clash]]:
     """(what a claim holds from now on, None if that is nothing; what it has and can't hold)."""
     holds = list(stored.part.holds) if stored else []
     clashes = []
@@ -146,7 +146,7 @@ def _grown(
     if stored is None:
         token = os.urandom(8).hex()
         made, since = time.time(), ledger.now()
-        part = Part(token, OWNER, ACTIVE, names, tuple(holds), ledger.boot_id, made, since)
+        part = GrantPart(token, OWNER, ACTIVE, names, tuple(holds), ledger.boot_id, made, since)
         return (part if holds else None), clashes
     part = stored.part._replace(wanted=names, holds=tuple(holds), boot_id=ledger.boot_id)
     return (part if part.boot_id == stored.part.boot_id else part._replace(since=ledger.now())), clashes

@@ -24,9 +24,9 @@ from ..ledger.grant import (
     PENDING,
     WITHHELD,
     Grant,
+    GrantPart,
     Hold,
     Key,
-    Part,
     Stored,
     hold_of,
     why_not,
@@ -55,7 +55,7 @@ class Handed(NamedTuple):
     owed: Mapping[str, Hold]  # unit -> the hold before, which nobody has torn down
 
 
-class Refusal(Refused):
+class UnitsRefused(Refused):
     """Some units can't be had; `units` says of each why not. Nothing was recorded."""
 
     def __init__(self, units: Mapping[str, str]) -> None:
@@ -63,7 +63,7 @@ class Refusal(Refused):
         self.units = units
 
 
-def key_of(resource: str, unit: str) -> Key:
+def unit_key(resource: str, unit: str) -> Key:
     """The key of the hold on one unit."""
     return Key(KUBERNETES, resource, unit)
 
@@ -83,7 +83,7 @@ def is_kept(key: Key) -> bool:
     return is_ours(key) or is_dra(key)
 
 
-def holds(grants: Iterable[Grant]) -> Iterator[tuple[Key, Part]]:
+def holds(grants: Iterable[Grant]) -> Iterator[tuple[Key, GrantPart]]:
     """The holds of the device plugin among `grants`."""
     return ((grant.key, part) for grant in grants if is_ours(grant.key) for part in grant.parts)
 
@@ -106,9 +106,9 @@ def take(
         if abandoned():
             raise Refused(f"{resource}: nobody waits for its devices any more")
         troubles: dict[str, str] = {}
-        older: dict[str, Optional[Part]] = {}
+        older: dict[str, Optional[GrantPart]] = {}
         for want in wants:  # all go before the first comes, so that units may have swapped their devices
-            older[want.unit], why = _clear(tables, key_of(resource, want.unit))
+            older[want.unit], why = _clear(tables, unit_key(resource, want.unit))
             if why:
                 troubles[want.unit] = why
         tokens, changed, owed = {}, set(), {}
@@ -131,9 +131,9 @@ def take(
             if before is not None and not goes_on:
                 owed[want.unit] = before.holds[0]
             state = PENDING if pending and not set_up else ACTIVE
-            tokens[want.unit] = _insert(tables, ledger, key_of(resource, want.unit), hold, state, ledger.boot_id)
+            tokens[want.unit] = _insert(tables, ledger, unit_key(resource, want.unit), hold, state, ledger.boot_id)
         if troubles:
-            raise Refusal(troubles)
+            raise UnitsRefused(troubles)
         return Handed(tokens, frozenset(changed), owed)
 
     return ledger.transact(operation)
@@ -147,7 +147,7 @@ def settle(
     active: Collection[str] = (),
     free: Collection[str] = (),
     withheld: Optional[Mapping[str, str]] = None,
-    seen: Optional[Mapping[str, Part]] = None,
+    seen: Optional[Mapping[str, GrantPart]] = None,
     torn_down: Iterable[Want] = (),
 ) -> frozenset[str]:
     """Say how units went: set up (`active`), given back (`free`), or `withheld` (unit -> why).
@@ -162,7 +162,7 @@ def settle(
     def operation(tables: Tables) -> frozenset[str]:
         found = set()
         for unit in (*active, *free, *kept):
-            for stored in tables.parts(key_of(resource, unit)):
+            for stored in tables.parts(unit_key(resource, unit)):
                 if stored.part.token != tokens[unit] or (seen and stored.part != seen[unit]):
                     continue
                 found.add(unit)
@@ -190,7 +190,7 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
     """
 
     def operation(tables: Tables) -> bool:
-        key, hold = key_of(resource, want.unit), hold_of(want.device)
+        key, hold = unit_key(resource, want.unit), hold_of(want.device)
         stored = next(iter(tables.parts(key)), None)
         boot_id = ledger.boot_id if set_up else ""
         if stored is not None:
@@ -202,7 +202,7 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
             tables.remove(stored)
         why = _conflict(tables, hold)
         if why:
-            raise Refusal({want.unit: why})
+            raise UnitsRefused({want.unit: why})
         if stored is None:
             _insert(tables, ledger, key, hold, ACTIVE, boot_id)
         else:
@@ -213,7 +213,7 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
     return ledger.transact(operation)
 
 
-def is_held(part: Part, device: Device) -> bool:
+def is_held(part: GrantPart, device: Device) -> bool:
     """Whether a hold keeps all of the hardware from others, as it is known now."""
     return widened(part.holds[0], hold_of(device)) == part.holds[0]
 
@@ -248,7 +248,7 @@ def _incomplete(ledger: Ledger) -> Incomplete:
     )
 
 
-def _clear(tables: Tables, key: Key) -> tuple[Optional[Part], str]:
+def _clear(tables: Tables, key: Key) -> tuple[Optional[GrantPart], str]:
     """Take away the hold that there is: (it, why it has to stay)."""
     found = tables.parts(key)
     why = next((text for one in found for text in stuck(one.part)), "")
@@ -262,11 +262,11 @@ def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str, bo
         raise Refused(f"{key.plugin!a}: found the device {key.request_id!a}; expected printable text")
     token = os.urandom(8).hex()
     made = time.time()
-    tables.insert(key, Part(token, KUBERNETES, state, {key.plugin: 1}, (hold,), boot_id, made, ledger.now()))
+    tables.insert(key, GrantPart(token, KUBERNETES, state, {key.plugin: 1}, (hold,), boot_id, made, ledger.now()))
     return token
 
 
-def _after(before: Optional[Part], want: Want, pending: bool) -> tuple[Hold, bool]:
+def _after(before: Optional[GrantPart], want: Want, pending: bool) -> tuple[Hold, bool]:
     """What is held for `want` in the place of `before`, and whether who had that goes on to use it."""
     hold = hold_of(want.device)
     if before is None:
@@ -276,12 +276,12 @@ def _after(before: Optional[Part], want: Want, pending: bool) -> tuple[Hold, boo
     return widened(before.holds[0], hold) if pending else hold, False
 
 
-def _same(before: Part, hold: Hold) -> bool:
+def _same(before: GrantPart, hold: Hold) -> bool:
     """Whether others may go on to use what was held before: all that may differ is what is known of it."""
     return before.state == ACTIVE and hold.device in (before.holds[0].device, *before.holds[0].consists_of)
 
 
-def stuck(part: Part) -> Iterator[str]:
+def stuck(part: GrantPart) -> Iterator[str]:
     """Why a hold can't be followed by the next one. A teardown that was interrupted can be made up for."""
     if part.state == WITHHELD:
         for device, reason in part.reasons.items():
@@ -306,7 +306,7 @@ def claim_text(key: Key) -> str:
     return f"claim {key.request_id} of DRA driver {key.plugin}"
 
 
-def holder(key: Key, part: Part) -> str:
+def holder(key: Key, part: GrantPart) -> str:
     """Who holds something, for people to read."""
     if is_dra(key):
         return claim_text(key)

@@ -14,7 +14,7 @@ from ..ledger.grant import ACTIVE, WITHHELD, Grant, Key
 from ..ledger.ledger import Ledger
 
 
-class Problem(NamedTuple):
+class GrantProblem(NamedTuple):
     """What is wrong with a grant. `code` is "unknown", "pending", "withheld", "boot", "missing" or "swapped"."""
 
     code: str
@@ -26,7 +26,7 @@ class Checked(NamedTuple):
     """What CHECK found; good without problems."""
 
     grant: Optional[Grant]
-    problems: tuple[Problem, ...]
+    problems: tuple[GrantProblem, ...]
 
 
 class Info(NamedTuple):
@@ -47,28 +47,28 @@ class Info(NamedTuple):
     incidents: tuple[Mapping[str, Any], ...]  # each rebuild: "when", "what", "kept", "recovered", "complete"
 
 
-def check(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked:
+def check_grant(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked:
     """Whether the grant of `key` is there, active, of this boot, and its devices are those that were granted.
 
     `present` has the devices of the inventory: id -> unique id (uuid or serial), "" where it has none. Raises Unusable.
     """
     grant = ledger.find(key)
     if grant is None:
-        return Checked(None, (Problem("unknown", "", f"request {key.request_id}: holds nothing"),))
+        return Checked(None, (GrantProblem("unknown", "", f"request {key.request_id}: holds nothing"),))
     problems = []
     for part in grant.parts:
         if part.state != ACTIVE:
             why = "; ".join(sorted(set(part.reasons.values()))) or "its setup is not finished"
-            problems.append(Problem(part.state, "", f"request {key.request_id}: is {part.state}: {why}"))
+            problems.append(GrantProblem(part.state, "", f"request {key.request_id}: is {part.state}: {why}"))
         if part.boot_id != ledger.boot_id:
-            problems.append(Problem("boot", "", f"request {key.request_id}: was granted in boot {part.boot_id}"))
+            problems.append(GrantProblem("boot", "", f"request {key.request_id}: was granted in boot {part.boot_id}"))
         for hold in part.holds:
             unique = present.get(hold.device)
             if unique is None:
-                problems.append(Problem("missing", hold.device, f"{hold.device}: is not in the inventory"))
+                problems.append(GrantProblem("missing", hold.device, f"{hold.device}: is not in the inventory"))
             elif hold.unique and unique and hold.unique != unique:
                 text = f"{hold.device}: is {unique}; granted was {hold.unique}"
-                problems.append(Problem("swapped", hold.device, text))
+                problems.append(GrantProblem("swapped", hold.device, text))
     return Checked(grant, tuple(problems))
 
 

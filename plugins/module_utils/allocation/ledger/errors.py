@@ -20,7 +20,7 @@ class Refused(CdiError):
     name = "refused"
 
 
-class Taken(Refused):
+class DevicesTaken(Refused):
     """The devices that were picked can't be held beside what is held: the picker is wrong, nothing was recorded."""
 
     name = "taken"
@@ -44,7 +44,7 @@ class Unfinished(Refused):
     name = "unfinished"
 
 
-class Gone(Refused):
+class GrantGone(Refused):
     """What was to be changed is no longer there: a DEL or GC came between."""
 
     name = "gone"

@@ -17,7 +17,7 @@ from .grant import Grant
 from .lock_file import Left, peek
 
 if TYPE_CHECKING:  # imports SQLite
-    from .tables import State
+    from .tables import StoreState
 
 GONE, DAMAGED, UNUSABLE, CHANGED = "gone", "damaged", "unusable", "changed"
 
@@ -71,7 +71,7 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
     from .tables import grants_of
 
     beside = os.path.join(os.path.dirname(path), log.NAME)
-    state: Optional[State] = None
+    state: Optional[StoreState] = None
     damage: Optional[errors.Damaged] = None
     try:
         state, grants = _stored(path, left)
@@ -95,7 +95,7 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
     return Examined(path, "", problem, tuple(grants), complete, withheld)
 
 
-def _stored(path: str, left: Left) -> tuple[State, list[Grant]]:
+def _stored(path: str, left: Left) -> tuple[StoreState, list[Grant]]:
     """All that is in the store. Raises Damaged, Unusable."""
     from . import errors, filesystem, schema, store, verify
     from .tables import Tables

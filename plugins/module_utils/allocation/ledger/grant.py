@@ -67,7 +67,7 @@ class Lock(NamedTuple):
     used: Mapping[str, int] = {}  # of its capacity, by name, in all grants together; empty unless SHARE
 
 
-class Part(NamedTuple):
+class GrantPart(NamedTuple):
     """What one ADD added to a grant. A later ADD under the same request-id with other resource-specs adds another."""
 
     token: str  # random: tells this part from a later one under the same key; see `proved`
@@ -90,7 +90,7 @@ class Grant(NamedTuple):
     """Everything that one request-id holds through one configuration. Never without a part."""
 
     key: Key
-    parts: tuple[Part, ...]
+    parts: tuple[GrantPart, ...]
 
     @property
     def holds(self) -> tuple[Hold, ...]:
@@ -157,7 +157,7 @@ class Stored(NamedTuple):
     id: int
     revision: int
     key: Key
-    part: Part
+    part: GrantPart
 
 
 def encode(stored: Stored) -> str:
@@ -207,7 +207,7 @@ def _stored(values: list[Any]) -> Stored:
         Hold(device, kind, unique, tuple(part_of), tuple(consists_of), amounts, capacity)
         for device, kind, unique, part_of, consists_of, amounts, capacity in holds
     )
-    part = Part(token, owner, state, wanted, found, *rest)
+    part = GrantPart(token, owner, state, wanted, found, *rest)
     return Stored(identity, revision, Key(resource_type, plugin, request_id), part)
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from .errors import Different, Gone, Incomplete, Owned, Refused, Taken, Unfinished
+from .errors import DevicesTaken, Different, GrantGone, Incomplete, Owned, Refused, Unfinished
 from .grant import (
     ACTIVE,
     OWNERS,
@@ -23,10 +23,10 @@ from .grant import (
     UNPROVED,
     WITHHELD,
     Grant,
+    GrantPart,
     Hold,
     Key,
     Lock,
-    Part,
     Stored,
     grant_of,
     why_not_owned,
@@ -37,7 +37,7 @@ from .tables import Tables
 WAIT = 5.0  # seconds that a call waits for others before it gives up
 
 
-class Held(NamedTuple):
+class HeldLocks(NamedTuple):
     """What a picker is told, within the transaction that will record what it returns."""
 
     locks: Callable[[Iterable[str]], dict[str, Lock]]  # of the resources named: Device.id, part_of, consists_of
@@ -49,7 +49,7 @@ class Added(NamedTuple):
     """What `add` recorded, or found."""
 
     grant: Grant  # all that the request-id holds now
-    parts: tuple[Part, ...]  # of it, those that answer this call
+    parts: tuple[GrantPart, ...]  # of it, those that answer this call
     repeated: bool  # nothing was picked: the same was asked before
 
     @property
@@ -91,7 +91,7 @@ class Ledger:
         self,
         key: Key,
         wanted: Mapping[str, int],
-        pick: Callable[[Held], Sequence[Hold]],
+        pick: Callable[[HeldLocks], Sequence[Hold]],
         owner: str,
         pending: bool = False,
         proved: Callable[[], bool] = lambda: True,
@@ -124,10 +124,10 @@ class Ledger:
             if fresh:
                 if not tables.state.complete:
                     raise Incomplete(self._incomplete(tables))
-                holds = tuple(pick(Held(tables.locks, fresh, grant_of(key, parts))))
+                holds = tuple(pick(HeldLocks(tables.locks, fresh, grant_of(key, parts))))
                 _check_owners(tables, holds, owner)
                 token = os.urandom(8).hex() + ("" if proved() else UNPROVED)
-                part = Part(token, owner, state, dict(fresh), holds, self.boot_id, time.time(), self.now())
+                part = GrantPart(token, owner, state, dict(fresh), holds, self.boot_id, time.time(), self.now())
                 tables.insert(key, part)
                 tokens.add(token)
             grant = Grant(key, tuple(stored.part for stored in tables.parts(key)))
@@ -150,7 +150,7 @@ class Ledger:
         Raises Gone, Unusable.
         """
 
-        def change(part: Part) -> Part:
+        def change(part: GrantPart) -> GrantPart:
             return part._replace(state=WITHHELD, reasons={hold.device: reason for hold in part.holds})
 
         return self._change(key, tokens, change)
@@ -233,11 +233,11 @@ class Ledger:
         """
         return self.transact(lambda tables: tables.accept_loss())
 
-    def _change(self, key: Key, tokens: Collection[str], change: Callable[[Part], Part]) -> Grant:
+    def _change(self, key: Key, tokens: Collection[str], change: Callable[[GrantPart], GrantPart]) -> Grant:
         def operation(tables: Tables) -> Grant:
             parts = [stored for stored in tables.parts(key) if stored.part.token in tokens]
             if len(parts) != len(set(tokens)):
-                raise Gone(f"request {key.request_id}: was deleted meanwhile; its devices are free for others")
+                raise GrantGone(f"request {key.request_id}: was deleted meanwhile; its devices are free for others")
             for stored in parts:
                 tables.rewrite(stored, change(stored.part))
             return Grant(key, tuple(stored.part for stored in tables.parts(key)))
@@ -279,14 +279,14 @@ def _same(key: Key, wanted: Mapping[str, int], parts: Sequence[Stored], boot_id:
 def _check_owners(tables: Tables, holds: Sequence[Hold], owner: str) -> None:
     """Raise Owned if one of the kinds belongs to others, Taken if nothing was picked."""
     if not holds:
-        raise Taken("no device was picked; expected at least one")
+        raise DevicesTaken("no device was picked; expected at least one")
     for kind in sorted({hold.kind for hold in holds}):
         why = why_not_owned(kind, owner, tables.state.owners.get(kind, ()), tables.holders(kind))
         if why:
             raise Owned(why)
 
 
-def _free(tables: Tables, stored: Stored, keep: Mapping[str, str]) -> Part:
+def _free(tables: Tables, stored: Stored, keep: Mapping[str, str]) -> GrantPart:
     """Free the devices of one part but for those in `keep`; returns the part as it was, with those that were freed."""
     part = stored.part
     kept = tuple(hold for hold in part.holds if hold.device in keep)

@@ -100,7 +100,7 @@ def _enter(path: str, deadline: float) -> int:
         place = _resumed(path)
         handle = place.handle if place else _open(path)
         if place is None and not _free(handle):
-            place = Place(path, handle)  # the handle is the place's until it is given back
+            place = QueuePlace(path, handle)  # the handle is the place's until it is given back
         if place is not None:
             handle = place.wait(deadline)
         try:
@@ -130,7 +130,7 @@ def _free(handle: int) -> bool:
         raise
 
 
-class Place:
+class QueuePlace:
     """A place in the kernel's queue for the lock on `handle`, held by a thread.
 
     A thread in flock(2) can't be called back. When the caller's time is up, the thread stays in the queue, and the next
@@ -192,10 +192,10 @@ class Place:
 
 
 _left_guard = allocate_lock()
-_left_places: list[Place] = []  # whose callers have gone, while the lock has not come
+_left_places: list[QueuePlace] = []  # whose callers have gone, while the lock has not come
 
 
-def _resumed(path: str) -> Optional[Place]:
+def _resumed(path: str) -> Optional[QueuePlace]:
     """A place in the queue that a caller before has left; None if there is none."""
     with _left_guard:
         place = next((place for place in _left_places if place.is_for(path)), None)

@@ -25,7 +25,7 @@ from typing import NamedTuple, Optional
 from . import errors
 from .grant import Unreadable
 from .lock_file import Left
-from .tables import State, checksum, decode_state
+from .tables import StoreState, checksum, decode_state
 
 NAME = "ledger.log"
 ROOM = 1 << 18  # bytes of zeros behind a new log's first entry, and no fewer than half of what that has
@@ -40,7 +40,7 @@ class Tail(NamedTuple):
     crc: int  # of the entry before it
 
 
-class Found(NamedTuple):
+class LogEntries(NamedTuple):
     """A log as it was read."""
 
     tail: Tail  # behind the entries that are whole, from the first on
@@ -48,7 +48,7 @@ class Found(NamedTuple):
     is_clean: bool  # nothing follows but zeros, as many as there were, and no entry was damaged
     entries: tuple[bytes, ...]  # whole ones; with those behind one that was damaged later
 
-    def state(self) -> State:
+    def state(self) -> StoreState:
         """What the store knew of itself with the last entry. Raises Unreadable."""
         text = self.entries[-1].decode("ascii")
         return decode_state(json.JSONDecoder().raw_decode(text, 1)[0])  # of the first entry the rest may be long
@@ -64,7 +64,7 @@ class Found(NamedTuple):
         return [record for _identity, record in sorted(found.items())]
 
 
-def newest(found: Optional[Found]) -> Optional[State]:
+def last_state(found: Optional[LogEntries]) -> Optional[StoreState]:
     """The state after the last entry; None if there is none."""
     try:
         return found.state() if found else None
@@ -77,7 +77,7 @@ def entry(state: str, gone: Iterable[int], came: Iterable[tuple[int, str]]) -> b
     return json.dumps([state, [*gone], [*came]], separators=(",", ":")).encode("ascii")
 
 
-def read(path: str) -> Optional[Found]:
+def read(path: str) -> Optional[LogEntries]:
     """The log at `path`; None if there is none, or no entry in it. Raises Unusable."""
     try:
         handle = _open(path)
@@ -106,7 +106,7 @@ def read(path: str) -> Optional[Found]:
     entries += filter(_is_whole, (line.lstrip(b"\0")[8:] for line in rest.split(b"\n")))
     if not entries:
         return None
-    return Found(Tail(inode, offset, crc), len(rest), is_clean, tuple(entries))
+    return LogEntries(Tail(inode, offset, crc), len(rest), is_clean, tuple(entries))
 
 
 def _is_whole(entry: bytes) -> bool:
@@ -117,7 +117,7 @@ def _is_whole(entry: bytes) -> bool:
         return False
 
 
-def complete(found: Optional[Found]) -> Optional[tuple[State, list[str]]]:
+def complete(found: Optional[LogEntries]) -> Optional[tuple[StoreState, list[str]]]:
     """State and records of a log that has all that its state counts; None for any other."""
     if found is None:
         return None
@@ -211,9 +211,9 @@ def write(path: str, text: bytes) -> tuple[Tail, int]:
     return Tail(inode, len(line), crc), space
 
 
-def is_as_left(found: Found, left: Left, generation: int) -> bool:
+def is_as_left(found: LogEntries, left: Left, generation: int) -> bool:
     """Whether it is as `left` says, for a store of that generation, of which one more may just be written."""
-    last = newest(found)
+    last = last_state(found)
     if last is None or last.generation < generation or not found.is_clean:
         return False
     return last.generation != left.generation or tuple(found.tail[1:]) == left.log[1:]

@@ -19,11 +19,11 @@ from contextlib import suppress
 from typing import NamedTuple, Optional
 
 from . import errors, log
-from .errors import Damaged, Taken
+from .errors import Damaged, DevicesTaken
 from .grant import MARK, Stored, Unreadable, decode, encode
 from .schema import USER_VERSION, VERSION, versions
 from .store import PAGE, connected, create, look, newer, sync
-from .tables import STATE_MARK, State, Tables, checksum, decode_state
+from .tables import STATE_MARK, StoreState, Tables, checksum, decode_state
 
 INCIDENTS = 10  # so many are remembered
 
@@ -34,7 +34,7 @@ class Salvage(NamedTuple):
     """What is left of a store."""
 
     parts: tuple[Stored, ...]
-    state: Optional[State]  # the newest that was found
+    state: Optional[StoreState]  # the newest that was found
     complete: bool  # the parts are those that the state counts
 
 
@@ -46,7 +46,7 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
     """
     found = salvage(path, least)
     kept = put_aside(path)
-    before = found.state or State(USER_VERSION, 0, 0, 0)
+    before = found.state or StoreState(USER_VERSION, 0, 0, 0)
     incident = {
         "when": round(time.time()),
         "what": what,
@@ -55,18 +55,18 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
         "complete": found.complete,
     }
     newest = max([before.generation, least, *(stored.revision for stored in found.parts)])
-    state = State(USER_VERSION, newest + 1, 0, 0, before.owners, (*before.incidents, incident)[-INCIDENTS:])
+    state = StoreState(USER_VERSION, newest + 1, 0, 0, before.owners, (*before.incidents, incident)[-INCIDENTS:])
     create(path, lambda tables: fill(tables, found.parts), state)
     outcome = "no grant is lost" if found.complete else "others may be lost, so no new ones are made"
     return f"{path}: {what}; it was rebuilt with {len(found.parts)} grants, {outcome}; what it was is {kept or 'gone'}"
 
 
-def from_log(path: str, state: State, records: list[str]) -> None:
+def from_log(path: str, state: StoreState, records: list[str]) -> None:
     """Make the store at `path` anew from its log, which has all of it. Called with the gate held. Raises Unusable."""
     version, needs = versions(state.version)
     if needs > VERSION:
         raise newer(path, version, needs)
-    parts = newest(records)
+    parts = newest_parts(records)
     if len(parts) != len(records):
         raise Damaged("its log has grants that can't be read")
     create(path, lambda tables: fill(tables, parts), state._replace(version=USER_VERSION, records=0, total=0))
@@ -81,7 +81,7 @@ def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
                 tables.restore(stored)
                 tables.db.execute("RELEASE part")
                 break
-            except Taken as taken:
+            except DevicesTaken as taken:
                 tables.db.execute("ROLLBACK TO part")
                 holds = tuple(hold for hold in stored.part.holds if not str(taken).startswith(f"{hold.device}: "))
                 stored = stored._replace(part=stored.part._replace(holds=holds))
@@ -98,8 +98,8 @@ def salvage(path: str, least: int = 0) -> Salvage:
     texts = rows + pieces + entries
     states = [state for state in map(_state, texts) if state is not None and state.generation >= least]
     state = max(states, key=lambda item: item.generation) if states else None
-    everything = newest(texts + logged)
-    for parts in (newest(logged), newest(rows), newest(rows + pieces), everything):
+    everything = newest_parts(texts + logged)
+    for parts in (newest_parts(logged), newest_parts(rows), newest_parts(rows + pieces), everything):
         records = checksum(encode(stored) for stored in parts)
         if state is not None and records == (state.records, state.total):
             return Salvage(parts, state, True)
@@ -115,7 +115,7 @@ def _logged(path: str) -> tuple[list[str], list[str]]:
     return [], []
 
 
-def newest(records: list[str]) -> tuple[Stored, ...]:
+def newest_parts(records: list[str]) -> tuple[Stored, ...]:
     """The parts among `records`, each as it was last."""
     found: dict[int, Stored] = {}
     for record in records:
@@ -126,7 +126,7 @@ def newest(records: list[str]) -> tuple[Stored, ...]:
     return tuple(found.values())
 
 
-def _state(record: str) -> Optional[State]:
+def _state(record: str) -> Optional[StoreState]:
     try:
         return decode_state(record)
     except Unreadable:

@@ -25,7 +25,7 @@ from ... import directories
 from . import errors, log, schema
 from .errors import Damaged, Unusable
 from .lock_file import Gate, Left, gate, peek
-from .tables import State, Tables, checksum, encode_state
+from .tables import StoreState, Tables, checksum, encode_state
 
 NAME = "ledger.db"
 PAGE = 4096
@@ -72,7 +72,7 @@ class Store:
             with suppress(Damaged):
                 return self._within(held, deadline, operation, oldest)
             # SQLite tells a read that failed from damage by no code (it makes EIO SQLITE_CORRUPT): look a second time.
-            readable(self.path)
+            check_readable(self.path)
             try:
                 return self._within(held, deadline, operation, oldest)
             except Damaged as damage:
@@ -94,7 +94,7 @@ class Store:
             raise Damaged("it is gone")
         if found is None:
             self._keep_directory()
-            create(self.path, lambda _tables: None, State(schema.USER_VERSION, 0, 0, 0))
+            create(self.path, lambda _tables: None, StoreState(schema.USER_VERSION, 0, 0, 0))
         tail = log.Tail(*left.log) if left.log else NO_LOG
         room = log.room(self._log, tail) if tail.inode else 0
         if room < 0 or not left.log or (left.boot_id, left.stat) != (self.boot_id, found):
@@ -182,7 +182,7 @@ class Store:
         Unusable.
         """
         logged = log.read(self._log)
-        last = log.newest(logged)
+        last = log.last_state(logged)
         try:
             check_header(self.path)
             with connected(self.path, deadline) as db:
@@ -190,7 +190,7 @@ class Store:
                 check_version(self.path, db, oldest)
                 tables = Tables(db)
                 self._check(db, tables, left)
-                state: Optional[State] = tables.state
+                state: Optional[StoreState] = tables.state
             if logged and logged.is_clean and last == state:
                 return logged.tail, logged.room
             told = log.complete(logged)
@@ -331,7 +331,7 @@ def look(path: str) -> Optional[tuple[int, ...]]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def readable(path: str) -> None:
+def check_readable(path: str) -> None:
     """Raise Unusable if the file, where there is one, can't be read to its end: no rebuilding helps with that."""
     try:
         with open(path, "rb") as file:
@@ -343,7 +343,7 @@ def readable(path: str) -> None:
         raise errors.of_system(path, "read", error) from None
 
 
-def create(path: str, fill: Callable[[Tables], None], state: State) -> None:
+def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None:
     """Make a store at `path`, with what `fill` puts into it, whole and durable, or not at all. Raises Unusable.
 
     A store that is there already is replaced; the caller has kept it.

@@ -11,14 +11,14 @@ from binascii import crc32
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .errors import Damaged, Taken
+from .errors import Damaged, DevicesTaken
 from .grant import (
     SHARE,
     Grant,
+    GrantPart,
     Hold,
     Key,
     Lock,
-    Part,
     Stored,
     Unreadable,
     decode,
@@ -37,7 +37,7 @@ SINGLE = 200
 MANY = 500  # records that are read as one JSON text
 
 
-class State(NamedTuple):
+class StoreState(NamedTuple):
     """What the store knows of itself: a damaged one can tell by it whether all grants were found again."""
 
     version: int  # user_version of the store: where its header says another one, the header was changed
@@ -53,15 +53,15 @@ class State(NamedTuple):
         return all(incident["complete"] for incident in self.incidents)
 
 
-def encode_state(state: State) -> str:
+def encode_state(state: StoreState) -> str:
     """The record of `state`."""
     return sealed(STATE_MARK + json.dumps(state, separators=(",", ":"), sort_keys=True)[1:])
 
 
-def decode_state(text: str) -> State:
+def decode_state(text: str) -> StoreState:
     """What `encode_state` wrote as `text`. Raises Unreadable."""
     try:
-        return State(*json.loads(unsealed(text, STATE_MARK))[2:])
+        return StoreState(*json.loads(unsealed(text, STATE_MARK))[2:])
     except (ValueError, TypeError) as error:
         raise Unreadable(str(error)) from None
 
@@ -124,7 +124,7 @@ class Tables:
         query = "SELECT name, sum(amount) FROM shares WHERE device = ? GROUP BY name"
         return dict(self.db.execute(query, (device,)).fetchall())
 
-    def insert(self, key: Key, part: Part) -> Stored:
+    def insert(self, key: Key, part: GrantPart) -> Stored:
         """Record a new part. Raises Taken if its holds exclude each other or what is held."""
         stored = Stored(self._next(), self.state.generation, key, part)
         self.restore(stored)
@@ -141,7 +141,7 @@ class Tables:
         self._count(added=record)
         self.came[stored.id] = record
 
-    def rewrite(self, stored: Stored, part: Part) -> None:
+    def rewrite(self, stored: Stored, part: GrantPart) -> None:
         """Record that `stored` is now `part`, which holds the same devices or fewer."""
         self._next()
         record = encode(Stored(stored.id, self.state.generation, stored.key, part))
@@ -216,7 +216,7 @@ class Tables:
                 )
                 self.db.executemany("INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?)", share_rows(identity, number, hold))
             except (sqlite3.IntegrityError, OverflowError) as error:
-                raise Taken(f"{hold.device}: can't be held beside what is held ({error})") from None
+                raise DevicesTaken(f"{hold.device}: can't be held beside what is held ({error})") from None
             self.db.execute(
                 "INSERT INTO kinds VALUES (?, ?, 1) ON CONFLICT (kind, owner) DO UPDATE SET held = held + 1",
                 (hold.kind, owner),
@@ -265,7 +265,7 @@ def _decoded(identity: int, record: str) -> Stored:
 
 def grants_of(stored: Iterable[Stored]) -> list[Grant]:
     """The grants that have these parts, in their order."""
-    parts: dict[Key, list[Part]] = {}
+    parts: dict[Key, list[GrantPart]] = {}
     for one in stored:
         parts.setdefault(one.key, []).append(one.part)
     return [Grant(key, tuple(found)) for key, found in parts.items()]

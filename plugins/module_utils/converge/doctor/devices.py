@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .rule import Rule, Symptom
-from .view import View
+from .rule import DoctorRule, Symptom
+from .view import HostView
 
 
-def _unhealthy(view: View) -> Iterator[Symptom]:
+def _unhealthy(view: HostView) -> Iterator[Symptom]:
     kinds = {file.path: file.spec["kind"] for file in view.written.registry.specs}
     gone = {f"{kinds[path]}={one.expected}" for path, reasons in view.live.stale.items() for one in reasons}
     for device in view.live.ill:
@@ -19,28 +19,28 @@ def _unhealthy(view: View) -> Iterator[Symptom]:
             yield Symptom(device.qualified_names[0], f"{device.id}: {device.health.reason}")
 
 
-def _disabled(view: View) -> Iterator[Symptom]:
+def _disabled(view: HostView) -> Iterator[Symptom]:
     for name, one in view.wanted.disabled.items():
         until = f"until {one.until}" if one.until else "until it is enabled"
         yield Symptom(name, f"out of service since {one.since}, {until}: {one.reason}")
 
 
-def _occupied(view: View) -> Iterator[Symptom]:
+def _occupied(view: HostView) -> Iterator[Symptom]:
     for one in view.running.occupied:
         yield Symptom(one.device, f"{one}, and nobody holds it")
 
 
 RULES = (
-    Rule(
+    DoctorRule(
         "unhealthy",
         _unhealthy,
         "repair what the reason names; or `fleet-cdi device disable {subject} --reason TEXT`, as long as it is ill",
     ),
-    Rule(
+    DoctorRule(
         "occupied",
         _occupied,
         "end the process that is named (`fleet-cdi grants list --open` shows all); or name its program in "
         "occupied_ignore of the configuration, if it does not use the device",
     ),
-    Rule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
+    DoctorRule("disabled", _disabled, "`fleet-cdi device enable {subject}` when it may be used again"),
 )

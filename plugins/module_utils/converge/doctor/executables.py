@@ -9,16 +9,16 @@ import os
 from collections.abc import Iterator
 
 from . import advice
-from .rule import Rule, Symptom
-from .view import View
+from .rule import DoctorRule, Symptom
+from .view import HostView
 
 
-def _unusable(view: View) -> Iterator[Symptom]:
+def _unusable(view: HostView) -> Iterator[Symptom]:
     for path, error in view.written.configuration_errors.items():
         yield Symptom(path, error)
 
 
-def _no_program(view: View) -> Iterator[Symptom]:
+def _no_program(view: HostView) -> Iterator[Symptom]:
     for path, chain in view.written.configurations.items():
         for one in chain:
             program = os.path.join(view.places.prefix, "bin", one.plugin)
@@ -26,18 +26,18 @@ def _no_program(view: View) -> Iterator[Symptom]:
                 yield Symptom(program, "can't be run; needed by", path)
 
 
-def _no_pool(view: View) -> Iterator[Symptom]:
+def _no_pool(view: HostView) -> Iterator[Symptom]:
     for path, error in view.live.pools.items():
         if error:
             yield Symptom(path, f"every ADD ends with error 101: {error}")
 
 
 RULES = (
-    Rule(
+    DoctorRule(
         "configuration-invalid",
         _unusable,
         "correct it, or move it away (`mv {subject} {subject}.old`) and " + advice.PROVISION,
     ),
-    Rule("program-missing", _no_program, advice.PROVISION, general=True),
-    Rule("pool-unusable", _no_pool, advice.REFRESH),
+    DoctorRule("program-missing", _no_program, advice.PROVISION, general=True),
+    DoctorRule("pool-unusable", _no_pool, advice.REFRESH),
 )

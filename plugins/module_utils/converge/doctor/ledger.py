@@ -13,28 +13,28 @@ from ...allocation.ledger import examine
 from ...allocation.ledger.grant import Hold
 from ...records import NET, NODE
 from ...spec.items import items_of
-from .rule import Rule, Symptom
-from .view import View
+from .rule import DoctorRule, Symptom
+from .view import HostView
 
 
-def _is(state: str, view: View) -> Iterator[Symptom]:
+def _is(state: str, view: HostView) -> Iterator[Symptom]:
     found = view.running.ledger
     if found.state == state:
         yield Symptom(found.path, found.problem)
 
 
-def _incomplete(view: View) -> Iterator[Symptom]:
+def _incomplete(view: HostView) -> Iterator[Symptom]:
     found = view.running.ledger
     if not found.complete:
         yield Symptom(found.path, found.problem)
 
 
-def _withheld(view: View) -> Iterator[Symptom]:
+def _withheld(view: HostView) -> Iterator[Symptom]:
     for device, why in view.running.ledger.withheld:
         yield Symptom(device, f"is withheld after a teardown that failed: {why or 'no reason is known'}")
 
 
-def _lost(view: View) -> Iterator[Symptom]:
+def _lost(view: HostView) -> Iterator[Symptom]:
     """Grants of hardware that nothing on the host has. Says nothing where a part of what it asks can't be read."""
     registry, live = view.written.registry, view.live
     if live.inventory_error or any(live.pools.values()) or registry.errors:
@@ -63,20 +63,20 @@ ACCOUNT = (
 )
 
 RULES = (
-    Rule("ledger-gone", partial(_is, examine.GONE), f"restore it from a backup; or {ACCOUNT}"),
-    Rule("ledger-damaged", partial(_is, examine.DAMAGED), f"`fleet-cdi grants list` rebuilds it; then {ACCOUNT}"),
-    Rule("ledger-unusable", partial(_is, examine.UNUSABLE), "do what it says; then `fleet-cdi grants list`"),
-    Rule("ledger-incomplete", _incomplete, ACCOUNT),
-    Rule(
+    DoctorRule("ledger-gone", partial(_is, examine.GONE), f"restore it from a backup; or {ACCOUNT}"),
+    DoctorRule("ledger-damaged", partial(_is, examine.DAMAGED), f"`fleet-cdi grants list` rebuilds it; then {ACCOUNT}"),
+    DoctorRule("ledger-unusable", partial(_is, examine.UNUSABLE), "do what it says; then `fleet-cdi grants list`"),
+    DoctorRule("ledger-incomplete", _incomplete, ACCOUNT),
+    DoctorRule(
         "ledger-changed",
         partial(_is, examine.CHANGED),
         "find out who wrote it (a grant that was killed, or another program); `fleet-cdi grants list` checks all of it",
     ),
-    Rule(
+    DoctorRule(
         "grant-lost",
         _lost,
         "bring the device back, then `fleet-cdi refresh`; or end what holds it (`fleet-cdi grants list`), then "
         "`fleet-cdi grants gc FILE`",
     ),
-    Rule("withheld", _withheld, "repair the device; then `fleet-cdi grants release {subject}`"),
+    DoctorRule("withheld", _withheld, "repair the device; then `fleet-cdi grants release {subject}`"),
 )

@@ -14,45 +14,45 @@ from ... import files
 from ...protocol import pools
 from ..services import refresh_unit
 from . import advice
-from .rule import Rule, Symptom
-from .view import CHANGED, GONE, View
+from .rule import DoctorRule, Symptom
+from .view import CHANGED, GONE, HostView
 
 
-class Sort(NamedTuple):
+class FileSort(NamedTuple):
     """One sort of file: how to tell it, and what brings it back."""
 
     name: str
-    has: Callable[[View, str], bool]
+    has: Callable[[HostView, str], bool]
     gone: str  # next step where it is not there
     changed: str  # and where it is another one
 
 
-def _is_made_spec(view: View, path: str) -> bool:
+def _is_made_spec(view: HostView, path: str) -> bool:
     return view.wanted.manifest.files[path]["kind"] in view.wanted.kinds
 
 
-def _is_spec(view: View, path: str) -> bool:
+def _is_spec(view: HostView, path: str) -> bool:
     return bool(view.wanted.manifest.files[path]["kind"])
 
 
-def _is_inventory(view: View, path: str) -> bool:
+def _is_inventory(view: HostView, path: str) -> bool:
     return path == files.canonical(view.places.inventory)
 
 
-def _is_pool(view: View, path: str) -> bool:
+def _is_pool(view: HostView, path: str) -> bool:
     folder = os.path.dirname(files.canonical(pools.pool_path(view.places.inventory, "", "", {})))
     return os.path.dirname(path) == folder
 
 
-def _is_device_state(view: View, path: str) -> bool:
+def _is_device_state(view: HostView, path: str) -> bool:
     return path == os.path.join(files.canonical(view.wanted.manifest.state_dir), "device-state.json")
 
 
-def _is_unit(_view: View, path: str) -> bool:
+def _is_unit(_view: HostView, path: str) -> bool:
     return os.path.dirname(path) == refresh_unit.UNIT_DIR or path == refresh_unit.RULES
 
 
-def _is_any(_view: View, _path: str) -> bool:
+def _is_any(_view: HostView, _path: str) -> bool:
     return True
 
 
@@ -61,21 +61,21 @@ SAY_AGAIN = "take out of service again what must not be used: `fleet-cdi device 
 
 # The first that has a file is its sort.
 SORTS = (
-    Sort("spec", _is_made_spec, advice.REFRESH, MOVE + advice.REFRESH),
-    Sort("spec", _is_spec, advice.PROVISION, MOVE + advice.PROVISION),
-    Sort("inventory", _is_inventory, advice.REFRESH, advice.REFRESH),
-    Sort("pool", _is_pool, advice.REFRESH, advice.REFRESH),
-    Sort("device-state", _is_device_state, SAY_AGAIN, MOVE + SAY_AGAIN),
-    Sort("unit", _is_unit, advice.PROVISION, advice.PROVISION),
-    Sort("file", _is_any, advice.PROVISION, MOVE + advice.PROVISION),
+    FileSort("spec", _is_made_spec, advice.REFRESH, MOVE + advice.REFRESH),
+    FileSort("spec", _is_spec, advice.PROVISION, MOVE + advice.PROVISION),
+    FileSort("inventory", _is_inventory, advice.REFRESH, advice.REFRESH),
+    FileSort("pool", _is_pool, advice.REFRESH, advice.REFRESH),
+    FileSort("device-state", _is_device_state, SAY_AGAIN, MOVE + SAY_AGAIN),
+    FileSort("unit", _is_unit, advice.PROVISION, advice.PROVISION),
+    FileSort("file", _is_any, advice.PROVISION, MOVE + advice.PROVISION),
 )
 
 
-def _sort_of(view: View, path: str) -> Sort:
+def _sort_of(view: HostView, path: str) -> FileSort:
     return next(one for one in SORTS if one.has(view, path))
 
 
-def _of(sort: Sort, is_gone: bool, view: View) -> Iterator[Symptom]:
+def _of(sort: FileSort, is_gone: bool, view: HostView) -> Iterator[Symptom]:
     for path, state in view.written.files.items():
         if state and (state == GONE) == is_gone and _sort_of(view, path) is sort:
             if is_gone:
@@ -84,17 +84,17 @@ def _of(sort: Sort, is_gone: bool, view: View) -> Iterator[Symptom]:
                 yield Symptom(path, "was changed since fleet.cdi wrote it" if state == CHANGED else state)
 
 
-def _unusable_inventory(view: View) -> Iterator[Symptom]:
+def _unusable_inventory(view: HostView) -> Iterator[Symptom]:
     if view.live.inventory_error:
         yield Symptom(files.canonical(view.places.inventory), view.live.inventory_error)
 
 
 # Before the rules about what is in the files.
-SPECIFIC = (Rule("inventory-unusable", _unusable_inventory, advice.REFRESH),)
+SPECIFIC = (DoctorRule("inventory-unusable", _unusable_inventory, advice.REFRESH),)
 
 # After them, for what they did not name.
 GENERAL = tuple(
-    Rule(f"{sort.name}-{what}", partial(_of, sort, what == "gone"), text, general=True)
+    DoctorRule(f"{sort.name}-{what}", partial(_of, sort, what == "gone"), text, general=True)
     for sort in SORTS
     for what, text in (("gone", sort.gone), ("changed", sort.changed))
 )

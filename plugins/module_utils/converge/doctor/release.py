@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from . import advice
-from .rule import NOT_DONE, Rule, Symptom
-from .view import View
+from .rule import NOT_DONE, DoctorRule, Symptom
+from .view import HostView
 
 
-def _damaged(view: View) -> Iterator[Symptom]:
+def _damaged(view: HostView) -> Iterator[Symptom]:
     return (Symptom(fault.path, fault.problem) for fault in view.written.release)
 
 
-def _link_gone(view: View) -> Iterator[Symptom]:
+def _link_gone(view: HostView) -> Iterator[Symptom]:
     return (Symptom(fault.path, fault.problem) for fault in view.written.link if fault.gone)
 
 
-def _link_changed(view: View) -> Iterator[Symptom]:
+def _link_changed(view: HostView) -> Iterator[Symptom]:
     return (Symptom(fault.path, fault.problem) for fault in view.written.link if not fault.gone)
 
 
 RULES = (
-    Rule("release-damaged", _damaged, advice.PROVISION, status=NOT_DONE),
-    Rule("command-link-gone", _link_gone, advice.PROVISION),
-    Rule("command-link-changed", _link_changed, "remove what `ls -l {subject}` shows; then " + advice.PROVISION),
+    DoctorRule("release-damaged", _damaged, advice.PROVISION, status=NOT_DONE),
+    DoctorRule("command-link-gone", _link_gone, advice.PROVISION),
+    DoctorRule("command-link-changed", _link_changed, "remove what `ls -l {subject}` shows; then " + advice.PROVISION),
 )

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple
 
-from .view import View
+from .view import HostView
 
 SHOWN = 3  # names, or problems, that a finding's text has; all of them are in its details
 
@@ -24,7 +24,7 @@ class Symptom(NamedTuple):
     name: str = ""  # what is affected, where the same problem affects many: a qualified name
 
 
-class Rule(NamedTuple):
+class DoctorRule(NamedTuple):
     """What can be wrong, how to see it, and what to do about it.
 
     `next` is one sentence with the command that repairs it in backticks; `{subject}` in it stands for the symptom's
@@ -32,14 +32,14 @@ class Rule(NamedTuple):
     """
 
     name: str
-    find: Callable[[View], Iterable[Symptom]]
+    find: Callable[[HostView], Iterable[Symptom]]
     next: str
     theirs: str = ""
     status: int = FINDINGS  # NOT_DONE: with this symptom the doctor's own answer can't be trusted
     general: bool = False  # says nothing of a subject that a rule before it in the table names
 
 
-class Finding(NamedTuple):
+class HostFinding(NamedTuple):
     """What is wrong with `subject`, and the next command."""
 
     rule: str
@@ -50,9 +50,9 @@ class Finding(NamedTuple):
     status: int = FINDINGS
 
 
-def apply(rules: Iterable[Rule], view: View) -> tuple[Finding, ...]:
+def find_problems(rules: Iterable[DoctorRule], view: HostView) -> tuple[HostFinding, ...]:
     """The findings of `rules` in `view`, one for each rule and cause, in the order of the rules."""
-    findings: list[Finding] = []
+    findings: list[HostFinding] = []
     named: set[str] = set()
     for rule in rules:
         found = [one for one in rule.find(view) if not (rule.general and one.subject in named)]
@@ -68,7 +68,7 @@ def _by_cause(symptoms: Iterable[Symptom]) -> Iterator[Sequence[Symptom]]:
     yield from causes.values()
 
 
-def _finding(rule: Rule, symptoms: Sequence[Symptom], view: View) -> Finding:
+def _finding(rule: DoctorRule, symptoms: Sequence[Symptom], view: HostView) -> HostFinding:
     first = symptoms[0]
     if first.name:
         details = tuple(dict.fromkeys(one.name for one in symptoms))
@@ -77,7 +77,7 @@ def _finding(rule: Rule, symptoms: Sequence[Symptom], view: View) -> Finding:
         details = tuple(dict.fromkeys(one.problem for one in symptoms))
         problem = _some(details, "; ")
     advice = rule.theirs if rule.theirs and first.subject not in view.written.managed else rule.next
-    return Finding(
+    return HostFinding(
         rule.name,
         first.subject,
         problem,

@@ -8,55 +8,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from ...runtimes.place import Place
-from ...runtimes.survey import State
+from ...runtimes.place import InstalledRuntime
+from ...runtimes.survey import RuntimeState
 from ...spec.model import VERSIONS
 from ...spec.registry import SpecFile
 from ...spec.seen.seen import unknown_field
-from ..kinds.libraries import Linked, named, of_places
+from ..kinds.libraries import Linked, named_libraries, of_places
 from ..runtime.plan import owner
 from . import advice
-from .rule import Rule, Symptom
-from .view import View
+from .rule import DoctorRule, Symptom
+from .view import HostView
 
 
-def _unknown(view: View) -> Iterator[Symptom]:
+def _unknown(view: HostView) -> Iterator[Symptom]:
     for text in view.running.runtime_warnings:
         path, _colon, problem = text.partition(": ")
         yield Symptom(path, problem)
 
 
-def _before_cdi(view: View) -> Iterator[Symptom]:
+def _before_cdi(view: HostView) -> Iterator[Symptom]:
     for state in _used(view):
         if not state.place.reads:
             yield Symptom(state.place.program, f"{state.place.title} reads no CDI specs")
 
 
-def _unreadable(view: View) -> Iterator[Symptom]:
+def _unreadable(view: HostView) -> Iterator[Symptom]:
     for state in view.running.runtimes:
         if state.error:
             yield Symptom(state.place.config, state.error)
 
 
-def _our_keys_unreadable(view: View) -> Iterator[Symptom]:
+def _our_keys_unreadable(view: HostView) -> Iterator[Symptom]:
     for path, error in view.written.key_errors.items():
         yield Symptom(path, error)
 
 
-def _our_keys_changed(view: View) -> Iterator[Symptom]:
+def _our_keys_changed(view: HostView) -> Iterator[Symptom]:
     for path, names in view.written.keys.items():
         for name in names:
             yield Symptom(path, "this was changed or removed since fleet.cdi set it", name)
 
 
-def _pending(view: View) -> Iterator[Symptom]:
+def _pending(view: HostView) -> Iterator[Symptom]:
     for state in view.running.runtimes:
         if state.pending:
             unit = state.place.units[0] if state.place.units else state.place.name
             yield Symptom(unit, f"{state.place.title} runs with another configuration than its files say")
 
 
-def _off(view: View) -> Iterator[Symptom]:
+def _off(view: HostView) -> Iterator[Symptom]:
     """A runtime that the settings turned on, and that is off. Where they name none: that no runtime of this host is on,
     which only matters to specs of ours.
     """
@@ -72,13 +72,13 @@ def _off(view: View) -> Iterator[Symptom]:
         yield Symptom(left[0].config, f"CDI is off in every runtime ({who}); no container of this host gets a device")
 
 
-def _silent(view: View) -> Iterator[Symptom]:
+def _silent(view: HostView) -> Iterator[Symptom]:
     for state in view.running.runtimes:
         if state.asked.trouble:
             yield Symptom(state.place.socket, state.asked.trouble)
 
 
-def _too_new(view: View) -> Iterator[Symptom]:
+def _too_new(view: HostView) -> Iterator[Symptom]:
     for file, behind in _unread(view):
         version = file.spec["cdiVersion"].removeprefix("v")
         who = ", ".join(_named(place) for place in behind if _is_behind(place, version))
@@ -86,7 +86,7 @@ def _too_new(view: View) -> Iterator[Symptom]:
             yield Symptom(file.path, f"it is CDI {version}; none of its devices exists for {who}")
 
 
-def _not_every_runtime(view: View) -> Iterator[Symptom]:
+def _not_every_runtime(view: HostView) -> Iterator[Symptom]:
     """A spec of a version that a runtime knows, of which it takes nothing all the same."""
     for file, behind in _unread(view):
         version = file.spec["cdiVersion"].removeprefix("v")
@@ -97,7 +97,7 @@ def _not_every_runtime(view: View) -> Iterator[Symptom]:
                 yield Symptom(file.path, f"none of its devices exists for {place.title}: {why}")
 
 
-def _unread(view: View) -> Iterator[tuple[SpecFile, list[Place]]]:
+def _unread(view: HostView) -> Iterator[tuple[SpecFile, list[InstalledRuntime]]]:
     """Each spec that some runtimes of this host do not read, and these."""
     readers = [state.place for state in view.running.runtimes if state.place.reads]
     for file in view.written.registry.specs:
@@ -106,33 +106,33 @@ def _unread(view: View) -> Iterator[tuple[SpecFile, list[Place]]]:
             yield file, behind
 
 
-def _crash(view: View) -> Iterator[Symptom]:
+def _crash(view: HostView) -> Iterator[Symptom]:
     for path, names in view.written.registry.crashes.items():
-        who = named(readers_of(view), names)
+        who = named_libraries(readers_of(view), names)
         if who:
             yield Symptom(path, f"the CDI library of {who} crashes on it, and no device of any file resolves")
 
 
-def _directory(view: View) -> Iterator[Symptom]:
+def _directory(view: HostView) -> Iterator[Symptom]:
     registry = view.written.registry
     for one in registry.unread:
-        who = named((reader for reader in readers_of(view) if not reader.follows_links), one.releases)
+        who = named_libraries((reader for reader in readers_of(view) if not reader.follows_links), one.releases)
         if who:
             lost = ", ".join(registry.directories[at] for at in one.priorities)
             yield Symptom(one.path, f"it {one.why}, so that {who} reads nothing in {lost}")
 
 
-def readers_of(view: View) -> tuple[Linked, ...]:
+def readers_of(view: HostView) -> tuple[Linked, ...]:
     """What the runtimes of this host read specs with."""
     return of_places(state.place for state in view.running.runtimes)
 
 
-def _used(view: View) -> tuple[State, ...]:
+def _used(view: HostView) -> tuple[RuntimeState, ...]:
     """The runtimes, where there is a spec, or one is wanted, that they could read."""
     return view.running.runtimes if view.written.registry.specs or view.wanted.kinds else ()
 
 
-def _turned(place: Place, view: View) -> Optional[bool]:
+def _turned(place: InstalledRuntime, view: HostView) -> Optional[bool]:
     """Whether the settings turned CDI on or off (module container_runtime); None where they set nothing."""
     records = [record for record in view.wanted.manifest.edits.values() if record["for"] == owner(place)]
     if not records:
@@ -140,48 +140,48 @@ def _turned(place: Place, view: View) -> Optional[bool]:
     return not any(key["value"] is False for record in records for key in record["keys"])
 
 
-def _specs_of_ours(view: View) -> bool:
+def _specs_of_ours(view: HostView) -> bool:
     """Whether the manifest lists one, as we wrote it or not."""
     return any(view.wanted.manifest.kind_of(path) for path in view.written.files)
 
 
-def _is_behind(place: Place, version: str) -> bool:
+def _is_behind(place: InstalledRuntime, version: str) -> bool:
     return version not in VERSIONS or VERSIONS.index(place.reads) < VERSIONS.index(version)
 
 
-def _named(place: Place) -> str:
+def _named(place: InstalledRuntime) -> str:
     return f"{place.name} {place.version} (reads up to {place.reads})"
 
 
 TURN_ON = "turn it on: variable cdi_host_runtime_settings and `ansible-playbook fleet.cdi.provision`"
 
 RULES = (
-    Rule("unknown-runtime", _unknown, "repair or remove that program: `{subject} --version` has to answer"),
-    Rule(
+    DoctorRule("unknown-runtime", _unknown, "repair or remove that program: `{subject} --version` has to answer"),
+    DoctorRule(
         "no-cdi",
         _before_cdi,
         "upgrade it, as this release is from before CDI: `{subject} --version`",
     ),
-    Rule("runtime-config-damaged", _unreadable, "repair it; then " + advice.PROVISION),
-    Rule("runtime-key-damaged", _our_keys_unreadable, "repair it; then " + advice.PROVISION, general=True),
-    Rule("runtime-key-changed", _our_keys_changed, advice.PROVISION),
-    Rule("runtime-off", _off, TURN_ON, general=True),
-    Rule("restart-pending", _pending, "`systemctl restart {subject}`, when its containers may be restarted"),
-    Rule("runtime-silent", _silent, "look at its daemon: `journalctl -xe`; then `fleet-cdi doctor` as root"),
-    Rule(
+    DoctorRule("runtime-config-damaged", _unreadable, "repair it; then " + advice.PROVISION),
+    DoctorRule("runtime-key-damaged", _our_keys_unreadable, "repair it; then " + advice.PROVISION, general=True),
+    DoctorRule("runtime-key-changed", _our_keys_changed, advice.PROVISION),
+    DoctorRule("runtime-off", _off, TURN_ON, general=True),
+    DoctorRule("restart-pending", _pending, "`systemctl restart {subject}`, when its containers may be restarted"),
+    DoctorRule("runtime-silent", _silent, "look at its daemon: `journalctl -xe`; then `fleet-cdi doctor` as root"),
+    DoctorRule(
         "too-new",
         _too_new,
         f"{advice.PROVISION}, which writes what the runtimes read",
         f"upgrade the runtime; or {advice.VENDOR}",
     ),
-    Rule(
+    DoctorRule(
         "not-every-runtime",
         _not_every_runtime,
         f"{advice.PROVISION}, which writes what the runtimes read",
         "let the tool that wrote it leave that out; `fleet-cdi validate {subject}` names what not every runtime reads",
     ),
-    Rule("runtime-crash", _crash, "remove or correct it at once; `fleet-cdi validate {subject}` names the fault"),
-    Rule(
+    DoctorRule("runtime-crash", _crash, "remove or correct it at once; `fleet-cdi validate {subject}` names the fault"),
+    DoctorRule(
         "directory-unread",
         _directory,
         "make it a directory of its own (`mount --bind` puts another place there), or upgrade the runtime",

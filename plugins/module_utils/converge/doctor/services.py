@@ -11,39 +11,39 @@ from ..services.device_plugin_unit import INSTANCES, instance
 from ..services.openers_unit import SOCKET
 from ..services.refresh_service import UNITS, WATCHERS
 from . import advice
-from .rule import Rule, Symptom
-from .view import View
+from .rule import DoctorRule, Symptom
+from .view import HostView
 
 ENABLED = ("enabled", "enabled-runtime", "alias", "static", "linked")
 RUNS = ("active", "activating", "reloading")
 PLUGIN = tuple(map(instance, INSTANCES))
 
 
-def _masked(view: View) -> Iterator[Symptom]:
+def _masked(view: HostView) -> Iterator[Symptom]:
     for unit, found in view.running.units.items():
         if found.get("LoadState") == "masked":
             yield Symptom(unit, "is masked, so nothing can start it")
 
 
-def _unknown(view: View) -> Iterator[Symptom]:
+def _unknown(view: HostView) -> Iterator[Symptom]:
     for unit, found in view.running.units.items():
         if found.get("LoadState") not in ("loaded", "masked", None):
             yield Symptom(unit, f"systemd can't load it ({found['LoadState']})")
 
 
-def _failed(view: View) -> Iterator[Symptom]:
+def _failed(view: HostView) -> Iterator[Symptom]:
     for unit, found in view.running.units.items():
         if found.get("ActiveState") == "failed":
             yield Symptom(unit, f"failed ({found.get('Result') or 'no result is known'})")
 
 
-def _outdated(view: View) -> Iterator[Symptom]:
+def _outdated(view: HostView) -> Iterator[Symptom]:
     for unit, found in view.running.units.items():
         if found.get("NeedDaemonReload") == "yes":
             yield Symptom(unit, "its file was changed since systemd read it")
 
 
-def _disabled(view: View) -> Iterator[Symptom]:
+def _disabled(view: HostView) -> Iterator[Symptom]:
     for unit in (*UNITS, SOCKET):
         state = view.running.units.get(unit, {}).get("UnitFileState")
         if state is not None and state not in ENABLED and not state.startswith("masked"):
@@ -53,7 +53,7 @@ def _disabled(view: View) -> Iterator[Symptom]:
         yield Symptom(PLUGIN[0], "does not start at boot, and no other instance does")
 
 
-def _stopped(view: View) -> Iterator[Symptom]:
+def _stopped(view: HostView) -> Iterator[Symptom]:
     for unit in (*WATCHERS, SOCKET):
         state = view.running.units.get(unit, {}).get("ActiveState")
         if state is not None and state not in (*RUNS, "failed"):
@@ -64,10 +64,10 @@ def _stopped(view: View) -> Iterator[Symptom]:
 
 
 RULES = (
-    Rule("unit-masked", _masked, "`systemctl unmask {subject}`; then " + advice.PROVISION),
-    Rule("unit-unknown", _unknown, advice.PROVISION),
-    Rule("unit-failed", _failed, "`journalctl -u {subject}` says why; then `systemctl restart {subject}`"),
-    Rule("unit-outdated", _outdated, "`systemctl daemon-reload`; then `systemctl restart {subject}`"),
-    Rule("unit-disabled", _disabled, "`systemctl enable --now {subject}`"),
-    Rule("unit-stopped", _stopped, "`systemctl start {subject}`", general=True),
+    DoctorRule("unit-masked", _masked, "`systemctl unmask {subject}`; then " + advice.PROVISION),
+    DoctorRule("unit-unknown", _unknown, advice.PROVISION),
+    DoctorRule("unit-failed", _failed, "`journalctl -u {subject}` says why; then `systemctl restart {subject}`"),
+    DoctorRule("unit-outdated", _outdated, "`systemctl daemon-reload`; then `systemctl restart {subject}`"),
+    DoctorRule("unit-disabled", _disabled, "`systemctl enable --now {subject}`"),
+    DoctorRule("unit-stopped", _stopped, "`systemctl start {subject}`", general=True),
 )

@@ -10,33 +10,33 @@ from functools import partial
 
 from ...runtimes.oci_runtimes import passes_environment
 from ...spec.validate import hooks_without_environment
-from ..kinds.libraries import named
+from ..kinds.libraries import named_libraries
 from . import advice
-from .rule import Rule, Symptom
+from .rule import DoctorRule, Symptom
 from .runtimes import readers_of
-from .view import View
+from .view import HostView
 
 
-def _invalid(view: View) -> Iterator[Symptom]:
+def _invalid(view: HostView) -> Iterator[Symptom]:
     seen_by = {file.path: file.seen_by for file in view.written.registry.specs}
     for path, error in view.written.registry.errors.items():
-        who = named(readers_of(view), seen_by.get(path, ()))
+        who = named_libraries(readers_of(view), seen_by.get(path, ()))
         yield Symptom(path, f"{error}. It counts all the same: {who} reads it" if who else error)
 
 
-def _conflict(view: View) -> Iterator[Symptom]:
+def _conflict(view: HostView) -> Iterator[Symptom]:
     for name, paths in view.written.registry.conflicts.items():
         others = " and ".join(path for path in paths if path != paths[-1])
         yield Symptom(paths[-1], f"{others} define the same names, so no runtime resolves any of them", name)
 
 
-def _shadowed(view: View) -> Iterator[Symptom]:
+def _shadowed(view: HostView) -> Iterator[Symptom]:
     registry = view.written.registry
     for name, paths in registry.shadowed.items():
         yield Symptom(registry.devices[name], f"overrules {' and '.join(paths)}", name)
 
 
-def _unresolved(view: View) -> Iterator[Symptom]:
+def _unresolved(view: HostView) -> Iterator[Symptom]:
     there = {name.partition("=")[0] for name in view.written.registry.devices}
     for kind, memory in view.wanted.kinds.items():
         entries = (memory.wanted.get("entries") or {}).values()
@@ -45,14 +45,14 @@ def _unresolved(view: View) -> Iterator[Symptom]:
             yield Symptom(kind, "the settings ask for it, and no name of it resolves")
 
 
-def _stale(rule: str, view: View) -> Iterator[Symptom]:
+def _stale(rule: str, view: HostView) -> Iterator[Symptom]:
     for path, reasons in view.live.stale.items():
         for one in reasons:
             if one.rule == rule:
                 yield Symptom(path, f"{one.pointer}: the spec says {one.expected}, the host has {one.found}")
 
 
-def _hook_environment(view: View) -> Iterator[Symptom]:
+def _hook_environment(view: HostView) -> Iterator[Symptom]:
     for file in view.written.registry.specs:
         for pointer, hook in hooks_without_environment(file.spec):
             passing = [one.label for one in view.running.oci_runtimes if passes_environment(one, hook["hookName"])]
@@ -88,15 +88,17 @@ STALE = {
 }
 
 RULES = (
-    Rule("invalid", _invalid, "correct or remove it; `fleet-cdi validate {subject}` names every fault"),
-    Rule("conflict", _conflict, "remove or rename these in all files but one; `fleet-cdi specs` shows who wrote which"),
-    Rule("shadowed", _shadowed, "remove the file that is not meant; `fleet-cdi specs` shows who wrote which"),
-    *(Rule(name, partial(_stale, name), ours, theirs) for name, (ours, theirs) in STALE.items()),
-    Rule(
+    DoctorRule("invalid", _invalid, "correct or remove it; `fleet-cdi validate {subject}` names every fault"),
+    DoctorRule(
+        "conflict", _conflict, "remove or rename these in all files but one; `fleet-cdi specs` shows who wrote which"
+    ),
+    DoctorRule("shadowed", _shadowed, "remove the file that is not meant; `fleet-cdi specs` shows who wrote which"),
+    *(DoctorRule(name, partial(_stale, name), ours, theirs) for name, (ours, theirs) in STALE.items()),
+    DoctorRule(
         "hook-environment",
         _hook_environment,
         advice.PROVISION + ", which writes env for hooks of ours; or upgrade runc to 1.3.0 or newer",
         'add `"env": ["PATH=/usr/bin:/bin"]` to the hook and tell its author; or upgrade runc to 1.3.0 or newer',
     ),
-    Rule("kind-unresolved", _unresolved, "`fleet-cdi refresh` says why; see the findings above", general=True),
+    DoctorRule("kind-unresolved", _unresolved, "`fleet-cdi refresh` says why; see the findings above", general=True),
 )

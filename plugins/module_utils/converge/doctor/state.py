@@ -10,27 +10,27 @@ from collections.abc import Iterator
 
 from ...discovery.out_of_service import path_of
 from . import advice
-from .rule import Rule, Symptom
-from .view import View
+from .rule import DoctorRule, Symptom
+from .view import HostView
 
 
-def _manifest_unusable(view: View) -> Iterator[Symptom]:
+def _manifest_unusable(view: HostView) -> Iterator[Symptom]:
     if view.wanted.manifest_error:
         yield Symptom(view.wanted.manifest.path, view.wanted.manifest_error)
 
 
-def _manifest_gone(view: View) -> Iterator[Symptom]:
+def _manifest_gone(view: HostView) -> Iterator[Symptom]:
     if view.wanted.traces:
         names = ", ".join(view.wanted.traces)
         yield Symptom(view.wanted.manifest.path, f"is gone, but fleet.cdi wrote {names}")
 
 
-def _manifest_changed(view: View) -> Iterator[Symptom]:
+def _manifest_changed(view: HostView) -> Iterator[Symptom]:
     if view.wanted.manifest_changed:
         yield Symptom(view.wanted.manifest.path, "was changed since fleet.cdi saved it: by an editor, or by a backup")
 
 
-def _disabled_unusable(view: View) -> Iterator[Symptom]:
+def _disabled_unusable(view: HostView) -> Iterator[Symptom]:
     if view.wanted.disabled_error:
         yield Symptom(path_of(os.path.dirname(view.wanted.manifest.path)), view.wanted.disabled_error)
 
@@ -38,10 +38,10 @@ def _disabled_unusable(view: View) -> Iterator[Symptom]:
 RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
 
 RULES = (
-    Rule("manifest-damaged", _manifest_unusable, RESTORE + advice.PROVISION),
-    Rule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
-    Rule("manifest-changed", _manifest_changed, f"look at it; then {advice.PROVISION}, which saves it again"),
-    Rule(
+    DoctorRule("manifest-damaged", _manifest_unusable, RESTORE + advice.PROVISION),
+    DoctorRule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
+    DoctorRule("manifest-changed", _manifest_changed, f"look at it; then {advice.PROVISION}, which saves it again"),
+    DoctorRule(
         "device-state-damaged",
         _disabled_unusable,
         RESTORE + "take out of service again what must not be used: `fleet-cdi device disable DEVICE --reason TEXT`",

@@ -31,7 +31,7 @@ from ...records import CdiError, Device
 from ...release import integrity
 from ...runtimes import installations
 from ...runtimes.oci_runtimes import OciRuntime, detect_oci
-from ...runtimes.survey import State
+from ...runtimes.survey import RuntimeState
 from ...runtimes.survey import survey as survey_runtimes
 from ...spec.registry import Registry, load, seen_with
 from ...spec.stale import Reason
@@ -47,7 +47,7 @@ from ..services import device_plugin_config, openers_unit, refresh_service, refr
 from ..services import device_plugin_unit as plugin_unit
 
 
-class Wanted(NamedTuple):
+class RememberedState(NamedTuple):
     """What this host was told, as the state directory remembers it."""
 
     manifest: Manifest
@@ -78,7 +78,7 @@ class Written(NamedTuple):
 GONE, CHANGED = "gone", "changed"
 
 
-class Live(NamedTuple):
+class LiveDevices(NamedTuple):
     """The devices, and what says which there are."""
 
     boot_id: str
@@ -91,10 +91,10 @@ class Live(NamedTuple):
     numbered: tuple[device_links.Numbered, ...] = ()  # nodes of the specs with the links by their numbers, by systemd
 
 
-class Running(NamedTuple):
+class RunningState(NamedTuple):
     """Daemons, units, and grants."""
 
-    runtimes: tuple[State, ...] = ()
+    runtimes: tuple[RuntimeState, ...] = ()
     runtime_warnings: tuple[str, ...] = ()
     units: Mapping[str, Mapping[str, str]] = {}  # unit of ours -> its properties (systemctl show)
     ledger: Examined = Examined()
@@ -104,34 +104,34 @@ class Running(NamedTuple):
     occupied: tuple[Occupied, ...] = ()  # devices that nobody holds and processes have open
 
 
-class View(NamedTuple):
+class HostView(NamedTuple):
     """The host, seen once."""
 
     places: Layout
-    wanted: Wanted
+    wanted: RememberedState
     written: Written
-    live: Live
-    running: Running = Running()
+    live: LiveDevices
+    running: RunningState = RunningState()
 
 
 # What is asked of systemd about each unit.
 PROPERTIES = ("Id", "LoadState", "ActiveState", "NeedDaemonReload", "Result")
 
 
-def take(places: Layout, run: systemd.Run = systemd.run, booted: Optional[bool] = None) -> View:
+def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optional[bool] = None) -> HostView:
     """Look at the host."""
     wanted = _wanted(places)
     written = _written(places, wanted)
     has_systemd = systemd.booted() if booted is None else booted
     live = _live(places, written)
     if has_systemd:
-        live = live._replace(numbered=device_links.look(device_links.nodes(written.registry)))
+        live = live._replace(numbered=device_links.numbered_nodes(device_links.nodes(written.registry)))
     managed, live = _compared(wanted, written, live)
-    found = installations.find(places.path)
+    found = installations.find_installations(places.path)
     ours = _units(wanted.manifest)
     plugin, status_errors = _plugin(written, wanted.manifest)
     store = examine(places.state_dir, live.boot_id)
-    running = Running(
+    running = RunningState(
         survey_runtimes(found.places),
         found.warnings,
         _said(run, ours) if ours and has_systemd else {},
@@ -139,14 +139,14 @@ def take(places: Layout, run: systemd.Run = systemd.run, booted: Optional[bool] 
         plugin,
         detect_oci(places.path),
         status_errors,
-        occupied.find(_offered(places, written, live), store, wanted.disabled),
+        occupied.find_occupied(_offered(places, written, live), store, wanted.disabled),
     )
     names = [one.release for one in of_places(found.places)]
     registry = seen_with(written.registry, names) if names else written.registry
-    return View(places, wanted, written._replace(managed=managed, registry=registry), live, running)
+    return HostView(places, wanted, written._replace(managed=managed, registry=registry), live, running)
 
 
-def _wanted(places: Layout) -> Wanted:
+def _wanted(places: Layout) -> RememberedState:
     manifest, error = _or(lambda: read_manifest(places.state_dir), Manifest(os.path.abspath(places.state_dir), {}))
     out, out_error = _or(lambda: out_of_service.in_force(places.state_dir), {})
     kinds = {kind: memory for kind, document in manifest.kinds.items() if (memory := memory_of(document))}
@@ -155,19 +155,21 @@ def _wanted(places: Layout) -> Wanted:
         if error or os.path.lexists(manifest.path)
         else tuple(filter(os.path.lexists, _traces(manifest, places.inventory)))
     )
-    return Wanted(manifest, error, not error and changed_by_others(manifest), kinds, out, out_error, traces)
+    return RememberedState(manifest, error, not error and changed_by_others(manifest), kinds, out, out_error, traces)
 
 
 def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
     """What is only there together with a manifest; units only tell of the usual state directory."""
     beside = (os.path.join(manifest.state_dir, ".lock"), out_of_service.path_of(manifest.state_dir), listing)
-    usual = refresh_unit.Settings()
+    usual = refresh_unit.RefreshUnit()
     return (
-        (*beside, *refresh_unit.texts(usual), *plugin_unit.paths()) if manifest.state_dir == usual.state_dir else beside
+        (*beside, *refresh_unit.refresh_texts(usual), *plugin_unit.paths())
+        if manifest.state_dir == usual.state_dir
+        else beside
     )
 
 
-def _written(places: Layout, wanted: Wanted) -> Written:
+def _written(places: Layout, wanted: RememberedState) -> Written:
     manifest = wanted.manifest
     changed, key_errors = {}, {}
     for path, record in manifest.edits.items():
@@ -218,7 +220,7 @@ def _state(path: str, record: Mapping[str, Any]) -> str:
     return "" if digest(live.content) in record["applied"] else CHANGED
 
 
-def _live(places: Layout, written: Written) -> Live:
+def _live(places: Layout, written: Written) -> LiveDevices:
     boot_id = inventory.boot_id()
     listed, error = _or(lambda: inventory.read(places.inventory, boot_id), Inventory(()))
     expected = files.canonical(places.inventory) in written.files or os.path.lexists(places.inventory)
@@ -230,23 +232,23 @@ def _live(places: Layout, written: Written) -> Live:
     }
     read = {path: _or(partial(inventory.read, path, boot_id), Inventory(())) for path in sorted(needed)}
     pooled = tuple(device for found, _error in read.values() for device in found.devices)
-    return Live(boot_id, listed, error if expected else "", {path: one[1] for path, one in read.items()}, pooled)
+    return LiveDevices(boot_id, listed, error if expected else "", {path: one[1] for path, one in read.items()}, pooled)
 
 
-def _offered(places: Layout, written: Written, live: Live) -> Iterator[occupied.Offered]:
+def _offered(places: Layout, written: Written, live: LiveDevices) -> Iterator[occupied.OfferedDevices]:
     """What is handed out: by each configuration of an executable its pool, by the device plugin the inventory."""
     for chain in written.configurations.values():
         for one in chain:
             path = pools.pool_path(places.inventory, one.type, one.plugin, one.args)
             devices, _error = _or(partial(inventory.read, path, live.boot_id), Inventory(()))
-            yield occupied.Offered(devices, one.args.get("occupied"), one.args.get("occupied_ignore"))
+            yield occupied.OfferedDevices(devices, one.args.get("occupied"), one.args.get("occupied_ignore"))
     if written.plugin_config and not written.plugin_config_error:
         settings, error = _or(partial(configuration.read, written.plugin_config), None)
         if not error:
-            yield occupied.Offered(live.listed, settings.occupied, settings.occupied_ignore)
+            yield occupied.OfferedDevices(live.listed, settings.occupied, settings.occupied_ignore)
 
 
-def _compared(wanted: Wanted, written: Written, live: Live) -> tuple[Mapping[str, str], Live]:
+def _compared(wanted: RememberedState, written: Written, live: LiveDevices) -> tuple[Mapping[str, str], LiveDevices]:
     found = compare(written.registry, wanted.manifest, live.listed, wanted.disabled)
     return found.managed, live._replace(stale=found.stale, ill=found.ill)
 
@@ -271,7 +273,7 @@ def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapp
     if not written.plugin_config and plugin_unit.path() not in manifest.files:
         return (), {}
     run_dir = operate.run_dir_of(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
-    serves = plugin_unit.path() in manifest.files or instance_status.look(run_dir)
+    serves = plugin_unit.path() in manifest.files or instance_status.instances_in(run_dir)
     return tuple(operate.living(run_dir)[1]) if serves else (), instance_status.unusable(run_dir)
 
 

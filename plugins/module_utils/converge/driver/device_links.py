@@ -30,14 +30,14 @@ FOLDERS = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}  # below /dev and /sys/d
 GONE = "is not there"
 
 
-class Places(NamedTuple):
+class DeviceFolders(NamedTuple):
     """Where the kernel shows devices."""
 
     dev: str = "/dev"
     sysfs: str = "/sys/dev"
 
 
-HOST = Places()
+HOST = DeviceFolders()
 
 
 class Numbered(NamedTuple):
@@ -49,7 +49,7 @@ class Numbered(NamedTuple):
     in_sysfs: bool  # the kernel announces the device, so the link is udev's to make
 
 
-class Change(NamedTuple):
+class LinkChange(NamedTuple):
     """A link that comes or goes. The text of the symlink; "" for none."""
 
     path: str
@@ -67,7 +67,7 @@ def nodes(specs: Registry) -> list[str]:
     return sorted(found)
 
 
-def look(paths: Iterable[str], places: Optional[Places] = None) -> tuple[Numbered, ...]:
+def numbered_nodes(paths: Iterable[str], places: Optional[DeviceFolders] = None) -> tuple[Numbered, ...]:
     """What is known of the device nodes at `paths`: those below /dev, in directories that only root can change.
 
     Of several nodes with one number the first counts. Raises nothing.
@@ -81,19 +81,19 @@ def look(paths: Iterable[str], places: Optional[Places] = None) -> tuple[Numbere
     return tuple(found.values())
 
 
-def plan(found: Iterable[Numbered], manifest: Manifest, boot_id: str) -> tuple[Change, ...]:
+def plan_links(found: Iterable[Numbered], manifest: Manifest, boot_id: str) -> tuple[LinkChange, ...]:
     """The links to make, and those of ours that lead to another device by now, or to none: numbers change when a driver
     is loaded anew.
     """
     changes = {}
     for path, text in ours(manifest, boot_id).items():
         if not _leads_to_its_number(path):
-            changes[path] = Change(path, text, "")
+            changes[path] = LinkChange(path, text, "")
     for one in found:
         if not one.in_sysfs and (one.fault == GONE or one.link in changes):
             text = os.path.relpath(one.node, os.path.dirname(one.link))
             before = changes[one.link].before if one.link in changes else ""
-            changes[one.link] = Change(one.link, before, text)
+            changes[one.link] = LinkChange(one.link, before, text)
     return tuple(changes.values())
 
 
@@ -104,27 +104,27 @@ def ours(manifest: Manifest, boot_id: Optional[str] = None) -> dict[str, str]:
     return {path: text for path, text in made.items() if _text(path) == text}
 
 
-def keep(
+def keep_links(
     spec_dirs: Sequence[str],
     state_dir: str,
     check: bool,
     boot_id: Optional[str] = None,
-    places: Optional[Places] = None,
-) -> tuple[Change, ...]:
+    places: Optional[DeviceFolders] = None,
+) -> tuple[LinkChange, ...]:
     """Make the links that the nodes of all specs in `spec_dirs` lack; returns what changed, or with `check` would.
 
     Raises CdiError.
     """
     boot = boot_id or inventory.boot_id()
-    found = look(nodes(registry.load(spec_dirs)), places)
-    changes = plan(found, read_manifest(state_dir), boot)
+    found = numbered_nodes(nodes(registry.load(spec_dirs)), places)
+    changes = plan_links(found, read_manifest(state_dir), boot)
     if check:
         for change in changes:
             files.check_directory(os.path.dirname(change.path))
     if check or not changes:
         return changes
     with locked_manifest(state_dir) as manifest:
-        changes = plan(found, manifest, boot)  # again: now no other run of ours changes it
+        changes = plan_links(found, manifest, boot)  # again: now no other run of ours changes it
         known = {path: {"target": text, "boot_id": boot} for path, text in ours(manifest, boot).items()}
         wanted = {change.path: {"target": change.after, "boot_id": boot} for change in changes if change.after}
         for folder in sorted({os.path.dirname(path) for path in wanted}):
@@ -136,14 +136,14 @@ def keep(
     return made
 
 
-def take_back(manifest: Manifest) -> None:
+def take_back_links(manifest: Manifest) -> None:
     """Remove the links that we made, and forget them. Raises CdiError."""
     for path, text in ours(manifest).items():
-        _carry_out(Change(path, text, ""))
+        _carry_out(LinkChange(path, text, ""))
     manifest.note_links({})
 
 
-def shown(changes: Iterable[Change]) -> list[dict[str, Any]]:
+def shown(changes: Iterable[LinkChange]) -> list[dict[str, Any]]:
     """The changes as parts of a module's diff."""
     return [
         module_diff.diff(one.path, *(f"symlink to {text}\n" if text else "" for text in (one.before, one.after)))
@@ -157,7 +157,7 @@ def _edits(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield device.get("containerEdits") or {}
 
 
-def _look(path: str, places: Places) -> Optional[Numbered]:
+def _look(path: str, places: DeviceFolders) -> Optional[Numbered]:
     """Raises OSError, ValueError, CdiError."""
     if not path.startswith(f"{places.dev}/") or os.path.normpath(path) != path:
         return None
@@ -195,7 +195,7 @@ def _text(link: str) -> str:
         return ""
 
 
-def _carry_out(change: Change) -> bool:
+def _carry_out(change: LinkChange) -> bool:
     """Whether this made the change: False where somebody else has put something there. Raises CdiError."""
     folder, name = os.path.split(change.path)
     try:

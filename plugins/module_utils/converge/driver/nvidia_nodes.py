@@ -37,7 +37,7 @@ class Absent(NamedTuple):
     gid: int = 0
 
 
-def missing(root: str = "/") -> tuple[Absent, ...]:
+def missing_nodes(root: str = "/") -> tuple[Absent, ...]:
     """The nodes that should be there and are not; none without the driver, or where its settings forbid making them."""
     host = Snapshot(Root(root), live=False)
     params = nvidia_proc.fields(host, f"{DRIVER}/params")
@@ -51,7 +51,7 @@ def missing(root: str = "/") -> tuple[Absent, ...]:
     return tuple(node for node in nodes if not os.path.lexists(host.root.prefix + node.path))
 
 
-def make(node: Absent) -> None:
+def make_nodes(node: Absent) -> None:
     """Make one node, unless somebody else just did. Raises CdiError."""
     try:
         os.makedirs(os.path.dirname(node.path), mode=0o755, exist_ok=True)

@@ -15,22 +15,22 @@ from typing import NamedTuple
 from ...records import CdiError
 
 
-class Wanted(NamedTuple):
+class WantedFunctions(NamedTuple):
     """How many virtual functions a device is to have."""
 
     device: str  # PCI address, or the name of its network interface
     number: int
 
 
-def parse(text: str) -> Wanted:
+def parse(text: str) -> WantedFunctions:
     """What "0000:3b:00.0=8" or "ens1f0=8" asks for. Raises CdiError."""
     device, equals, count = text.rpartition("=")
     if not equals or not device or "/" in device or device.startswith(".") or not count.isdecimal() or len(count) > 5:
         raise CdiError(f"virtual function: found {text!r}; expected DEVICE=COUNT, as in 0000:3b:00.0=8 or ens1f0=8")
-    return Wanted(device, int(count))
+    return WantedFunctions(device, int(count))
 
 
-def make(wanted: Wanted, check: bool, root: str = "/") -> bool:
+def make_functions(wanted: WantedFunctions, check: bool, root: str = "/") -> bool:
     """Have `wanted` made; whether that was, or with `check` would be, a change. Raises CdiError."""
     directory = _directory(wanted.device, root.rstrip("/"))
     total, now = _number(directory, "sriov_totalvfs"), _number(directory, "sriov_numvfs")

@@ -11,7 +11,7 @@ from typing import Optional
 from ...records import CdiError
 
 
-class Granted:
+class GrantedDevices:
     """Answers by device id. The ledger is read once, when the first is asked for; most refreshes ask for none."""
 
     def __init__(self, state_dir: str, boot_id: str) -> None:

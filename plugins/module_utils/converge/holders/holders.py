@@ -31,7 +31,7 @@ def grants(state_dir: str) -> list[Grant]:
     return Ledger(state_dir, inventory.boot_id()).grants()
 
 
-def named(grant: Grant) -> str:
+def named_holders(grant: Grant) -> str:
     """A grant for people: who asked, by which configuration, and what it holds."""
     key = grant.key
     return (

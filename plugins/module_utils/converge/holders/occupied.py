@@ -16,7 +16,7 @@ from ...system import openers
 from ...system.occupied import Occupied, numbers, occupied, own_nodes
 
 
-class Offered(NamedTuple):
+class OfferedDevices(NamedTuple):
     """What one configuration hands out, and what it says of devices that are open."""
 
     devices: Inventory
@@ -24,7 +24,9 @@ class Offered(NamedTuple):
     ignore: Optional[Sequence[str]] = None  # patterns of programs and units
 
 
-def find(offered: Iterable[Offered], store: Examined, out: Mapping[str, Disabled]) -> tuple[Occupied, ...]:
+def find_occupied(
+    offered: Iterable[OfferedDevices], store: Examined, out: Mapping[str, Disabled]
+) -> tuple[Occupied, ...]:
     """Those of a host. A device that is handed out by no configuration is nobody's to hold. Raises nothing.
 
     `out`: what an operator took out of service, discovery.disabled.in_force.

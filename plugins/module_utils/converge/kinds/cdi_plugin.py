@@ -27,7 +27,7 @@ from . import leaving
 from .refresh_all import refresh
 
 
-class Wanted(NamedTuple):
+class WantedConfiguration(NamedTuple):
     """One configuration, and where it is to be; `document` None: there is to be none."""
 
     resource_type: str
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     by: str = ""
 
 
-class Outcome(NamedTuple):
+class ConfigurationOutcome(NamedTuple):
     """What was, or with `check` would be, changed."""
 
     path: str
@@ -45,14 +45,14 @@ class Outcome(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def converge(
-    wanted: Wanted,
+def converge_configuration(
+    wanted: WantedConfiguration,
     places: Layout,
     bin_dir: str,
     force: bool = False,
     check: bool = False,
     on_held: str = leaving.KEEP,
-) -> Outcome:
+) -> ConfigurationOutcome:
     """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed but where the
     devices that it is for can't be told: it is written then.
 
@@ -74,7 +74,7 @@ def converge(
         why = (
             f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' takes it now"
         )
-        return Outcome(path, None, (), (why,))
+        return ConfigurationOutcome(path, None, (), (why,))
 
     def make_plan(manifest: Manifest) -> Plan:
         advice = "Move it away, choose another name, " + OR_FORCE
@@ -91,10 +91,10 @@ def converge(
             "grant nothing until that is put right."
         )
     change = plan.changes[0] if plan.changes else None
-    return Outcome(path, change, tuple(changed), (*report.warnings, *report.failed))
+    return ConfigurationOutcome(path, change, tuple(changed), (*report.warnings, *report.failed))
 
 
-def _held(path: str, wanted: Wanted, state_dir: str) -> str:
+def _held(path: str, wanted: WantedConfiguration, state_dir: str) -> str:
     """Which requests hold devices by the configuration at `path`; "" where none does. Raises CdiError.
 
     Of two configurations of one type and executable nobody can tell which one a grant is by.
@@ -114,7 +114,7 @@ def _held(path: str, wanted: Wanted, state_dir: str) -> str:
     if not grants:
         return ""
     more = f" and {len(grants) - holders.SOME} more" if grants[holders.SOME :] else ""
-    return f"{path}: {'; '.join(map(holders.named, grants[: holders.SOME]))}{more}"
+    return f"{path}: {'; '.join(map(holders.named_holders, grants[: holders.SOME]))}{more}"
 
 
 def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:
@@ -155,12 +155,12 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
             **({"args": options["args"]} if options["args"] else {}),
         }
     name = options["name"] or options["plugin"] or ""
-    wanted = Wanted(options["resource_type"], name, document, options["managed_by"])
+    wanted = WantedConfiguration(options["resource_type"], name, document, options["managed_by"])
     places = Layout(
         options["state_dir"], options["device_list"], options["config_dir"], path=os.environ.get("PATH", "")
     )
     bin_dir = os.path.join(options["prefix"], "bin")
-    outcome = converge(wanted, places, bin_dir, options["force"], check, options["on_held"])
+    outcome = converge_configuration(wanted, places, bin_dir, options["force"], check, options["on_held"])
     result = {
         "changed": bool(outcome.changed),
         "path": outcome.path,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery import device_lookup, inventory
-from ...discovery.out_of_service import Disabled, in_force, moment, path_of, read, render
+from ...discovery.out_of_service import Disabled, in_force, moment, path_of, read_disabled, render_disabled
 from ...layout import Layout
 from ...manifest import Manifest
 from ...records import CdiError, Device, as_document
@@ -30,7 +30,7 @@ BY = "device_state"
 UNTIL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?Z?)?\Z")
 
 
-class Wanted(NamedTuple):
+class WantedDeviceState(NamedTuple):
     """What is to be of one device; `reason` "" stands for in service."""
 
     device: str  # its id, a name, PCI address, uuid, serial or the path of a node
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     until: str = ""  # as `instant` returns it
 
 
-class Outcome(NamedTuple):
+class StateOutcome(NamedTuple):
     """What was, or with `check` would be, changed."""
 
     id: str
@@ -48,11 +48,13 @@ class Outcome(NamedTuple):
     report: Report
 
 
-def converge(wanted: Wanted, places: Layout, check: bool = False, clock: Callable[[], float] = time.time) -> Outcome:
+def converge_state(
+    wanted: WantedDeviceState, places: Layout, check: bool = False, clock: Callable[[], float] = time.time
+) -> StateOutcome:
     """Take a device out of service, or back. Raises CdiError, with nothing changed."""
     now = moment(clock())
-    there = read(places.state_dir)
-    device, id_ = find(wanted.device, there, places.inventory)
+    there = read_disabled(places.state_dir)
+    device, id_ = find_device(wanted.device, there, places.inventory)
     after = _after(wanted, device, there.get(id_), now)
     path = path_of(places.state_dir)
 
@@ -62,7 +64,7 @@ def converge(wanted: Wanted, places: Layout, check: bool = False, clock: Callabl
         return {**kept, **({id_: after} if after else {})}
 
     def make_plan(manifest: Manifest) -> Plan:
-        content = render(states(read(places.state_dir)))
+        content = render_disabled(states(read_disabled(places.state_dir)))
         return Plan(path, plan_file(path, content, manifest, BY, force=True), ())
 
     plan = apply(make_plan, places.state_dir, check)
@@ -70,10 +72,12 @@ def converge(wanted: Wanted, places: Layout, check: bool = False, clock: Callabl
     disabled = states(there) if check else in_force(places.state_dir, clock)
     report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
-    return Outcome(id_, there.get(id_), after, tuple(changed), report)
+    return StateOutcome(id_, there.get(id_), after, tuple(changed), report)
 
 
-def _after(wanted: Wanted, device: Optional[Device], before: Optional[Disabled], now: str) -> Optional[Disabled]:
+def _after(
+    wanted: WantedDeviceState, device: Optional[Device], before: Optional[Disabled], now: str
+) -> Optional[Disabled]:
     """What is to be kept of the device. What was decided before, and still holds, keeps its time."""
     if not wanted.reason or (wanted.until and wanted.until <= now):
         return None
@@ -83,7 +87,7 @@ def _after(wanted: Wanted, device: Optional[Device], before: Optional[Disabled],
     return Disabled(wanted.reason, now, wanted.until, unique)
 
 
-def find(name: str, there: Mapping[str, Disabled], listing: str) -> tuple[Optional[Device], str]:
+def find_device(name: str, there: Mapping[str, Disabled], listing: str) -> tuple[Optional[Device], str]:
     """(the device, its id) of what somebody calls `name`; a device that is out of service need not be there.
 
     Raises CdiError where nothing or more than one device is called so.
@@ -118,8 +122,8 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if disable and not reason:
         raise CdiError("reason: found none; expected one line that tells the next operator why the device is disabled")
     until = instant(options["until"]) if disable and options["until"] else ""
-    wanted = Wanted(options["device"], " ".join(reason.split()) if disable else "", until)
-    outcome = converge(
+    wanted = WantedDeviceState(options["device"], " ".join(reason.split()) if disable else "", until)
+    outcome = converge_state(
         wanted, Layout(options["state_dir"], options["device_list"], path=os.environ.get("PATH", "")), check
     )
     warnings += [*outcome.report.warnings, *outcome.report.failed]

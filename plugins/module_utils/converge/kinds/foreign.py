@@ -22,7 +22,7 @@ from ...spec.names import file_name
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
 from ..change import Change, Plan
-from .libraries import ANY, Linked, named
+from .libraries import ANY, Linked, named_libraries
 from .plan_spec import plan_spec
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
@@ -81,7 +81,7 @@ def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreig
     )
 
 
-def plan(
+def plan_foreign(
     kind: str,
     spec: dict[str, Any],
     choice: str,
@@ -130,7 +130,7 @@ def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]])
     for one in found:
         lacking = seen.EVERY - one.seen_by
         linked = libraries() if lacking else ()
-        who = "" if linked is ANY else named(linked, lacking)
+        who = "" if linked is ANY else named_libraries(linked, lacking)
         if who:
             yield f"{one.path}: {who} does not read it; `fleet-cdi validate {one.path}` may say why"
 

@@ -13,13 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...records import Device, Health
-from .memory import Gone, Memory
+from .memory import GoneSince, Memory
 
 
 class Terms(NamedTuple):
     """How long a device that is gone stays in its spec. The default: no longer than until now, unless it is granted."""
 
-    now: Gone  # what is noted of a device that is missed now
+    now: GoneSince  # what is noted of a device that is missed now
     grace: float = 0.0  # seconds
     granted: Callable[[str], bool] = lambda _id: False  # whether somebody holds the device of this id
     withdrawn: Collection[str] = ()  # ids of devices that an operator took out of service: nobody waits for those
@@ -28,16 +28,18 @@ class Terms(NamedTuple):
     leaving: Mapping[str, Sequence[str]] = {}
 
 
-class Kept(NamedTuple):
+class KeptDevices(NamedTuple):
     """What is to be offered."""
 
     devices: tuple[Device, ...]  # what was found, under the names that it is to have
-    lost: dict[str, Gone]  # id of each device that is gone and still offered -> since when
+    lost: dict[str, GoneSince]  # id of each device that is gone and still offered -> since when
     dropped: tuple[str, ...] = ()  # ids of those that are offered no longer
     warnings: tuple[str, ...] = ()
 
 
-def keep(found: Sequence[Device], entries: dict[str, Any], before: Optional[Memory], terms: Terms) -> Kept:
+def keep_lost_devices(
+    found: Sequence[Device], entries: dict[str, Any], before: Optional[Memory], terms: Terms
+) -> KeptDevices:
     """Compare `found`, by `entries` of the settings, with what was offered `before`, by id.
 
     A device that is found but unhealthy is as good as gone: no container could use it. After a reboot the grace period
@@ -45,9 +47,9 @@ def keep(found: Sequence[Device], entries: dict[str, Any], before: Optional[Memo
     that an index never means another device than it did; a new one does without the names of those that are kept.
     """
     if before is None:
-        return Kept(tuple(found), {})
+        return KeptDevices(tuple(found), {})
     usable = {device.id for device in found if device.health.is_usable}
-    lost: dict[str, Gone] = {}
+    lost: dict[str, GoneSince] = {}
     dropped = []
     for id_ in before.offered:
         if id_ in usable:
@@ -67,15 +69,15 @@ def keep(found: Sequence[Device], entries: dict[str, Any], before: Optional[Memo
         else:
             dropped.append(id_)
     if not lost:
-        return Kept(tuple(found), {}, tuple(dropped))
+        return KeptDevices(tuple(found), {}, tuple(dropped))
     # Under other settings the old names of what is there mean nothing any more.
     fixed = before.offered if entries == before.wanted["entries"] else {id_: before.offered[id_] for id_ in lost}
     devices, warnings = _named(found, fixed, lost, terms.ambiguous)
-    return Kept(devices, lost, tuple(dropped), warnings)
+    return KeptDevices(devices, lost, tuple(dropped), warnings)
 
 
 def listed(
-    kind: str, kept: Kept, offered: Mapping[str, Sequence[str]], earlier: Sequence[Device]
+    kind: str, kept: KeptDevices, offered: Mapping[str, Sequence[str]], earlier: Sequence[Device]
 ) -> tuple[Device, ...]:
     """The devices for the inventory: those found, and the lost ones, unhealthy, as `earlier` (its last text) had them.
 
@@ -112,7 +114,7 @@ def with_lost(
     return {**content, "devices": [*content["devices"], *(entry for entry in kept if entry["name"] not in names)]}
 
 
-def _ill(device: Device, gone: Gone) -> Device:
+def _ill(device: Device, gone: GoneSince) -> Device:
     """A device that is found, and can't be used; `keep` lets no other be lost."""
     if device.health.is_usable:
         return device  # the same hardware by another entry
@@ -122,7 +124,7 @@ def _ill(device: Device, gone: Gone) -> Device:
 def _named(
     found: Sequence[Device],
     fixed: Mapping[str, Sequence[str]],
-    lost: Mapping[str, Gone],
+    lost: Mapping[str, GoneSince],
     ambiguous: Collection[str],
 ) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """(`found` with the names in `fixed` for the ids there, and without them for others, warnings)."""

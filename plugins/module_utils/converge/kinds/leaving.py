@@ -17,45 +17,45 @@ from typing import Any, Callable, NamedTuple, Optional
 from ...records import CdiError
 from ...runtimes import containers
 from ..holders import holders
-from ..holders.granted import Granted
+from ..holders.granted import GrantedDevices
 from .memory import Memory
-from .plan_kind import Seen, Wanted
+from .plan_kind import FoundDevices, WantedKind
 
 KEEP, FAIL, DROP = "keep", "fail", "drop"  # option on_held
 
-Find = Callable[[Mapping[str, Sequence[str]]], containers.Found]
+Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
 
 
-class Held(NamedTuple):
+class HeldDevice(NamedTuple):
     """A device that somebody holds though the settings drop it."""
 
     names: tuple[str, ...]  # qualified
     by: tuple[str, ...]  # requests and containers
 
 
-class Kept(NamedTuple):
+class KeptKind(NamedTuple):
     """What is to be made of a kind instead of what was asked for."""
 
-    wanted: Wanted
-    held: tuple[Held, ...] = ()
+    wanted: WantedKind
+    held: tuple[HeldDevice, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def keep(
-    wanted: Wanted,
-    seen: Seen,
+def keep_held(
+    wanted: WantedKind,
+    seen: FoundDevices,
     before: Optional[Memory],
     live: Optional[Mapping[str, Any]],
     choice: str,
-    granted: Granted,
-    find: Find = containers.find,
-) -> Kept:
+    granted: GrantedDevices,
+    find: Find = containers.find_containers,
+) -> KeptKind:
     """`wanted` with what has to stay, because somebody holds it, of the `live` spec, which was made from `before`.
 
     Raises CdiError where `choice` is to fail and somebody holds what would go.
     """
     if choice == DROP or live is None:
-        return Kept(wanted)
+        return KeptKind(wanted)
     nodes = holders.offered(live)
     if before is None or wanted.content is not None:
         return _of_content(wanted, live, nodes, choice, find)
@@ -73,22 +73,22 @@ def keep(
         requests = granted.by(id_)
         if users or requests:
             leaving[id_] = tuple(sorted(f"{one.engine} container {one.name}" for one in users))
-            held.append(Held(tuple(names[:-1]), (*requests, *map(str, users))))
+            held.append(HeldDevice(tuple(names[:-1]), (*requests, *map(str, users))))
     if not held:
-        return Kept(wanted, (), found.trouble)
+        return KeptKind(wanted, (), found.trouble)
     _refuse(wanted.kind, held, choice)
     if wanted.entries is None:  # absent: what it was asked for last, without any device of its own
-        known = {key: value for key, value in before.wanted.items() if key in Wanted._fields}
-        wanted = Wanted(kind=wanted.kind, **known)._replace(entries={})
-    return Kept(wanted._replace(leaving=leaving), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+        known = {key: value for key, value in before.wanted.items() if key in WantedKind._fields}
+        wanted = WantedKind(kind=wanted.kind, **known)._replace(entries={})
+    return KeptKind(wanted._replace(leaving=leaving), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
 
 
 def _of_content(
-    wanted: Wanted, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: Find
-) -> Kept:
+    wanted: WantedKind, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: Find
+) -> KeptKind:
     """The same for a spec of explicit content, which no request can hold."""
     if wanted.entries is not None:
-        return Kept(wanted)
+        return KeptKind(wanted)
     content = wanted.content or {}
     stay = {f"{wanted.kind}={device.get('name')}" for device in content.get("devices", ())}
     found = find({name: paths for name, paths in nodes.items() if name not in stay})
@@ -97,16 +97,16 @@ def _of_content(
         for name in one.devices:
             users.setdefault(name, []).append(str(one))
     if not users:
-        return Kept(wanted, (), found.trouble)
-    held = [Held((name,), tuple(by)) for name, by in users.items()]
+        return KeptKind(wanted, (), found.trouble)
+    held = [HeldDevice((name,), tuple(by)) for name, by in users.items()]
     _refuse(wanted.kind, held, choice)
     entries = [device for device in live["devices"] if f"{wanted.kind}={device['name']}" in users]
     shared = {key: value for key, value in live.items() if key not in ("kind", "cdiVersion")}
     content = {**(wanted.content or shared), "devices": [*content.get("devices", ()), *entries]}
-    return Kept(wanted._replace(content=content), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+    return KeptKind(wanted._replace(content=content), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
 
 
-def _refuse(kind: str, held: Sequence[Held], choice: str) -> None:
+def _refuse(kind: str, held: Sequence[HeldDevice], choice: str) -> None:
     if choice == FAIL:
         raise CdiError(
             f"the spec of {kind}: {_named(held)}. Nothing was changed. Give the devices back (DEL, or `fleet-cdi "
@@ -115,7 +115,7 @@ def _refuse(kind: str, held: Sequence[Held], choice: str) -> None:
         )
 
 
-def _warnings(kind: str, held: Sequence[Held]) -> tuple[str, ...]:
+def _warnings(kind: str, held: Sequence[HeldDevice]) -> tuple[str, ...]:
     text = (
         f"{kind}: {_named(held)}; it stays in the spec, though nothing asks for it any more. What requests hold goes "
         "when they give it back, what containers have with the next run after they were removed; on_held 'drop' takes "
@@ -124,7 +124,7 @@ def _warnings(kind: str, held: Sequence[Held]) -> tuple[str, ...]:
     return (text,)
 
 
-def _named(held: Sequence[Held]) -> str:
+def _named(held: Sequence[HeldDevice]) -> str:
     shown = [f"{one.names[0]} is held by {holders.some(one.by)}" for one in held[: holders.SOME]]
     more = len(held) - holders.SOME
     return "; ".join(shown) + (f"; and {more} more devices" if more > 0 else "")

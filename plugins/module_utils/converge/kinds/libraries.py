@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...runtimes import table
-from ...runtimes.detect import Found
-from ...runtimes.place import Place
+from ...runtimes.detect import DetectedRuntimes
+from ...runtimes.place import InstalledRuntime
 from ...spec.seen import releases
 
 
@@ -27,7 +27,7 @@ class Linked(NamedTuple):
 ANY = tuple(Linked("a runtime", name) for name in releases.BY_NAME)
 
 
-def libraries(found: Found) -> tuple[Linked, ...]:
+def libraries(found: DetectedRuntimes) -> tuple[Linked, ...]:
     """What reads the specs of a host with the runtimes `found`: any release, if that can't be told.
 
     A runtime that is newer than what we know reads what the last one reads, and perhaps more.
@@ -42,7 +42,7 @@ def libraries(found: Found) -> tuple[Linked, ...]:
     return tuple(linked) if linked and not found.unknown else ANY
 
 
-def of_places(places: Iterable[Place]) -> tuple[Linked, ...]:
+def of_places(places: Iterable[InstalledRuntime]) -> tuple[Linked, ...]:
     """What these installed runtimes read specs with."""
     return tuple(one for place in places for one in _linked(place.title, place.name, place.numbers))
 
@@ -63,7 +63,7 @@ def with_future(linked: Sequence[Linked]) -> tuple[Linked, ...]:
     return (*linked, Linked("a newer runtime", releases.NEWER.name, is_here=False))
 
 
-def named(linked: Iterable[Linked], names: Iterable[str]) -> str:
+def named_libraries(linked: Iterable[Linked], names: Iterable[str]) -> str:
     """The runtimes with one of the releases `names`, for people to read; "" for none."""
     wanted = set(names)
     runtimes = list(dict.fromkeys(one.runtime for one in linked if one.release in wanted))

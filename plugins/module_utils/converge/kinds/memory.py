@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 
-class Gone(NamedTuple):
+class GoneSince(NamedTuple):
     """Since when a device is gone: for people, and in seconds of a boot (CLOCK_BOOTTIME), as clocks are set anew."""
 
     since: str  # "2026-11-21 15:04:05 UTC"
@@ -22,10 +22,10 @@ class Gone(NamedTuple):
     seconds: float
 
 
-def mark(boot_id: str) -> Gone:
+def gone_now(boot_id: str) -> GoneSince:
     """What is noted of a device that is missed now, in this boot."""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    return Gone(since, boot_id, round(time.clock_gettime(time.CLOCK_BOOTTIME)))
+    return GoneSince(since, boot_id, round(time.clock_gettime(time.CLOCK_BOOTTIME)))
 
 
 class Memory(NamedTuple):
@@ -35,7 +35,7 @@ class Memory(NamedTuple):
     directory: str
     inventory: str  # "" for none
     offered: Mapping[str, tuple[str, ...]] = {}  # id of each device that the spec offers -> its names
-    gone: Mapping[str, Gone] = {}  # id of each of them that is not there now -> since when
+    gone: Mapping[str, GoneSince] = {}  # id of each of them that is not there now -> since when
 
     def document(self) -> dict[str, Any]:
         """The record, as JSON has it."""
@@ -51,5 +51,5 @@ def memory_of(document: Optional[Mapping[str, Any]]) -> Optional[Memory]:
     if document is None:
         return None
     offered = {id_: tuple(names) for id_, names in document["offered"].items()}
-    gone = {id_: Gone(**fields) for id_, fields in document["gone"].items()}
+    gone = {id_: GoneSince(**fields) for id_, fields in document["gone"].items()}
     return Memory(**{**document, "offered": offered, "gone": gone})

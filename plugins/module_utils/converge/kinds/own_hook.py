@@ -18,7 +18,7 @@ from ...release.launcher import CDI_HOOK
 from ...spec.stale import Glance, Reason, of_edits
 
 
-def missing(spec: Optional[dict[str, Any]], prefix: str) -> str:
+def missing_hook(spec: Optional[dict[str, Any]], prefix: str) -> str:
     """Why a container with a device of `spec` would not start for a hook of ours, "" if it would.
 
     Ours is what is called cdi-hook, and whatever lies below `prefix`. Other programs may well come later.
@@ -46,7 +46,7 @@ def _of_hooks(spec: dict[str, Any]) -> Iterator[Reason]:
 
 def require(spec: Optional[dict[str, Any]], prefix: str, release: str, check: bool) -> list[str]:
     """Raise CdiError where a hook of ours is missing; in check mode that is a warning if a release is still to come."""
-    trouble = missing(spec, prefix)
+    trouble = missing_hook(spec, prefix)
     if trouble and not (check and guard.active(prefix) != release):
         raise CdiError(f"the spec of {spec['kind'] if spec else ''}: {trouble}")
     return [f"the spec: {trouble} (check mode: a release that is installed before brings it)"] if trouble else []

@@ -27,13 +27,13 @@ from ...spec import cap, codec, names, registry
 from ..change import Change, Plan, plan_file
 from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
-from .keep_lost import Kept, Terms, keep, listed, with_lost
+from .keep_lost import KeptDevices, Terms, keep_lost_devices, listed, with_lost
 from .libraries import Linked, libraries
 from .memory import Memory, memory_of
 from .plan_spec import plan_spec
 
 
-class Wanted(NamedTuple):
+class WantedKind(NamedTuple):
     """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None.
 
     `runtimes` (name -> version) are those that are to read it; none stands for those that the host has.
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     leaving: Mapping[str, Sequence[str]] = {}  # devices that stay because they are held (converge/kinds/leaving.py)
 
 
-class Seen(NamedTuple):
+class FoundDevices(NamedTuple):
     """What discovery found for one kind."""
 
     found: Inventory = Inventory(())
@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     ambiguous: frozenset[str] = frozenset()  # qualified names that no device has, as several claim them
 
 
-class Known(NamedTuple):
+class HostSpecs(NamedTuple):
     """What does not depend on the kind: the specs of the directories that count, the inventory and this boot's id."""
 
     directory: str
@@ -70,19 +70,21 @@ class Known(NamedTuple):
     path: str = ""  # the variable PATH
 
 
-class Part(NamedTuple):
+class KindPlan(NamedTuple):
     """What is to be done for one kind."""
 
     plan: Plan
     found: Inventory  # its part of the inventory
     spec: Optional[dict[str, Any]]
     runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there was none to fit
-    kept: Kept
+    kept: KeptDevices
     warnings: tuple[str, ...]
     foreign: tuple[foreign.Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
 
 
-def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disabled: Mapping[str, Disabled]) -> Seen:
+def discover_kind(
+    wanted: WantedKind, snapshot: Snapshot, enricher: Optional[Enricher], disabled: Mapping[str, Disabled]
+) -> FoundDevices:
     """Discover the devices of `wanted`, which has entries. Raises CdiError as `discover` does, and for other kinds."""
     found = discover(wanted.entries or {}, snapshot, enricher, disabled)
     # What udev says beyond the record's own fields is no business of who hands devices out, and large.
@@ -94,10 +96,12 @@ def look(wanted: Wanted, snapshot: Snapshot, enricher: Optional[Enricher], disab
                 "Set its kind, or give it a spec of its own."
             )
     withdrawn = {device.id for device in devices if health_of(device, disabled)} | disabled.keys()
-    return Seen(Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous)
+    return FoundDevices(
+        Inventory(devices, found.kinds, found.links), found.warnings, tuple(sorted(withdrawn)), found.ambiguous
+    )
 
 
-def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix, path: str = "") -> Known:
+def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix, path: str = "") -> HostSpecs:
     """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
     usual = tuple(map(directories.resolved, USUAL.spec_dirs))
     named = USUAL.spec_dirs if directories.resolved(directory) in usual else (directory,)
@@ -109,18 +113,18 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))
     specs = specs._replace(unread=registry.hidden(named))  # as they are, links and all
-    return Known(directory, specs, listing, there, boot_id, prefix, path)
+    return HostSpecs(directory, specs, listing, there, boot_id, prefix, path)
 
 
 def plan_kind(
-    wanted: Wanted,
-    seen: Seen,
-    around: Known,
+    wanted: WantedKind,
+    seen: FoundDevices,
+    around: HostSpecs,
     manifest: Manifest,
     terms: Terms,
     force: bool = False,
     refit: bool = True,
-) -> Part:
+) -> KindPlan:
     """What makes the spec of `wanted`, and what the manifest remembers of it, as it is to be.
 
     With `refit=False` the runtimes are asked only where the spec differs from the file that is there. Raises CdiError.
@@ -128,11 +132,11 @@ def plan_kind(
     before = memory_of(manifest.kinds.get(wanted.kind))
     path = os.path.join(around.directory, names.file_name(wanted.kind))
     if wanted.entries is None:
-        kept = Kept((), {})
+        kept = KeptDevices((), {})
         spec = None if wanted.content is None else complete(wanted.kind, wanted.content)
     else:
         terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
-        kept = keep(seen.found.devices, wanted.entries, before, terms)
+        kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
         spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
     found = _Runtimes(wanted, around.path)
@@ -146,7 +150,7 @@ def plan_kind(
         others = tuple(one for one in others if one.path != path)  # ours, whose record was lost
     if others and spec:
         place = (around.directory, around.registry, manifest)
-        plan = foreign.plan(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, found.libraries)
+        plan = foreign.plan_foreign(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, found.libraries)
         spec = None if wanted.on_foreign_kind == foreign.USE else spec
     else:
         place = (around.directory, around.registry, manifest)
@@ -158,10 +162,10 @@ def plan_kind(
     offered = before.offered if before else {}
     devices = listed(wanted.kind, kept, offered, around.listed.devices)
     warnings = (*seen.warnings, *_left_out(kept.devices, kept), *kept.warnings, *limits, *plan.warnings)
-    return Part(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others)
+    return KindPlan(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others)
 
 
-def plan_listing(around: Known, parts: Mapping[str, Inventory], manifest: Manifest, by: str) -> tuple[Change, ...]:
+def plan_listing(around: HostSpecs, parts: Mapping[str, Inventory], manifest: Manifest, by: str) -> tuple[Change, ...]:
     """What makes `parts` (kind -> what there is of it) the inventory's; other kinds stay. Raises CdiError."""
     if not around.inventory:
         return ()
@@ -186,7 +190,12 @@ def plan_listing(around: Known, parts: Mapping[str, Inventory], manifest: Manife
 
 
 def _spec(
-    kind: str, kept: Kept, seen: Seen, before: Optional[Memory], live: Optional[dict[str, Any]], program: str
+    kind: str,
+    kept: KeptDevices,
+    seen: FoundDevices,
+    before: Optional[Memory],
+    live: Optional[dict[str, Any]],
+    program: str,
 ) -> Optional[dict[str, Any]]:
     """The spec of what was found and of what is kept; None for no file. Raises CdiError."""
     spec = spec_of(seen.found.kinds[0], kept.devices, program) if kept.devices else None
@@ -204,12 +213,12 @@ def _spec(
 class _Runtimes:
     """The runtimes that are to read the spec, asked for their versions at most once. Raises CdiError as named does."""
 
-    def __init__(self, wanted: Wanted, path: str) -> None:
+    def __init__(self, wanted: WantedKind, path: str) -> None:
         self.wanted = wanted.runtimes
         self.path = path
-        self.found: Optional[detect.Found] = None
+        self.found: Optional[detect.DetectedRuntimes] = None
 
-    def __call__(self) -> detect.Found:
+    def __call__(self) -> detect.DetectedRuntimes:
         if self.found is None:
             self.found = detect.named(self.wanted) if self.wanted else detect.detect(self.path)
         return self.found
@@ -219,16 +228,16 @@ class _Runtimes:
 
 
 def _fitted(
-    spec: dict[str, Any], wanted: Wanted, found: detect.Found
+    spec: dict[str, Any], wanted: WantedKind, found: detect.DetectedRuntimes
 ) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
     """(the spec as every runtime reads it, those runtimes, warnings). Raises CdiError where that can't be."""
-    readers = [cap.Reader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
+    readers = [cap.SpecReader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
     fitted = cap.fit(spec, readers, wanted.on_unsupported)
     return fitted.spec, found.runtimes, [*found.warnings, *fitted.warnings]
 
 
 def _remembered(
-    wanted: Wanted, kept: Kept, around: Known, manifest: Manifest, before: Optional[Memory]
+    wanted: WantedKind, kept: KeptDevices, around: HostSpecs, manifest: Manifest, before: Optional[Memory]
 ) -> dict[str, Optional[dict[str, Any]]]:
     """What the manifest is to remember of the kind from now on; empty where that is what it remembers."""
     document = None
@@ -246,7 +255,7 @@ def _remembered(
     return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}
 
 
-def _left_out(devices: Sequence[Device], kept: Kept) -> list[str]:
+def _left_out(devices: Sequence[Device], kept: KeptDevices) -> list[str]:
     return [
         f"{device.qualified_names[0]} is left out of the spec: {device.health.reason}"
         for device in devices

@@ -21,7 +21,7 @@ from ...spec.seen import seen
 from ...spec.seen.seen import Unclear
 from ...spec.validate import validate
 from ..change import MODE, OR_FORCE, Change, Plan, not_ours
-from .libraries import ANY, Linked, named, with_future
+from .libraries import ANY, Linked, named_libraries, with_future
 
 
 def plan_spec(
@@ -59,7 +59,7 @@ def plan_spec(
             warnings.append(f"{other}: was changed by somebody else since fleet.cdi wrote it; it is left there")
     if spec is not None:
         ours = SpecFile(path, registry.directories.index(directory), spec, path)
-        ours = ours._replace(taken=seen.read(codec.encode(spec), path, codec.Reading(spec, [])).taken)
+        ours = ours._replace(taken=seen.read_sight(codec.encode(spec), path, codec.SpecReading(spec, [])).taken)
         warnings += _clashes(ours, registry, {path, *(change.path for change in changes)}, libraries)
         warnings += [f"{path}: {finding}" for finding in validate(spec)]  # those of TOLD
     return Plan(path, tuple(changes), tuple(warnings))
@@ -83,7 +83,9 @@ def _clashes(
     warnings = [
         f"{ours.path}: {who} will not find it: {one.path} {one.why}"
         for one in unread
-        for who in [named((reader for reader in linked if reader.is_here and not reader.follows_links), one.releases)]
+        for who in [
+            named_libraries((reader for reader in linked if reader.is_here and not reader.follows_links), one.releases)
+        ]
         if who and linked[0] is not ANY[0]
     ]
     problems: dict[_Problem, list[Linked]] = {}
@@ -93,7 +95,7 @@ def _clashes(
                 problems.setdefault(problem, []).append(reader)
     for problem, readers in problems.items():
         here = [one for one in readers if one.is_here]
-        text = f"{ours.path}: {problem.text(named(here or readers, [one.release for one in readers]))}"
+        text = f"{ours.path}: {problem.text(named_libraries(here or readers, [one.release for one in readers]))}"
         if problem.sort != OVERRULES and here:
             raise CdiError(text)
         warnings.append(text)
@@ -151,7 +153,7 @@ def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear], libraries: C
 
 def _refuse_crashes(ours: SpecFile, crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> None:
     for path, names_ in crashes.items():
-        who = named(linked, names_)
+        who = named_libraries(linked, names_)
         if who:
             raise CdiError(
                 f"{ours.path}: {path} makes the CDI library of {who} crash, which then resolves no device at all. "

@@ -24,11 +24,11 @@ from ...protocol.configurations import directories
 from ...records import CdiError
 from ..apply import apply
 from ..change import Change, Plan
-from ..holders.granted import Granted
+from ..holders.granted import GrantedDevices
 from . import own_hook
 from .keep_lost import Terms
-from .memory import Memory, mark, memory_of
-from .plan_kind import Known, Part, Seen, Wanted, known, look, plan_kind, plan_listing
+from .memory import Memory, gone_now, memory_of
+from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, discover_kind, known, plan_kind, plan_listing
 from .pools import Pools, discover_pools, plan_pools
 
 # Seconds between two looks for devices that are missed: the first, and the longest.
@@ -72,8 +72,8 @@ def refresh(
     """
     begun, pause = clock(), PAUSE
     boot_id = inventory.boot_id(places.root)
-    ledger = Granted(places.state_dir, boot_id)
-    terms = Terms(mark(boot_id), grace, granted or ledger)
+    ledger = GrantedDevices(places.state_dir, boot_id)
+    terms = Terms(gone_now(boot_id), grace, granted or ledger)
     changed: dict[str, None] = {}
     while True:
         left = 0.0 if check else timeout - (clock() - begun)
@@ -93,23 +93,23 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
     enricher, unavailable = udev.enricher(places.root)
     view = snapshot.take(places.root)
-    seen: dict[str, Seen] = {}
+    seen: dict[str, FoundDevices] = {}
     broken: dict[str, str] = {}
     for kind, memory in memories.items():
         wanted = _wanted(kind, memory)
         try:
-            seen[kind] = look(wanted, view, enricher, disabled)
+            seen[kind] = discover_kind(wanted, view, enricher, disabled)
         except CdiError as error:
             broken[kind] = f"{kind}: {error}"
             # Where a required entry just finds nothing, its devices are gone like any others.
             with suppress(CdiError):
-                seen[kind] = look(_optional(wanted), view, enricher, disabled)
+                seen[kind] = discover_kind(_optional(wanted), view, enricher, disabled)
     boot_id = inventory.boot_id(places.root)
     config_dirs = directories(told.files, files.canonical(places.config_dir))
     pools = discover_pools(config_dirs, places.inventory, boot_id, view, enricher, disabled)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
     around = {one: known(*one, boot_id, places.prefix, places.path) for one in beside}
-    parts: dict[str, Part] = {}
+    parts: dict[str, KindPlan] = {}
 
     def make_plan(manifest: Manifest) -> Plan:
         parts.clear()
@@ -121,7 +121,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
             place = around[memory.directory, memory.inventory]
             try:
                 part = plan_kind(_wanted(kind, memory), seen[kind], place, manifest, terms, refit=False)
-                lacking = own_hook.missing(part.spec, places.prefix)
+                lacking = own_hook.missing_hook(part.spec, places.prefix)
                 if lacking:
                     raise CdiError(lacking)
             except CdiError as error:
@@ -143,18 +143,18 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     )
 
 
-def _wanted(kind: str, memory: Memory) -> Wanted:
+def _wanted(kind: str, memory: Memory) -> WantedKind:
     """What was asked for; a release after the one that wrote it down may know less of it."""
-    return Wanted(kind=kind, **{key: value for key, value in memory.wanted.items() if key in Wanted._fields})
+    return WantedKind(kind=kind, **{key: value for key, value in memory.wanted.items() if key in WantedKind._fields})
 
 
-def _optional(wanted: Wanted) -> Wanted:
+def _optional(wanted: WantedKind) -> WantedKind:
     """`wanted` with entries that may find nothing."""
     entries = {name: {**entry, "required": False} for name, entry in (wanted.entries or {}).items()}
     return wanted._replace(entries=entries)
 
 
-def _untouched(part: Part, manifest: Manifest) -> Part:
+def _untouched(part: KindPlan, manifest: Manifest) -> KindPlan:
     """`part` without changes to what somebody else changed since: those are for an operator, who runs module spec."""
     changes, warnings = [], []
     for change in part.plan.changes:
@@ -166,7 +166,10 @@ def _untouched(part: Part, manifest: Manifest) -> Part:
 
 
 def _listings(
-    around: dict[tuple[str, str], Known], memories: dict[str, Memory], parts: dict[str, Part], manifest: Manifest
+    around: dict[tuple[str, str], HostSpecs],
+    memories: dict[str, Memory],
+    parts: dict[str, KindPlan],
+    manifest: Manifest,
 ) -> tuple[Change, ...]:
     """What makes each inventory list what was found."""
     changes: tuple[Change, ...] = ()
@@ -186,7 +189,7 @@ def _pools(places: Layout, pools: Pools, manifest: Manifest, broken: dict[str, s
         return ()
 
 
-def _missing(kind: str, memory: Memory, part: Part) -> list[Missing]:
+def _missing(kind: str, memory: Memory, part: KindPlan) -> list[Missing]:
     """The devices of `kind` that were offered and are gone."""
     names: dict[str, Any] = {**memory.offered}
     leaving = _leaving(memory)  # those are dropped, and not missed

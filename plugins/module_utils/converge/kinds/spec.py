@@ -19,15 +19,15 @@ from ...spec import names
 from .. import image, module_diff
 from ..apply import apply
 from ..change import Change, Plan
-from ..holders.granted import Granted
+from ..holders.granted import GrantedDevices
 from . import leaving, own_hook
 from .foreign import Foreign
 from .keep_lost import Terms
-from .memory import mark, memory_of
-from .plan_kind import Part, Seen, Wanted, known, look, plan_kind, plan_listing
+from .memory import gone_now, memory_of
+from .plan_kind import FoundDevices, KindPlan, WantedKind, discover_kind, known, plan_kind, plan_listing
 
 
-class Outcome(NamedTuple):
+class SpecOutcome(NamedTuple):
     """What was, or with `check` would be, changed."""
 
     plan: Plan
@@ -35,41 +35,41 @@ class Outcome(NamedTuple):
     runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there is none to fit
     warnings: tuple[str, ...]
     foreign: tuple[Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
-    held: tuple[leaving.Held, ...] = ()  # devices that stay because somebody holds them
+    held: tuple[leaving.HeldDevice, ...] = ()  # devices that stay because somebody holds them
 
 
-def converge(
-    wanted: Wanted,
+def converge_spec(
+    wanted: WantedKind,
     paths: Layout,
     force: bool = False,
     check: bool = False,
     live: bool = True,
     on_held: str = leaving.KEEP,
-    find: leaving.Find = containers.find,
+    find: leaving.Find = containers.find_containers,
     release: str = "",
-) -> Outcome:
+) -> SpecOutcome:
     """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
 
     Devices that are gone are dropped at once: whoever runs the module looked at its preview. With those that somebody
     holds it does as `on_held` says; `find` tells which containers hold one. `release`: the id of the release, if known.
     """
-    seen = Seen()
+    seen = FoundDevices()
     warnings: list[str] = []
     if wanted.entries is not None:
         enricher, warnings = udev.enricher("/") if live else (None, [])
-        seen = look(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
+        seen = discover_kind(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
     around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix, paths.path)
-    ledger = Granted(paths.state_dir, around.boot_id)
-    terms = Terms(mark(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
-    parts: list[Part] = []
-    kept: list[leaving.Kept] = []
+    ledger = GrantedDevices(paths.state_dir, around.boot_id)
+    terms = Terms(gone_now(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
+    parts: list[KindPlan] = []
+    kept: list[leaving.KeptKind] = []
     lacking: list[str] = []
 
     def make_plan(manifest: Manifest) -> Plan:
         before = memory_of(manifest.kinds.get(wanted.kind))
         path = os.path.join(around.directory, names.file_name(wanted.kind))
         ours = next((one.spec for one in around.registry.specs if one.path == path and manifest.owns(path)), None)
-        asked = leaving.keep(wanted, seen, before, ours, on_held, ledger, find)
+        asked = leaving.keep_held(wanted, seen, before, ours, on_held, ledger, find)
         if asked.held and not wanted.by:  # who asks for its removal does not own it
             asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
         kept.append(asked)
@@ -84,7 +84,7 @@ def converge(
     if ledger.trouble:
         warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
     said = (*warnings, *kept[-1].warnings, *lacking, *part.warnings)
-    return Outcome(plan, part.spec, part.runtimes, said, part.foreign, kept[-1].held)
+    return SpecOutcome(plan, part.spec, part.runtimes, said, part.foreign, kept[-1].held)
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -96,7 +96,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         image.enter(options["root"])
         listing = ""  # an image has not booted
     present = options["state"] == "present"
-    wanted = Wanted(
+    wanted = WantedKind(
         options["kind"],
         options["devices"] if present else None,
         options["content"] if present else None,
@@ -112,8 +112,10 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         spec_dirs=(options["spec_dir"],),
         path=os.environ.get("PATH", ""),
     )
-    find = containers.find if live else _nobody
-    outcome = converge(wanted, paths, options["force"], check, live, options["on_held"], find, options["release"] or "")
+    find = containers.find_containers if live else _nobody
+    outcome = converge_spec(
+        wanted, paths, options["force"], check, live, options["on_held"], find, options["release"] or ""
+    )
     spec = outcome.spec
     result = {
         "changed": bool(outcome.plan.changes or outcome.plan.kinds),
@@ -134,9 +136,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     return result, [*warnings, *outcome.warnings]
 
 
-def _nobody(_names: Any) -> containers.Found:
+def _nobody(_names: Any) -> containers.RunningContainers:
     """Who has devices of an image that is not booted."""
-    return containers.Found(())
+    return containers.RunningContainers(())
 
 
 def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:

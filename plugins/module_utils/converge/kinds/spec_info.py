@@ -18,7 +18,7 @@ from ...manifest import Manifest, read_manifest
 from ...records import CdiError, Device, as_document
 from ...spec.registry import Registry, load
 from ...spec.seen import releases
-from ...spec.stale import LIVE, Host, Reason, stale
+from ...spec.stale import LIVE, FileView, Reason, stale
 
 
 class Survey(NamedTuple):
@@ -31,7 +31,7 @@ class Survey(NamedTuple):
     disabled: Mapping[str, Disabled] = {}  # by id: those that an operator took out of service
 
 
-def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "", host: Host = LIVE) -> Survey:
+def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "", host: FileView = LIVE) -> Survey:
     """Look at every spec of `directories`.
 
     Devices that are gone or new are found in our own specs, against the inventory of this boot; where that is missing,
@@ -46,7 +46,7 @@ def compare(
     manifest: Manifest,
     listed: inventory.Inventory,
     disabled: Mapping[str, Disabled],
-    host: Host = LIVE,
+    host: FileView = LIVE,
 ) -> Survey:
     """The specs of `registry` against the host. Raises nothing."""
     managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
@@ -61,7 +61,7 @@ def compare(
     return Survey(registry, managed, found, ill, disabled)
 
 
-def document(found: Survey) -> dict[str, Any]:
+def registry_document(found: Survey) -> dict[str, Any]:
     """The survey as module spec_info returns it and as `fleet-cdi specs --json` prints it."""
     specs = [
         {
@@ -82,7 +82,7 @@ def document(found: Survey) -> dict[str, Any]:
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module spec_info for its `options`; it only reads, check mode or not. Raises CdiError."""
-    found = document(survey(options["spec_dirs"], options["state_dir"], options["device_list"]))
+    found = registry_document(survey(options["spec_dirs"], options["state_dir"], options["device_list"]))
     return {**found, "kinds": kinds(read_manifest(options["state_dir"]))}, []
 
 

@@ -18,13 +18,13 @@ from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
 from ...release import guard
 from ...runtimes import containers, installations, running, verify
-from ...runtimes.place import Place, Source, Wanted
+from ...runtimes.place import InstalledRuntime, Source, WantedCdi
 from ..holders import holders
 from ..kinds import leaving
 from . import daemon_restart
 from .daemon_restart import Restarter
-from .key_diff import diff
-from .plan import RuntimePlan, plan
+from .key_diff import runtime_diff
+from .plan import RuntimePlan, plan_runtime
 
 SPEC_DIRS = {
     "type": "array",
@@ -34,7 +34,7 @@ SPEC_DIRS = {
 }
 
 
-class Outcome(NamedTuple):
+class RuntimeOutcome(NamedTuple):
     """What was, or with `check` would be, done."""
 
     plan: RuntimePlan
@@ -48,25 +48,25 @@ class Outcome(NamedTuple):
         return self.restarted or any(change.before != change.after for change in self.plan.changes)
 
 
-def converge(
-    place: Place,
-    wanted: Optional[Wanted],
+def converge_runtime(
+    place: InstalledRuntime,
+    wanted: Optional[WantedCdi],
     state_dir: str,
     restart: str = daemon_restart.NEVER,
     check: bool = False,
     managed_by: str = "",
     by: Optional[Restarter] = None,
     on_held: str = leaving.KEEP,
-) -> Outcome:
+) -> RuntimeOutcome:
     """Make the configuration of one runtime as `wanted`; None takes back what was ever set. Raises CdiError, with the
     files as they were.
 
     `on_held`: what to do where that would turn CDI off under containers that have devices by it.
     """
     by = by or Restarter()
-    made = plan(place, wanted, read_manifest(state_dir), Source(), managed_by)
+    made = plan_runtime(place, wanted, read_manifest(state_dir), Source(), managed_by)
     off = made.changes and made.before.enabled and not made.after.enabled
-    users = by.using(place.name) if off and on_held != leaving.DROP else containers.Found(())
+    users = by.using(place.name) if off and on_held != leaving.DROP else containers.RunningContainers(())
     held = _named(users.containers)
     if held and on_held == leaving.FAIL:
         raise CdiError(f"{'; '.join(held)}. Nothing was changed. Remove them, or let on_held be 'keep' or 'drop'.")
@@ -74,7 +74,7 @@ def converge(
         asked = by.ask(place)
         why = f"{'; '.join(held)}; CDI stays on until they are removed and this runs again (on_held 'drop': off now)"
         unchanged = RuntimePlan((), made.before, made.before)
-        return Outcome(unchanged, running.is_pending(asked, made.before), False, (why,))
+        return RuntimeOutcome(unchanged, running.is_pending(asked, made.before), False, (why,))
     asked = by.ask(place)
     pending = running.is_pending(asked, made.after)
     decision = daemon_restart.decide(place, pending, asked, restart, by)  # before anything is written
@@ -83,11 +83,13 @@ def converge(
         read_manifest(state_dir).check(change.path for change in made.changes)
     elif made.changes:
         with locked_manifest(state_dir) as manifest:
-            made = plan(place, wanted, manifest, Source(), managed_by)  # again: now nobody else of ours changes it
+            made = plan_runtime(
+                place, wanted, manifest, Source(), managed_by
+            )  # again: now nobody else of ours changes it
             _write(place, made, manifest, decision.restart, by)
     elif not check and decision.restart:
         daemon_restart.restart(place, made.after, by)  # an earlier run wrote, and did not get to it
-    return Outcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
+    return RuntimeOutcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
 
 
 def _named(users: Sequence[containers.Container]) -> list[str]:
@@ -97,7 +99,7 @@ def _named(users: Sequence[containers.Container]) -> list[str]:
     return [*shown, *([f"and {more} more containers"] if more > 0 else [])]
 
 
-def _write(place: Place, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:
+def _write(place: InstalledRuntime, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:
     """Write, have the runtime look at it, restart. Raises CdiError, with everything put back."""
     before = {change.path: manifest.edits.get(change.path) for change in made.changes}
     live = {change.path: files.read(change.path) for change in made.changes}
@@ -139,7 +141,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     if place is None:
         return {"changed": False, "name": options["name"], "pending_restart": False, "diff": []}, warnings
     how = {"managed_by": options["managed_by"], "on_held": options["on_held"]}
-    done = converge(place, wanted, options["state_dir"], options["restart"], check, **how)
+    done = converge_runtime(place, wanted, options["state_dir"], options["restart"], check, **how)
     reading = done.plan.after
     result = {
         "changed": done.changed,
@@ -153,31 +155,31 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "paths": [change.path for change in done.plan.changes if change.before != change.after],
         "pending_restart": done.pending,
         "restarted": done.restarted,
-        "diff": diff(done.plan),
+        "diff": runtime_diff(done.plan),
     }
     return result, [*warnings, *done.warnings]
 
 
-def _wanted(options: dict[str, Any]) -> Optional[Wanted]:
+def _wanted(options: dict[str, Any]) -> Optional[WantedCdi]:
     """What is asked for. Raises CdiError for directories that no runtime takes."""
     if options["state"] == "absent":
         return None
     dirs = options["spec_dirs"]
     if dirs is None:
-        return Wanted(options["state"] == "enabled")
+        return WantedCdi(options["state"] == "enabled")
     schema.check({"spec_dirs": dirs}, {"properties": {"spec_dirs": SPEC_DIRS}}, "")
     if options["state"] == "disabled":
         raise CdiError("spec_dirs: is given with state disabled, which reads none. Leave it out.")
-    return Wanted(True, tuple(dirs))
+    return WantedCdi(True, tuple(dirs))
 
 
-def _place(options: dict[str, Any]) -> tuple[Optional[Place], list[str]]:
+def _place(options: dict[str, Any]) -> tuple[Optional[InstalledRuntime], list[str]]:
     """The runtime that is meant, and warnings; None where there is none and that is fine. Raises CdiError."""
     name, installation = options["name"], options["installation"]
     if installation not in installations.INSTALLATIONS[name]:
         there = ", ".join(installations.INSTALLATIONS[name])
         raise CdiError(f"installation: found {installation!r}; expected one of {there} for {name}")
-    found = installations.find(os.environ.get("PATH", ""), names=[name])
+    found = installations.find_installations(os.environ.get("PATH", ""), names=[name])
     warnings = [text for text in found.warnings if f"this {name} " in text or f": {name} " in text]
     places = [place for place in found.places if place.installation == installation]
     if not places:

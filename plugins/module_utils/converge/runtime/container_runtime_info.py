@@ -10,14 +10,14 @@ from typing import Any
 
 from ...manifest import Manifest, read_manifest
 from ...runtimes import installations
-from ...runtimes.place import Reading
-from ...runtimes.survey import State, survey
+from ...runtimes.place import CdiReading
+from ...runtimes.survey import RuntimeState, survey
 from .plan import owner
 
-UNREAD = Reading(False, "")
+UNREAD = CdiReading(False, "")
 
 
-def document(state: State, manifest: Manifest) -> dict[str, Any]:
+def runtime_document(state: RuntimeState, manifest: Manifest) -> dict[str, Any]:
     """One runtime, as the module returns it."""
     place, reading = state.place, state.reading or UNREAD
     now = state.asked.running
@@ -48,7 +48,7 @@ def document(state: State, manifest: Manifest) -> dict[str, Any]:
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of module container_runtime_info; it only reads, check mode or not. Raises CdiError."""
     names = [options["name"]] if options["name"] else list(installations.INSTALLATIONS)
-    found = installations.find(os.environ.get("PATH", ""), names=names)
+    found = installations.find_installations(os.environ.get("PATH", ""), names=names)
     manifest = read_manifest(options["state_dir"])
     states = survey(found.places)
-    return {"runtimes": [document(state, manifest) for state in states]}, list(found.warnings)
+    return {"runtimes": [runtime_document(state, manifest) for state in states]}, list(found.warnings)

@@ -15,7 +15,7 @@ from typing import Callable, NamedTuple
 
 from ...records import CdiError
 from ...runtimes import arguments, containers, running
-from ...runtimes.place import Place, Reading
+from ...runtimes.place import CdiReading, InstalledRuntime
 from ...runtimes.verify import Run, run
 from ...system import proc, systemd
 
@@ -27,7 +27,7 @@ SHIMS = "containerd-shim"
 
 def _shims() -> int:
     """How many containers of containerd run on this host."""
-    return proc.named(SHIMS)
+    return proc.count_named(SHIMS)
 
 
 class Restarter(NamedTuple):
@@ -35,10 +35,10 @@ class Restarter(NamedTuple):
 
     run: Run = run
     show: Callable[[str], str] = arguments.show
-    ask: Callable[[Place], running.Asked] = running.ask
+    ask: Callable[[InstalledRuntime], running.Asked] = running.ask
     sleep: Callable[[float], None] = time.sleep
     shims: Callable[[], int] = _shims
-    using: Callable[[str], containers.Found] = containers.using
+    using: Callable[[str], containers.RunningContainers] = containers.using
 
     def told(self, command: list[str]) -> tuple[int, str]:
         """Run `command` as system/systemd.py does."""
@@ -50,21 +50,23 @@ class Restarter(NamedTuple):
         return self.told(["systemctl", *words])
 
 
-class Decision(NamedTuple):
+class RestartDecision(NamedTuple):
     """Whether it is to be restarted, and if not, why."""
 
     restart: bool
     why: str = ""
 
 
-def decide(place: Place, pending: bool, asked: running.Asked, restart: str, by: Restarter) -> Decision:
+def decide(
+    place: InstalledRuntime, pending: bool, asked: running.Asked, restart: str, by: Restarter
+) -> RestartDecision:
     """Whether the daemon is to be restarted now. Raises CdiError where it should be and can't."""
     if not pending:
-        return Decision(False)
+        return RestartDecision(False)
     unit = arguments.unit_of(place.units, by.show)
     if restart == NEVER:
         names = unit.name or " or ".join(place.units)
-        return Decision(False, f"{place.title} still runs without the change; restart {names} when it suits")
+        return RestartDecision(False, f"{place.title} still runs without the change; restart {names} when it suits")
     if not unit.is_active:
         raise CdiError(
             f"{place.title}: runs, but none of its systemd units does ({', '.join(place.units)}), so that it can't be "
@@ -73,13 +75,13 @@ def decide(place: Place, pending: bool, asked: running.Asked, restart: str, by: 
     if restart == WHEN_IDLE and place.name not in RELOADS:
         if place.name == "docker" and asked.running is not None and asked.running.would_die:
             count = asked.running.would_die
-            return Decision(False, f"{place.title} is not restarted: {count} running containers would end")
+            return RestartDecision(False, f"{place.title} is not restarted: {count} running containers would end")
         if place.name != "docker" and not unit.keeps_processes and by.shims():
-            return Decision(False, f"{place.title} is not restarted: {unit.name} would end its containers")
-    return Decision(True)
+            return RestartDecision(False, f"{place.title} is not restarted: {unit.name} would end its containers")
+    return RestartDecision(True)
 
 
-def restart(place: Place, wanted: Reading, by: Restarter) -> None:
+def restart(place: InstalledRuntime, wanted: CdiReading, by: Restarter) -> None:
     """Restart, or reload, the daemon and wait until it says that it runs with `wanted`. Raises CdiError."""
     unit = arguments.unit_of(place.units, by.show)
     _do(unit.name, "reload" if place.name in RELOADS else "restart", by)
@@ -93,7 +95,7 @@ def restart(place: Place, wanted: Reading, by: Restarter) -> None:
     raise CdiError(f"{unit.name}: does not run with the new configuration{_last_words(unit.name, by)}")
 
 
-def put_back(place: Place, by: Restarter) -> str:
+def put_back(place: InstalledRuntime, by: Restarter) -> str:
     """Restart a daemon that did not take its new configuration with the old one; returns how that went."""
     unit = arguments.unit_of(place.units, by.show)
     by.systemctl(["reset-failed", unit.name])  # it may have failed so often that systemd would not start it

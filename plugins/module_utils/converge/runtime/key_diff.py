@@ -13,7 +13,7 @@ from .. import module_diff
 from .plan import RuntimePlan
 
 
-def diff(plan: RuntimePlan) -> list[dict[str, Any]]:
+def runtime_diff(plan: RuntimePlan) -> list[dict[str, Any]]:
     """For each file the keys that change, dotted, before and after."""
     found = []
     for change in plan.changes:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 from ... import files
 from ...manifest import Manifest
 from ...runtimes.edit import key_edits
-from ...runtimes.edit.key import Key, key_of
+from ...runtimes.edit.key import EditedKey, key_of
 from ...runtimes.place import Setting
 
 
@@ -63,7 +63,7 @@ def without_ours(path: str, content: Optional[bytes], record: Mapping[str, Any])
     return Amended(path, content, left, None, theirs)
 
 
-def take_back(manifest: Manifest, path: str, check: bool = False) -> str:
+def take_back_keys(manifest: Manifest, path: str, check: bool = False) -> str:
     """Take back what we set in the file at `path`: returns "removed", "restored", or "gone" where nothing is there.
 
     With `check` it only says so. Raises CdiError for a file that can't be read or written; it is then as before.
@@ -79,9 +79,9 @@ def take_back(manifest: Manifest, path: str, check: bool = False) -> str:
     return "removed" if found.after is None else "restored"
 
 
-def _keys(documents: Sequence[Mapping[str, Any]]) -> list[Key]:
+def _keys(documents: Sequence[Mapping[str, Any]]) -> list[EditedKey]:
     return [key_of(document) for document in documents]
 
 
-def _name(key: Key) -> str:
+def _name(key: EditedKey) -> str:
     return ".".join(key.path)

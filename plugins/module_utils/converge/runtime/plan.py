@@ -17,7 +17,7 @@ from ... import files
 from ...manifest import Manifest
 from ...records import CdiError
 from ...runtimes.edit.key_edits import syntax_of
-from ...runtimes.place import Place, Reading, Setting, Source, Wanted, satisfied
+from ...runtimes.place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, satisfied
 from ...runtimes.survey import CONFIGURATIONS
 from . import managed_keys
 
@@ -26,18 +26,18 @@ class RuntimePlan(NamedTuple):
     """The files that change, and what the configuration says before and after."""
 
     changes: tuple[managed_keys.Amended, ...]
-    before: Reading
-    after: Reading
+    before: CdiReading
+    after: CdiReading
     warnings: tuple[str, ...] = ()
 
 
-def owner(place: Place) -> str:
+def owner(place: InstalledRuntime) -> str:
     """Whose configuration it is, for the manifest."""
     return f"{place.name}/{place.installation}"
 
 
-def plan(
-    place: Place, wanted: Optional[Wanted], manifest: Manifest, source: Source, managed_by: str = ""
+def plan_runtime(
+    place: InstalledRuntime, wanted: Optional[WantedCdi], manifest: Manifest, source: Source, managed_by: str = ""
 ) -> RuntimePlan:
     """What makes it as `wanted`; None: as if we had never been there.
 
@@ -80,11 +80,11 @@ def _by_path(settings: tuple[Setting, ...]) -> Mapping[str, list[Setting]]:
     return found
 
 
-def _wish(wanted: Wanted) -> str:
+def _wish(wanted: WantedCdi) -> str:
     dirs = "" if wanted.spec_dirs is None else f" with {list(wanted.spec_dirs)}"
     return f"CDI {'on' if wanted.enabled else 'off'}{dirs}"
 
 
-def _first(place: Place) -> str:
+def _first(place: InstalledRuntime) -> str:
     first: dict[str, Any] = {"docker": "25.0", "podman": "4.1", "containerd": "1.7", "cri-o": "1.24"}
     return f"the first release that has it is {first[place.name]}"

@@ -21,7 +21,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ... import files, schema
 from ...device_plugin.allocate import delivery
 from ...device_plugin.config import configuration
-from ...device_plugin.config.configuration import Settings
+from ...device_plugin.config.configuration import PluginSettings
 from ...device_plugin.process import instance_status
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
@@ -59,7 +59,7 @@ PLACES = {
 }
 
 
-class Taken(NamedTuple):
+class TakenOver(NamedTuple):
     """Whether an instance that runs has the configuration; `error` says why not, where it said so."""
 
     instance: str
@@ -73,7 +73,7 @@ def rendered(options: Mapping[str, Any]) -> bytes:
     for name, path in (("config_file", options["config_file"]), ("kubelet_dir", kubelet)):
         schema.check({name: path}, {"properties": {name: schema.PATH}}, options["config_file"])
     # The usual ones, too: which of them runtimes read is not settled by what the plugin does.
-    directories = {*options["spec_dirs"], *Settings().spec_dirs}
+    directories = {*options["spec_dirs"], *PluginSettings().spec_dirs}
     if os.path.realpath(os.path.dirname(options["config_file"])) in map(os.path.realpath, directories):
         raise CdiError(
             f"{options['config_file']}: is in a spec directory, where container runtimes would take it for a spec; "
@@ -89,7 +89,7 @@ def rendered(options: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
 
 
-def write(path: str, content: Optional[bytes], state_dir: str, force: bool, check: bool) -> Optional[Change]:
+def write_config(path: str, content: Optional[bytes], state_dir: str, force: bool, check: bool) -> Optional[Change]:
     """Make `content` the configuration at `path`, or (None) put back what was there before us; returns the change.
 
     None if it was so already. Raises CdiError, with nothing changed.
@@ -125,14 +125,14 @@ def taken(
     living: Callable[[], Iterable[Mapping[str, Any]]],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[Taken, ...]:
+) -> tuple[TakenOver, ...]:
     """Which of the instances that run with the configuration at `path` have it; they get `wait` seconds for that."""
     wanted = hashlib.sha256(content).hexdigest() if content is not None else ""
     until = clock() + wait
     heard = clock() + HEARD
     while True:
         found = tuple(
-            Taken(one["instance"], one["config"]["sha256"] == wanted, one["config"]["error"])
+            TakenOver(one["instance"], one["config"]["sha256"] == wanted, one["config"]["error"])
             for one in living()
             if files.canonical(one["config"]["path"]) == files.canonical(path)
         )
@@ -154,7 +154,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
             registry.load(settings.spec_dirs),
             delivery.kubelets(settings.root),
         )
-    change = write(path, content, options["state_dir"], options["force"], check)
+    change = write_config(path, content, options["state_dir"], options["force"], check)
     if change and not check:
         _reload()
     live = files.read(files.canonical(path))
@@ -177,11 +177,11 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 
 def _living() -> list[Mapping[str, Any]]:
-    return [seen.document for seen in instance_status.look(RUN_DIR) if seen.alive]
+    return [seen.document for seen in instance_status.instances_in(RUN_DIR) if seen.alive]
 
 
 def _reload() -> None:
     """Tell the instances under systemd; they see a change by themselves, too, but not on every file system."""
     if systemd.booted() and shutil.which("systemctl"):
-        for unit in systemd.active(systemd.run, [*map(instance, INSTANCES)]):
-            systemd.run(["systemctl", "reload", unit])
+        for unit in systemd.active(systemd.run_on_host, [*map(instance, INSTANCES)]):
+            systemd.run_on_host(["systemctl", "reload", unit])

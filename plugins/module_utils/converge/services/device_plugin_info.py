@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ... import files
-from ...device_plugin.config.configuration import Settings
+from ...device_plugin.config.configuration import PluginSettings
 from ...device_plugin.process import instance_status
 from ...manifest import read_manifest
 from ...system import systemd
@@ -79,7 +79,7 @@ def judged(
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
     """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
     manifest = read_manifest(options["state_dir"])
-    alive = [seen for seen in instance_status.look(RUN_DIR) if seen.alive]
+    alive = [seen for seen in instance_status.instances_in(RUN_DIR) if seen.alive]
     kubelet = _ask(options["kubelet_dir"])
     resources, pending, warnings = judged([seen.document for seen in alive if not seen.hangs], kubelet)
     warnings += [seen.problem for seen in alive if seen.hangs]
@@ -98,8 +98,10 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
             "drivers": list(kubelet.drivers),
         },
         "service": {
-            "enabled": [name for name in INSTANCES if instance(name) in systemd.enabled(systemd.run, units)],
-            "active": [name for name in INSTANCES if live and instance(name) in systemd.active(systemd.run, units)],
+            "enabled": [name for name in INSTANCES if instance(name) in systemd.enabled(systemd.run_on_host, units)],
+            "active": [
+                name for name in INSTANCES if live and instance(name) in systemd.active(systemd.run_on_host, units)
+            ],
         },
         "config": {
             "path": path,
@@ -151,7 +153,7 @@ def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:
 
 def _ask(kubelet_dir: str) -> Kubelet:
     """The kubelet whose directory this is."""
-    paths = Settings()  # of the usual directory
+    paths = PluginSettings()  # of the usual directory
     own = os.path.join(kubelet_dir, os.path.basename(paths.plugin_dir), "kubelet.sock")
     sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one that only finds plugins has this
     if not any(map(os.path.lexists, sockets)):

@@ -42,7 +42,7 @@ def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, che
         return [f"what is held for Kubernetes stays so: {error}"]
 
 
-def _configured(manifest: Manifest) -> Iterable[configuration.Settings]:
+def _configured(manifest: Manifest) -> Iterable[configuration.PluginSettings]:
     """The configurations that we wrote."""
     for path, record in manifest.files.items():
         if record["by"] == device_plugin_config.BY:
@@ -51,7 +51,7 @@ def _configured(manifest: Manifest) -> Iterable[configuration.Settings]:
 
 
 def _free(
-    state_dir: str, sockets: Iterable[str], configured: Iterable[configuration.Settings], check: bool
+    state_dir: str, sockets: Iterable[str], configured: Iterable[configuration.PluginSettings], check: bool
 ) -> list[str]:
     """Free what the ledger holds for Kubernetes, unless pods may still use it, after its teardown. Raises CdiError."""
     if not os.path.lexists(os.path.join(state_dir, "ledger.db")):

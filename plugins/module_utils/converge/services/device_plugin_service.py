@@ -27,7 +27,7 @@ from ..driver import device_links
 from . import device_plugin_unit as unit_file
 from . import units
 from .device_plugin_removal import tidy
-from .device_plugin_unit import INSTANCES, Unit, instance
+from .device_plugin_unit import INSTANCES, PluginUnit, instance
 from .openers_unit import PROCESSES, SOCKET
 
 BY = "device_plugin_service"  # who asked for the file, for the manifest
@@ -36,7 +36,7 @@ PAUSE = 0.2  # seconds between two looks at an instance that is starting
 
 def _living() -> dict[str, Mapping[str, Any]]:
     """The status of each instance that lives and works. One that hangs serves nobody, whatever it says."""
-    seen = [one for one in instance_status.look(unit_file.RUN_DIR) if one.alive and not one.hangs]
+    seen = [one for one in instance_status.instances_in(unit_file.RUN_DIR) if one.alive and not one.hangs]
     return {str(one.document["instance"]): one.document for one in seen}
 
 
@@ -48,10 +48,10 @@ def _environment(process: int) -> bytes:
         return b""
 
 
-class Host(NamedTuple):
+class ServiceHost(NamedTuple):
     """What the work is done with; tests have their own."""
 
-    run: systemd.Run = systemd.run
+    run: systemd.Run = systemd.run_on_host
     booted: Callable[[], bool] = systemd.booted
     statuses: Callable[[], Mapping[str, Mapping[str, Any]]] = _living  # by instance
     environment: Callable[[int], bytes] = _environment  # of a process
@@ -59,10 +59,10 @@ class Host(NamedTuple):
     sleep: Callable[[float], None] = time.sleep
 
 
-THIS = Host()
+THIS = ServiceHost()
 
 
-class State(NamedTuple):
+class InstancesState(NamedTuple):
     """The instances: which start at boot, which run, and which of those run from what is installed now."""
 
     enabled: tuple[str, ...]
@@ -72,14 +72,14 @@ class State(NamedTuple):
 
 
 def install(
-    unit: Unit, release: Optional[str], state_dir: str, wait: float, check: bool, host: Host = THIS
+    unit: PluginUnit, release: Optional[str], state_dir: str, wait: float, check: bool, host: ServiceHost = THIS
 ) -> dict[str, Any]:
     """Have one instance run from `unit` and `release`; returns what changed, for the module.
 
     One that is older is replaced as the module's docstring says; a new one has `wait` seconds to take over. If it does
     not, it is stopped again and CdiError raised: the older one goes on serving. Raises CdiError.
     """
-    contents = unit_file.texts(unit)
+    contents = unit_file.plugin_texts(unit)
     units.need_systemd(
         "the device plugin's service needs systemd. Run `fleet-cdi plugin run` by other means, or in a pod "
         "(examples/kubernetes)."
@@ -91,15 +91,19 @@ def install(
     if not (leaving or unit.process_access):
         before = before._replace(looking=())  # of somebody else's
     wanted = {path: content for path, content in contents.items() if content is not None}
-    written = units.write(wanted, BY, state_dir, check)
+    written = units.write_units(wanted, BY, state_dir, check)
     if leaving and not check:
         _stop_looking(host)
-        units.take_back(leaving, state_dir)
+        units.take_back_units(leaving, state_dir)
     chosen = _chosen(before)
     looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
-    after = State((chosen,), (chosen,), (chosen,), looking) if live else State((chosen,), (), (), looking)
+    after = (
+        InstancesState((chosen,), (chosen,), (chosen,), looking) if live else InstancesState((chosen,), (), (), looking)
+    )
     changed = bool(written or leaving) or before != after
-    links = device_links.keep(SPEC_DIRS, state_dir, check) if changed and live else ()  # before systemd is reloaded
+    links = (
+        device_links.keep_links(SPEC_DIRS, state_dir, check) if changed and live else ()
+    )  # before systemd is reloaded
     if changed and not check:
         if live:
             systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
@@ -124,7 +128,9 @@ def install(
     return {"changed": changed, "diff": diff, "instance": chosen}
 
 
-def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) -> tuple[dict[str, Any], list[str]]:
+def uninstall(
+    state_dir: str, kubelet_dir: str, check: bool, host: ServiceHost = THIS
+) -> tuple[dict[str, Any], list[str]]:
     """Stop both instances, take the unit back and clear up; returns what changed, and warnings. Raises CdiError."""
     manifest = read_manifest(state_dir)
     if not installed(manifest):
@@ -136,9 +142,9 @@ def uninstall(state_dir: str, kubelet_dir: str, check: bool, host: Host = THIS) 
     # While the units are in the manifest: the next run ends what one that is killed has begun.
     warnings = tidy(manifest, state_dir, kubelet_dir, unit_file.RUN_DIR, check)
     if not check:
-        units.take_back(leaving, state_dir)
+        units.take_back_units(leaving, state_dir)
         forget(host)
-    diff = [*map(module_diff.text, leaving), *module_diff.units(before, State((), (), ()))]
+    diff = [*map(module_diff.text, leaving), *module_diff.units(before, InstancesState((), (), ()))]
     return {"changed": True, "diff": diff, "instance": None}, warnings
 
 
@@ -147,7 +153,7 @@ def installed(manifest: Manifest) -> bool:
     return any(manifest.record(path) for path in unit_file.paths())
 
 
-def stop(host: Host = THIS) -> None:
+def stop(host: ServiceHost = THIS) -> None:
     """Stop and disable both instances, and who looks at processes for them, before the files of the units go.
 
     Raises CdiError while an instance runs.
@@ -163,14 +169,14 @@ def stop(host: Host = THIS) -> None:
         _stop_looking(host)
 
 
-def _stop_looking(host: Host) -> None:
+def _stop_looking(host: ServiceHost) -> None:
     """Stop and disable who looks at processes. What is said where there is none is not heard."""
     if host.booted():
         host.run(["systemctl", "stop", SOCKET, PROCESSES])
     systemd.disable(host.run, [SOCKET])
 
 
-def forget(host: Host = THIS) -> None:
+def forget(host: ServiceHost = THIS) -> None:
     """Have systemd forget the units, after their files went."""
     units.forget(host.run, host.booted(), [*map(instance, INSTANCES), SOCKET])
 
@@ -183,7 +189,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         return result, [*warnings, *more]
     if options["timeout"] < 0:
         raise CdiError(f"timeout: found {options['timeout']}; expected 0 or more seconds")
-    unit = Unit(**{key: options[key] for key in Unit._fields})._replace(
+    unit = PluginUnit(**{key: options[key] for key in PluginUnit._fields})._replace(
         capabilities=tuple(options["capabilities"]), writable_paths=tuple(options["writable_paths"])
     )
     command = os.path.join(unit.prefix, "bin", "fleet-cdi")
@@ -193,16 +199,16 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     return install(unit, options["release"], options["state_dir"], options["timeout"], check), warnings
 
 
-def _state(host: Host, content: bytes, release: Optional[str]) -> State:
+def _state(host: ServiceHost, content: bytes, release: Optional[str]) -> InstancesState:
     names = [*map(instance, INSTANCES)]
     enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, names))
     looking: tuple[str, ...] = ("enabled",) if systemd.enabled(host.run, [SOCKET]) else ()
     if not host.booted():
-        return State(enabled, (), (), looking)
+        return InstancesState(enabled, (), (), looking)
     looking += ("active",) if systemd.active(host.run, [SOCKET]) else ()
     active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, names))
     statuses = host.statuses()
-    mark = f"{unit_file.MARK}={unit_file.mark(content)}".encode()
+    mark = f"{unit_file.MARK}={unit_file.unit_mark(content)}".encode()
     current = tuple(
         name
         for name in active
@@ -211,10 +217,10 @@ def _state(host: Host, content: bytes, release: Optional[str]) -> State:
     )
     ages = [*statuses]
     youngest = sorted(current, key=lambda name: ages.index(name) if name in ages else -1, reverse=True)
-    return State(enabled, active, tuple(youngest), looking)
+    return InstancesState(enabled, active, tuple(youngest), looking)
 
 
-def _chosen(state: State) -> str:
+def _chosen(state: InstancesState) -> str:
     """The instance that is to run: the one that does, if it is current; otherwise one that does not."""
     if state.current:
         return state.current[0]
@@ -223,7 +229,7 @@ def _chosen(state: State) -> str:
     return next((name for name in INSTANCES if name not in state.active), INSTANCES[0])
 
 
-def _take_over(host: Host, name: str, before: State, wait: float) -> None:
+def _take_over(host: ServiceHost, name: str, before: InstancesState, wait: float) -> None:
     """Have an instance run as it should, and wait until it has what others have that run.
 
     One that runs so is started anew only where a younger one has its resources. Raises CdiError, with it stopped where
@@ -253,7 +259,7 @@ def _take_over(host: Host, name: str, before: State, wait: float) -> None:
     raise CdiError(f"{instance(name)}: {lacking.rstrip('.')}. {rest}. Its last words: {said or 'none'}")
 
 
-def _waited(host: Host, name: str, old: list[Mapping[str, Any]], wait: float) -> str:
+def _waited(host: ServiceHost, name: str, old: list[Mapping[str, Any]], wait: float) -> str:
     """What an instance still lacks after `wait` seconds, or when it is known that it will not get it; "" if nothing."""
     until = host.clock() + wait
     lacking = "it does not answer"

@@ -106,7 +106,7 @@ _LOCAL = _NO_NETWORK + "IPAddressAllow=localhost\n"
 _NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\n"
 
 
-class Unit(NamedTuple):
+class PluginUnit(NamedTuple):
     """What the unit is to be like."""
 
     prefix: str = USUAL.prefix
@@ -135,14 +135,14 @@ def paths() -> tuple[str, ...]:
     return (path(), *(os.path.join(UNIT_DIR, name) for name in (openers_unit.TEMPLATE, openers_unit.SOCKET)))
 
 
-def texts(unit: Unit) -> dict[str, Optional[bytes]]:
+def plugin_texts(unit: PluginUnit) -> dict[str, Optional[bytes]]:
     """Path -> content of each file; None where there is to be none. Raises CdiError for what can't be part of one."""
-    beside = openers_unit.texts(unit.prefix)
+    beside = openers_unit.openers_texts(unit.prefix)
     contents = ((HEAD + beside[os.path.basename(one)]).encode() if unit.process_access else None for one in paths()[1:])
-    return dict(zip(paths(), (text(unit), *contents)))
+    return dict(zip(paths(), (unit_text(unit), *contents)))
 
 
-def text(unit: Unit) -> bytes:
+def unit_text(unit: PluginUnit) -> bytes:
     """The unit's file. Raises CdiError for what can't be part of one."""
     schema.check({"capabilities": unit.capabilities}, {"properties": {"capabilities": CAPABILITIES}}, "")
     paths = [(name, getattr(unit, name)) for name in ("prefix", "config_file", "state_dir", "kubelet_dir")]
@@ -171,7 +171,7 @@ def text(unit: Unit) -> bytes:
     return (HEAD + _TEXT.format(**values, digest=digest)).encode()
 
 
-def mark(content: bytes) -> str:
+def unit_mark(content: bytes) -> str:
     """The mark in a unit's file, "" if it has none."""
     found = re.search(rf"^Environment={MARK}=([0-9a-f]+)$".encode(), content, re.MULTILINE)
     return found.group(1).decode() if found else ""

@@ -61,7 +61,7 @@ RestrictAddressFamilies=AF_UNIX
 """
 
 
-def texts(prefix: str) -> dict[str, str]:
+def openers_texts(prefix: str) -> dict[str, str]:
     """Name of each unit -> its text; `prefix`: where the release is. Raises CdiError for what can't be part of one."""
     check_path("prefix", prefix)
     command = quoted(os.path.join(prefix, "bin", "fleet-cdi"))

@@ -17,7 +17,7 @@ from ...layout import SPEC_DIRS
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...release import guard
 from ...system import systemd
-from ...system.systemd import Run, run
+from ...system.systemd import Run, run_on_host
 from .. import module_diff
 from ..driver import device_links
 from ..driver.virtual_functions import parse
@@ -30,8 +30,8 @@ from .refresh_unit import (
     SERVICE,
     TIMER,
     WANTED,
-    Settings,
-    texts,
+    RefreshUnit,
+    refresh_texts,
 )
 
 UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # those that are enabled
@@ -54,7 +54,7 @@ OPTIONS = {
 }
 
 
-class State(NamedTuple):
+class UnitsState(NamedTuple):
     """What systemd says of the units."""
 
     enabled: tuple[str, ...]
@@ -62,7 +62,7 @@ class State(NamedTuple):
 
 
 def install(
-    settings: Settings, state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None
+    settings: RefreshUnit, state_dir: str, check: bool, run: Run = run_on_host, booted: Optional[bool] = None
 ) -> dict[str, Any]:
     """Make files, enabled units and running watchers as `settings` say; returns what changed, for the module.
 
@@ -70,13 +70,13 @@ def install(
     """
     live = systemd.booted() if booted is None else booted
     _check(settings)
-    wanted = texts(settings)
+    wanted = refresh_texts(settings)
     before = _state(run, live)
 
-    written = units.write(wanted, BY, state_dir, check)
-    after = State(UNITS, WATCHERS)
+    written = units.write_units(wanted, BY, state_dir, check)
+    after = UnitsState(UNITS, WATCHERS)
     spec_dirs = tuple(dict.fromkeys((settings.spec_dir, *SPEC_DIRS)))
-    links = device_links.keep(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
+    links = device_links.keep_links(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
     changed = bool(written) or before != after
     if changed and not check:
         touched = {os.path.basename(change.path) for change in written}
@@ -94,7 +94,7 @@ def install(
     return {"changed": changed or bool(links), "diff": diff}
 
 
-def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
+def uninstall(state_dir: str, check: bool, run: Run = run_on_host, booted: Optional[bool] = None) -> dict[str, Any]:
     """Stop and disable the units and take the files back; returns what changed. Raises CdiError."""
     manifest = read_manifest(state_dir)
     changes = units.leaving(manifest, installed(manifest))
@@ -102,20 +102,20 @@ def uninstall(state_dir: str, check: bool, run: Run = run, booted: Optional[bool
         return {"changed": False, "diff": []}
     live = systemd.booted() if booted is None else booted
     before = _state(run, live)
-    links = [device_links.Change(*one, "") for one in device_links.ours(manifest).items()]
+    links = [device_links.LinkChange(*one, "") for one in device_links.ours(manifest).items()]
     if not check:
         stop(run, live)
-        units.take_back(changes, state_dir)
+        units.take_back_units(changes, state_dir)
         with locked_manifest(state_dir) as manifest:
-            device_links.take_back(manifest)
+            device_links.take_back_links(manifest)
         forget(run, live)
-    diff = [*map(module_diff.text, changes), *module_diff.units(before, State((), ())), *device_links.shown(links)]
+    diff = [*map(module_diff.text, changes), *module_diff.units(before, UnitsState((), ())), *device_links.shown(links)]
     return {"changed": True, "diff": diff}
 
 
 def installed(manifest: Manifest) -> tuple[str, ...]:
     """The files of ours that the manifest lists."""
-    return tuple(path for path in texts(Settings()) if manifest.record(path))
+    return tuple(path for path in refresh_texts(RefreshUnit()) if manifest.record(path))
 
 
 def stop(run: Run, booted: Optional[bool] = None) -> None:
@@ -141,13 +141,13 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     warnings = guard.check(options["prefix"], options["release"], check)
     if options["state"] == "absent":
         return uninstall(options["state_dir"], check), warnings
-    settings = Settings(**{key: options[key] for key in Settings._fields})
+    settings = RefreshUnit(**{key: options[key] for key in RefreshUnit._fields})
     functions = tuple(f"{device}={count}" for device, count in sorted(options["virtual_functions"].items()))
     settings = settings._replace(load_modules=tuple(options["load_modules"]), virtual_functions=functions)
     return install(settings, options["state_dir"], check), warnings
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: RefreshUnit) -> None:
     units.need_systemd(
         "a refresh at boot and on hot-plug needs systemd. Use state: absent (role: cdi_host_refresh: false), and run "
         "`fleet-cdi refresh` by other means."
@@ -157,5 +157,5 @@ def _check(settings: Settings) -> None:
         parse(text)
 
 
-def _state(run: Run, live: bool) -> State:
-    return State(systemd.enabled(run, UNITS), systemd.active(run, WATCHERS) if live else WATCHERS)
+def _state(run: Run, live: bool) -> UnitsState:
+    return UnitsState(systemd.enabled(run, UNITS), systemd.active(run, WATCHERS) if live else WATCHERS)

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from ...manifest import Manifest, read_manifest
 from ...system import systemd
-from ...system.systemd import Run, run
+from ...system.systemd import Run, run_on_host
 from ..kinds.memory import Memory, memory_of
 from .refresh_service import UNITS, WATCHERS, installed
 from .refresh_unit import SERVICE, TIMER
@@ -26,7 +26,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     return state(read_manifest(options["state_dir"])), []
 
 
-def state(manifest: Manifest, run: Run = run, booted: Optional[bool] = None) -> dict[str, Any]:
+def state(manifest: Manifest, run: Run = run_on_host, booted: Optional[bool] = None) -> dict[str, Any]:
     """The units as systemd knows them, and what the manifest remembers; `booted` says whether systemd runs here."""
     live = systemd.booted() if booted is None else booted
     has = booted or shutil.which("systemctl") is not None

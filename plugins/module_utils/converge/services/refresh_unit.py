@@ -148,7 +148,7 @@ LABEL="fleet_cdi_end"
 """
 
 
-class Settings(NamedTuple):
+class RefreshUnit(NamedTuple):
     """What the units are to be like. Times are whole seconds."""
 
     prefix: str = USUAL.prefix
@@ -163,7 +163,7 @@ class Settings(NamedTuple):
     virtual_functions: tuple[str, ...] = ()  # "0000:3b:00.0=8"
 
 
-def texts(settings: Settings) -> dict[str, bytes]:
+def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
     """Path -> content of each file. Raises CdiError for a path that can't be part of one."""
     for name in ("prefix", "spec_dir", "state_dir", "device_list"):
         check_path(name, getattr(settings, name))

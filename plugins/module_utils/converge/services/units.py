@@ -68,7 +68,7 @@ def need_systemd(otherwise: str) -> None:
         raise CdiError(f"systemctl: this host has no such program; {otherwise}")
 
 
-def write(contents: Mapping[str, bytes], by: str, state_dir: str, check: bool) -> tuple[Change, ...]:
+def write_units(contents: Mapping[str, bytes], by: str, state_dir: str, check: bool) -> tuple[Change, ...]:
     """Write these files (path -> content) for the module `by`, or only say what would change. Raises CdiError."""
 
     def make_plan(manifest: Manifest) -> Plan:
@@ -91,7 +91,7 @@ def leaving(manifest: Manifest, paths: Iterable[str]) -> list[Change]:
     return changes
 
 
-def take_back(changes: Iterable[Change], state_dir: str) -> None:
+def take_back_units(changes: Iterable[Change], state_dir: str) -> None:
     """Take the files of these changes back. Raises CdiError."""
     with locked_manifest(state_dir) as manifest:
         for change in changes:

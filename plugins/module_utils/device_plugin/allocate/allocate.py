@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from ...allocation.commands import turns
 from ...allocation.holds import pod_holds
-from ...allocation.holds.pod_holds import Handed, Refusal, Want, key_of
+from ...allocation.holds.pod_holds import Handed, UnitsRefused, Want, unit_key
 from ...allocation.ledger.grant import ACTIVE
 from ...allocation.ledger.ledger import Ledger
 from ...allocation.ledger.tables import Tables
@@ -34,13 +34,13 @@ from ...spec.registry import Registry
 from ..config.configuration import ResourceSettings
 from ..config.faults import class_of, reason, some
 from ..health.probe import look
-from ..offer.resources import Resource, Unit, units_of
+from ..offer.resources import OfferedUnit, Resource, units_of
 from . import commands, delivery
 from .delivery import Delivery
 from .dra_claims import paths_in_claims
 
 
-class Failed(CdiError):
+class AllocateFailed(CdiError):
     """The request is refused as a whole. `troubles`: unit id -> why it can't be had (trouble.py)."""
 
     def __init__(self, message: str, troubles: Optional[Mapping[str, str]] = None) -> None:
@@ -65,7 +65,7 @@ class Allocator:
         ways: Delivery,
         unhealthy: Optional[Mapping[str, str]] = None,
         abandoned: Callable[[], bool] = lambda: False,
-        check: Callable[[Sequence[Unit]], None] = lambda _units: None,
+        check: Callable[[Sequence[OfferedUnit]], None] = lambda _units: None,
     ) -> list[Any]:
         """The ContainerAllocateResponse for each container, by its device IDs; all are held when this returns.
 
@@ -99,19 +99,19 @@ class Allocator:
 
         def ready(tables: Tables) -> set[str]:
             found = (
-                (unit.id, stored.part) for unit in units for stored in tables.parts(key_of(resource.name, unit.id))
+                (unit.id, stored.part) for unit in units for stored in tables.parts(unit_key(resource.name, unit.id))
             )
             return {unit for unit, part in found if part.state == ACTIVE and part.boot_id == self._ledger.boot_id}
 
         try:
             done = self._ledger.transact(ready)
         except CdiError as error:
-            raise Failed(f"{resource.name}: {error}") from None
+            raise AllocateFailed(f"{resource.name}: {error}") from None
         left = [unit for unit in units if unit.id not in done]
         if left:
             self._hold(resource, left, None, abandoned)
 
-    def _fit(self, resource: Resource, units: Sequence[Unit], registry: Registry) -> Registry:
+    def _fit(self, resource: Resource, units: Sequence[OfferedUnit], registry: Registry) -> Registry:
         """The specs as they are on disk, in which these units are what they were, and well. Raises Failed."""
         now = specs.load(registry.directories) if specs.changed(registry) else registry
         out: Mapping[str, out_of_service.Disabled] = {}
@@ -134,7 +134,7 @@ class Allocator:
     def _hold(
         self,
         resource: Resource,
-        units: Sequence[Unit],
+        units: Sequence[OfferedUnit],
         registry: Optional[Registry],
         abandoned: Callable[[], bool],
     ) -> None:
@@ -146,23 +146,23 @@ class Allocator:
         settings = resource.settings
         try:
             # Also where there are no commands: one may still run, of the configuration before or the other daemon's.
-            with turns.turn(self._state_dir, [key_of(resource.name, unit.id) for unit in units], settings.time_limit):
+            with turns.turn(self._state_dir, [unit_key(resource.name, unit.id) for unit in units], settings.time_limit):
                 if settings.setup or settings.teardown:
                     handed = pod_holds.take(self._ledger, resource.name, wants, True, abandoned)
                     self._prepare(resource, units, handed, registry, abandoned)
                 else:
                     pod_holds.take(self._ledger, resource.name, wants, abandoned=abandoned)
-        except Refusal as error:
+        except UnitsRefused as error:
             raise _failed(resource, {unit: _taken(why) for unit, why in error.units.items()}) from None
-        except Failed:
+        except AllocateFailed:
             raise
         except CdiError as error:
-            raise Failed(f"{resource.name}: {error}") from None
+            raise AllocateFailed(f"{resource.name}: {error}") from None
 
     def _prepare(
         self,
         resource: Resource,
-        units: Sequence[Unit],
+        units: Sequence[OfferedUnit],
         handed: Handed,
         registry: Optional[Registry],
         abandoned: Callable[[], bool],
@@ -176,18 +176,18 @@ class Allocator:
         failed: dict[str, str] = {}
         begun: commands.Subjects = {}
         if registry is not None:
-            failed = commands.run(settings, "teardown", commands.of_holds(handed.owed, resource.units))
+            failed = commands.run_command(settings, "teardown", commands.of_holds(handed.owed, resource.units))
         clean = [Want(unit.id, unit.device) for unit in units if unit.id in handed.owed.keys() - failed.keys()]
         if not failed:
             begun = new
-            failed = commands.run(settings, "setup", new)
+            failed = commands.run_command(settings, "setup", new)
         lost = {} if failed or registry is None else look(resource, registry, self._root, units=units)
         settle = partial(pod_holds.settle, self._ledger, resource.name, handed.tokens, torn_down=clean)
         late = not (failed or lost or registry is None) and abandoned()
         if not (failed or lost or late):
             settle(active=handed.changed)
             return
-        failed = {**commands.run(settings, "teardown", begun), **failed}
+        failed = {**commands.run_command(settings, "teardown", begun), **failed}
         free = handed.changed - failed.keys() if registry is not None else ()
         more = "nobody waits for its devices any more" if late else ""
         try:
@@ -214,27 +214,27 @@ def _each_once(resource: Resource, containers: Sequence[Sequence[str]]) -> None:
     for number, ids in enumerate(containers, 1):
         container = f" in container {number} of the request" if len(containers) > 1 else ""
         if not ids:
-            raise Failed(f"{resource.name}: found no device{container}; expected one or more")
+            raise AllocateFailed(f"{resource.name}: found no device{container}; expected one or more")
         for one in ids:
             other = where.setdefault(one, number)
             if other != number:
-                raise Failed(
+                raise AllocateFailed(
                     f"{resource.name}: found the device {one!r} in the containers {other} and {number} of the request; "
                     "expected each device in one container"
                 )
         if len(set(ids)) != len(ids):
             twice = next(one for one, times in Counter(ids).items() if times > 1)
-            raise Failed(f"{resource.name}: found the device {twice!r} twice{container}; expected each once")
+            raise AllocateFailed(f"{resource.name}: found the device {twice!r} twice{container}; expected each once")
 
 
-def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[Unit]:
+def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[OfferedUnit]:
     """The units that are asked for, by id. Raises Failed for an ID that can't be asked for."""
-    found: dict[str, Unit] = {}
+    found: dict[str, OfferedUnit] = {}
     sick: dict[str, str] = {}
     known = units_of(resource, device_ids)
     unknown = [repr(device_id) for device_id, unit in known.items() if unit is None]
     if unknown:
-        raise Failed(
+        raise AllocateFailed(
             f"{resource.name}: found the device{'s'[: len(unknown) > 1]} {some(unknown)}; expected one that this "
             f"resource has now ({_has(resource)})"
         )
@@ -256,36 +256,36 @@ def _has(resource: Resource) -> str:
     return ", ".join(ids) + (f" and {rest} more" if rest else "") or "none"
 
 
-def _failed(resource: Resource, troubles: Mapping[str, str], more: str = "") -> Failed:
+def _failed(resource: Resource, troubles: Mapping[str, str], more: str = "") -> AllocateFailed:
     text = some([f"{unit}: {why}" for unit, why in sorted(troubles.items())], "; ")
-    return Failed(f"{resource.name}: {text}{more}", troubles)
+    return AllocateFailed(f"{resource.name}: {text}{more}", troubles)
 
 
 def _taken(why: str) -> str:
     return why if class_of(why) else reason("taken", why)
 
 
-def _items(unit: Unit, registry: Registry) -> Collection[str]:
+def _items(unit: OfferedUnit, registry: Registry) -> Collection[str]:
     """The device nodes and network interfaces that a unit's names inject."""
     try:
         return frozenset(
-            item for _path, one in inject.resolve(unit.qualified_names, registry) for item in items_of(one)
+            item for _path, one in inject.resolve_edits(unit.qualified_names, registry) for item in items_of(one)
         )
     except InjectError:
         return ()
 
 
-def _expanded(units: Iterable[Unit], registry: Registry, ways: Delivery) -> delivery.Expanded:
+def _expanded(units: Iterable[OfferedUnit], registry: Registry, ways: Delivery) -> delivery.Expanded:
     """What is spelled out. Raises Failed for a unit of which a container would get nothing."""
     if not ways.expanded:
         return delivery.expand([])
     names: list[str] = []
     for unit in units:
-        found = delivery.expand(one for _path, one in inject.resolve(unit.qualified_names, registry))
+        found = delivery.expand(one for _path, one in inject.resolve_edits(unit.qualified_names, registry))
         if {plain(path) for path in found.paths}.isdisjoint(unit.paths) and not (ways.cdi or ways.annotations):
-            raise Failed(
+            raise AllocateFailed(
                 f"{unit.id}: a container gets nothing of it: this node's runtime reads no CDI, and "
                 f"{', '.join(found.lost)} can't be given without. Configure the runtime for CDI"
             )
         names += unit.qualified_names
-    return delivery.expand(one for _path, one in inject.resolve(names, registry))
+    return delivery.expand(one for _path, one in inject.resolve_edits(names, registry))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from ...allocation.holds.pod_holds import key_of
+from ...allocation.holds.pod_holds import unit_key
 from ...allocation.ledger.grant import Hold
 from ...protocol import errors
 from ...protocol.errors import ProtocolError
@@ -21,7 +21,7 @@ from ...protocol.versions import VERSIONS
 from ...records import NODE, Device, items
 from ..config.configuration import ResourceSettings
 from ..config.faults import reason
-from ..offer.resources import Unit
+from ..offer.resources import OfferedUnit
 
 AT_ONCE = 16  # processes
 
@@ -31,7 +31,7 @@ STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
 Subjects = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # unit id -> Device.id, paths of device nodes
 
 
-def subjects(units: Iterable[Unit]) -> Subjects:
+def subjects(units: Iterable[OfferedUnit]) -> Subjects:
     """What the commands are told of these units."""
     return {unit.id: about(unit.device) for unit in units}
 
@@ -42,7 +42,7 @@ def about(device: Device) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (device.id,), tuple(dict.fromkeys([*(node.path for node in device.nodes), *own]))
 
 
-def of_holds(holds: Mapping[str, Hold], units: Iterable[Unit]) -> Subjects:
+def of_holds(holds: Mapping[str, Hold], units: Iterable[OfferedUnit]) -> Subjects:
     """What a teardown is told of what was held, unit id -> hold; `units` are those that there are now.
 
     A unit may have become another device since, and what was held another unit. Of what is no unit now only the id is
@@ -60,7 +60,7 @@ def of_holds(holds: Mapping[str, Hold], units: Iterable[Unit]) -> Subjects:
     return {name: one(hold) for name, hold in holds.items()}
 
 
-def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
+def run_command(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
     """Run the `setup` or `teardown` of a resource for each of `units`, at the same time: unit id -> why it failed.
 
     Nothing to run is no failure. Of AT_ONCE units this takes `settings.time_limit`, or little more. Raises nothing.
@@ -74,7 +74,7 @@ def run(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str
     verb, code = STEPS[what]
 
     def one(unit: str) -> str:
-        told = setup.variables(VERSIONS[-1], verb, key_of(settings.name, unit), *units[unit])
+        told = setup.variables(VERSIONS[-1], verb, unit_key(settings.name, unit), *units[unit])
         try:
             setup.run(code, command, told, settings.time_limit)
         except ProtocolError as error:

@@ -19,11 +19,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ...runtimes import detect, installations, survey
-from ...runtimes.survey import Reader
+from ...runtimes.survey import RuntimeReader
 from ...spec.model import VERSIONS
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import releases
-from ..config.configuration import Settings
+from ..config.configuration import PluginSettings
 from ..offer.resources import Resource
 
 PREFIX = "cdi.k8s.io/"
@@ -68,14 +68,14 @@ FIXED = {
 }
 
 
-def readers(root: str = "/", path: str = "") -> tuple[Reader, ...]:
+def readers(root: str = "/", path: str = "") -> tuple[RuntimeReader, ...]:
     """The runtimes of this node, found by `path` (as the variable PATH) and where packages put them. Blocks.
 
     None where they can't be asked: in a container, where `root` is somewhere else, the host's programs don't run.
     """
     if root.rstrip("/"):
         return ()
-    return survey.readers(survey.survey(installations.find(path, names=survey.FOR_KUBELETS).places))
+    return survey.readers(survey.survey(installations.find_installations(path, names=survey.FOR_KUBELETS).places))
 
 
 def kubelets(root: str = "/", path: str = "") -> tuple[tuple[int, int], ...]:
@@ -93,7 +93,7 @@ _KUBELET = re.compile(r"(?:Kubernetes|k3s version) v([0-9]+)\.([0-9]+)")
 FIELD = (1, 29)  # from here on a kubelet passes on the field cdi_devices; 1.28 does with a feature gate
 
 
-def decide(mode: str, found: Sequence[Reader], files: Collection[SpecFile] = ()) -> Delivery:
+def decide(mode: str, found: Sequence[RuntimeReader], files: Collection[SpecFile] = ()) -> Delivery:
     """The ways for `mode` (config.DELIVERY) on a node with these runtimes, for devices that `files` define.
 
     `auto`: by name where any of them reads CDI or none is known, spelled out where any does not: which one the kubelet
@@ -113,7 +113,7 @@ def decide(mode: str, found: Sequence[Reader], files: Collection[SpecFile] = ())
     return fixed
 
 
-def _unread(reader: Reader, files: Collection[SpecFile]) -> str:
+def _unread(reader: RuntimeReader, files: Collection[SpecFile]) -> str:
     """Why a runtime that reads CDI finds no name that these files define, "" if it does."""
     known = {os.path.realpath(one) for one in reader.spec_dirs}
     for directory in dict.fromkeys(os.path.dirname(file.path) for file in files if known):
@@ -139,7 +139,10 @@ def files_of(resource: Resource, registry: Registry) -> tuple[SpecFile, ...]:
 
 
 def warnings(
-    settings: Settings, found: Sequence[Reader], registry: Registry, versions: Sequence[tuple[int, int]] = ()
+    settings: PluginSettings,
+    found: Sequence[RuntimeReader],
+    registry: Registry,
+    versions: Sequence[tuple[int, int]] = (),
 ) -> tuple[str, ...]:
     """What the configuration asks for and can't have on a node with these runtimes, specs and versions of kubelets."""
     asked = [(one.delivery or settings.delivery, one.kinds) for one in settings.resources.values()]

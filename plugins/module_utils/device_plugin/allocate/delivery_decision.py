@@ -27,25 +27,25 @@ DECIDE = 5.0  # seconds to ask them
 class Readers:
     """What the node's runtimes can read, asked once for all resources that register at about the same time."""
 
-    def __init__(self, ask: Callable[[], Sequence[delivery.Reader]], pool: ThreadPoolExecutor) -> None:
+    def __init__(self, ask: Callable[[], Sequence[delivery.RuntimeReader]], pool: ThreadPoolExecutor) -> None:
         self._ask = ask  # blocking: it starts programs
         self._pool = pool  # not the loop's own, for whose threads the process would wait at its end
         self._asked: Optional[asyncio.Future[Any]] = None
         self._at = 0.0
 
-    async def ask(self) -> Optional[Sequence[delivery.Reader]]:
+    async def ask(self) -> Optional[Sequence[delivery.RuntimeReader]]:
         """None where that takes too long."""
         loop = asyncio.get_running_loop()
         if self._asked is None or (self._asked.done() and loop.time() - self._at > FRESH):
             self._asked, self._at = loop.run_in_executor(self._pool, self._ask), loop.time()
         try:
-            found: Sequence[delivery.Reader] = await asyncio.wait_for(asyncio.shield(self._asked), DECIDE)
+            found: Sequence[delivery.RuntimeReader] = await asyncio.wait_for(asyncio.shield(self._asked), DECIDE)
             return found
         except asyncio.TimeoutError:
             return None
 
 
-class Decision:
+class DeliveryDecision:
     """How containers get the devices of one resource.
 
     `delivery` is None until it was decided once. `warnings`: what they don't get so.
@@ -82,7 +82,7 @@ class Decision:
 
 
 def _ways(
-    mode: str, resource: Resource, registry: Registry, readers: Sequence[delivery.Reader]
+    mode: str, resource: Resource, registry: Registry, readers: Sequence[delivery.RuntimeReader]
 ) -> tuple[delivery.Delivery, tuple[str, ...]]:
     """How containers get the devices, and what of them they don't get so. Of many devices it takes a while."""
     found = delivery.decide(mode, readers, delivery.files_of(resource, registry))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ...allocation.holds.dra_holds import UNNAMED, Claim, disjoint, key_of, kind_of
+from ...allocation.holds.dra_holds import UNNAMED, Claim, claim_key, disjoint, kind_of
 from ...allocation.holds.owners import Owners, finest
 from ...allocation.holds.pod_holds import claim_text
 from ...allocation.ledger.grant import hold_of
@@ -23,20 +23,20 @@ from ...safe_text import one_line
 from ...spec.items import NEVER, items_of
 from ...spec.names import foreign_claim, named_uid
 from ...spec.registry import Registry
-from ..kubelet.podresources import Listed
+from ..kubelet.podresources import ListedClaim
 from ..offer import resources
 
 LONGEST = 253  # characters of a driver's, a namespace's and a claim's name: an API server takes no more
 
 
-class Found(NamedTuple):
+class ClaimsFound(NamedTuple):
     """The claims at one moment."""
 
     claims: tuple[Claim, ...] = ()  # by key
     unknown: tuple[str, ...] = ()  # why it is not known what a claim has
 
 
-class Known:
+class ClaimRegistry:
     """Specs and inventory, by what claims may have of them."""
 
     def __init__(self, registry: Registry, inventory: Optional[Inventory]) -> None:
@@ -54,7 +54,7 @@ class Known:
         self.uids = frozenset(filter(None, map(named_uid, registry.broken))) | {uid for _driver, uid in self.of_uid}
         self.complete = not any(one in registry.errors for one in registry.directories)  # none is known to be missing
 
-    def claims(self, listed: Sequence[Listed]) -> Found:
+    def claims(self, listed: Sequence[ListedClaim]) -> ClaimsFound:
         """All claims that the specs show, and that the kubelet `listed`."""
         found: dict[tuple[str, str], set[str]] = {}
         shown = {name: key for key, names in self.of_uid.items() for name in names}
@@ -75,7 +75,7 @@ class Known:
             if (driver, uid) not in named:
                 found.setdefault((driver, f"{UNNAMED}{uid}"), set()).update(shown_names)
         claims = [self._claim(driver, claim, sorted(names)) for (driver, claim), names in sorted(found.items())]
-        return Found(tuple(claims), tuple(unknown))
+        return ClaimsFound(tuple(claims), tuple(unknown))
 
     def shows(self, names: Iterable[str]) -> bool:
         """Whether the specs still show the claim whose CDI devices these are."""
@@ -93,14 +93,14 @@ class Known:
                 edits = self.edits.get(name) or self._registry.edits.get(name, {})
                 devices.update((one.id, one) for one in self._hardware.of(items_of(edits)))
         holds = (hold_of(device)._replace(kind=kind_of(driver)) for _id, device in sorted(devices.items()))
-        return Claim(key_of(driver, claim), tuple(names), disjoint(holds))
+        return Claim(claim_key(driver, claim), tuple(names), disjoint(holds))
 
 
 def paths_in_claims(registry: Registry) -> dict[str, str]:
     """Path of a device node -> the claim, for people, whose transient spec has it; also what a whole family has."""
-    known = Known(registry, None)
+    known = ClaimRegistry(registry, None)
     return {
-        item.partition(":")[2]: claim_text(key_of(driver, f"{UNNAMED}{uid}"))
+        item.partition(":")[2]: claim_text(claim_key(driver, f"{UNNAMED}{uid}"))
         for (driver, uid), names in known.of_uid.items()
         for name in names
         for item in items_of(known.edits[name])

@@ -20,14 +20,14 @@ from ...allocation.holds.dra_holds import Claim, Clash
 from ...allocation.holds.pod_holds import claim_text
 from ...allocation.ledger.grant import Key
 from ...allocation.ledger.ledger import Ledger
-from ..kubelet.podresources import InUse, Listed
-from .dra_claims import Found, Known
+from ..kubelet.podresources import InUse, ListedClaim
+from .dra_claims import ClaimRegistry, ClaimsFound
 from .reclaim import LONG
 
 SOME = 8  # claims in trouble that are told one by one
 
 
-class Event(NamedTuple):
+class ClaimEvent(NamedTuple):
     """What happened to what a claim holds."""
 
     what: str  # "claim-held", "claim-released"
@@ -35,7 +35,7 @@ class Event(NamedTuple):
     claim: str
 
 
-class Kept(NamedTuple):
+class KeptClaims(NamedTuple):
     """The claims at one moment, and what is wrong with them."""
 
     claims: tuple[Claim, ...] = ()
@@ -48,20 +48,20 @@ class Keeper:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._known: Optional[Known] = None
-        self._listed: tuple[Listed, ...] = ()
+        self._known: Optional[ClaimRegistry] = None
+        self._listed: tuple[ListedClaim, ...] = ()
         self._kubelet: tuple[int, ...] = ()  # which one listed them
         self._missed: dict[str, float] = {}  # token -> the first step that nothing showed its claim
         self._shown: set[str] = set()  # tokens of claims that a spec, or this kubelet, showed
-        self.events: deque[Event] = deque()  # for who logs them
+        self.events: deque[ClaimEvent] = deque()  # for who logs them
 
-    def look(self, known: Known) -> Kept:
+    def look(self, known: ClaimRegistry) -> KeptClaims:
         """Hold what claims have by the specs as they are `known` now. Raises Unusable."""
         with self._lock:
             self._known = known
             found = known.claims(self._listed)
             settled = self._settle(found, {}) if found.claims else dra_holds.Settled()
-            return Kept(found.claims, _some([*map(_told, settled.clashes), *found.unknown]))
+            return KeptClaims(found.claims, _some([*map(_told, settled.clashes), *found.unknown]))
 
     def step(self, in_use: Optional[InUse], now: float, grace: float) -> bool:
         """Hold and free by what podresources says, None if it can't be asked; whether anything is other than before.
@@ -95,17 +95,17 @@ class Keeper:
             self._shown.difference_update(over.values())
             return news or bool(settled.released)
 
-    def _settle(self, found: Found, over: dict[Key, str]) -> dra_holds.Settled:
-        settled = dra_holds.settle(self._ledger, found.claims, over)
+    def _settle(self, found: ClaimsFound, over: dict[Key, str]) -> dra_holds.Settled:
+        settled = dra_holds.settle_claims(self._ledger, found.claims, over)
         for what, keys in (("claim-held", settled.held), ("claim-released", settled.released)):
-            self.events.extend(Event(what, key.plugin, key.request_id) for key in keys)
+            self.events.extend(ClaimEvent(what, key.plugin, key.request_id) for key in keys)
         return settled
 
 
-def by_specs(known: Known) -> Kept:
+def by_specs(known: ClaimRegistry) -> KeptClaims:
     """The claims that the specs show, for who only looks."""
     found = known.claims(())
-    return Kept(found.claims, _some(found.unknown))
+    return KeptClaims(found.claims, _some(found.unknown))
 
 
 def _told(clash: Clash) -> str:

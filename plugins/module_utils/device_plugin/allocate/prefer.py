@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from ...allocation.choosing.choose import Request, choose, stable
+from ...allocation.choosing.choose import ChoiceRequest, choose, stable
 from ...allocation.choosing.machine import fold
-from ..offer.resources import Resource, Unit, units_of
+from ..offer.resources import OfferedUnit, Resource, units_of
 
 # What the search looks at where more than 16 devices are linked in no hierarchy: a third of what an ADD may, as the
 # kubelet waits. On 64 partitions of 16 linked GPUs more work found nothing better.
@@ -29,7 +29,7 @@ WORK = 1_000
 class _Pool(NamedTuple):
     """What can be had of one unit, and how much of it is taken for this container."""
 
-    unit: Unit
+    unit: OfferedUnit
     left: list[str]  # device IDs, the next one last
     chosen: list[str]
 
@@ -79,7 +79,7 @@ def _choose(resource: Resource, pools: Collection[_Pool], number: int) -> list[_
     by_device = {pool.unit.device.id: pool for pool in pools}
     machine = fold([pool.unit.device for pool in by_device.values()], resource.links)
     must = tuple(pool.unit.device.id for pool in by_device.values() if pool.chosen)
-    best = choose(*machine, Request(number, (), must), WORK)
+    best = choose(*machine, ChoiceRequest(number, (), must), WORK)
     found = [by_device[ident] for ident in best.ids if not by_device[ident].chosen]
     for pool in found:
         pool.chosen.append(pool.left.pop())

@@ -23,13 +23,14 @@ from typing import NamedTuple, Optional
 
 from ...allocation.commands import turns
 from ...allocation.holds import pod_holds
-from ...allocation.holds.pod_holds import Refusal, Want, key_of
-from ...allocation.ledger.grant import ACTIVE, INTERRUPTED, PENDING, WITHHELD, Key, Part
+from ...allocation.holds.pod_holds import UnitsRefused, Want, unit_key
+from ...allocation.ledger.grant import ACTIVE, INTERRUPTED, PENDING, WITHHELD, GrantPart, Key
 from ...allocation.ledger.ledger import Ledger
 from ...protocol.errors import ProtocolError
 from ..config.configuration import PROFILE, ResourceSettings
+from ..config.unit_ids import unit_id
 from ..kubelet.podresources import InUse
-from ..offer.resources import Resource, Unit, unit_id
+from ..offer.resources import OfferedUnit, Resource
 from ..process import garbage
 from . import commands
 
@@ -38,7 +39,7 @@ from . import commands
 LONG = 10
 
 
-class Event(NamedTuple):
+class HoldEvent(NamedTuple):
     """What happened to one hold."""
 
     what: str  # "released"; "withheld": its teardown failed; "adopted"; "clash": in use, and held by somebody else
@@ -60,7 +61,7 @@ class Reclaimer:
         self._resources = resources
         self._missed: dict[tuple[str, str], float] = {}  # token and state of a hold -> the first look that left it out
         self._listed: set[str] = set()  # tokens of holds that this kubelet has listed
-        self._clashes: set[Event] = set()
+        self._clashes: set[HoldEvent] = set()
         self._starts = 0  # of the kubelet
         self._kubelet: tuple[int, ...] = ()  # which one said last what is in use
 
@@ -70,7 +71,7 @@ class Reclaimer:
         self._missed, self._listed = {}, set()
 
     @garbage.none()
-    def step(self, resources: Iterable[Resource], in_use: Optional[InUse], now: float) -> list[Event]:
+    def step(self, resources: Iterable[Resource], in_use: Optional[InUse], now: float) -> list[HoldEvent]:
         """Release and adopt. `in_use` is what podresources says, None if it can't be asked; `now` is time.monotonic().
 
         Blocks; with a teardown for as long as that may take. Raises Unusable if the ledger can't be read.
@@ -85,7 +86,7 @@ class Reclaimer:
         events = self._adopt(offered.values(), used, found)
         listed = {part.token for key, part in found if part.token in self._listed or key[1:] in used}
         missed: dict[tuple[str, str], float] = {}
-        due: dict[str, list[tuple[Key, Part]]] = {}
+        due: dict[str, list[tuple[Key, GrantPart]]] = {}
         for key, part in found:
             interrupted = part.state == WITHHELD and set(part.reasons.values()) == {INTERRUPTED}
             if part.state == WITHHELD and not interrupted:
@@ -106,29 +107,29 @@ class Reclaimer:
         return events
 
     def _adopt(
-        self, resources: Iterable[Resource], used: Collection[tuple[str, str]], found: Sequence[tuple[Key, Part]]
-    ) -> list[Event]:
+        self, resources: Iterable[Resource], used: Collection[tuple[str, str]], found: Sequence[tuple[Key, GrantPart]]
+    ) -> list[HoldEvent]:
         """Hold what containers have, as all that it is; what is held so already costs nothing."""
         held = dict(found)
         events = []
         clashes = set()
         for resource in resources:
             for unit in resource.units:
-                part = held.get(key_of(resource.name, unit.id))
+                part = held.get(unit_key(resource.name, unit.id))
                 if not self._to_adopt(resource, unit, part, (resource.name, unit.id) in used):
                     continue
                 settings = resource.settings
                 set_up = not settings.setup or (part is None and not settings.pre_start)
                 try:
                     if pod_holds.adopt(self._ledger, resource.name, Want(unit.id, unit.device), set_up):
-                        events.append(Event("adopted", resource.name, unit.id))
-                except Refusal as error:
-                    clashes.add(Event("clash", resource.name, unit.id, str(error)))
+                        events.append(HoldEvent("adopted", resource.name, unit.id))
+                except UnitsRefused as error:
+                    clashes.add(HoldEvent("clash", resource.name, unit.id, str(error)))
         events += sorted(clashes - self._clashes)  # each is told once
         self._clashes = clashes
         return events
 
-    def _to_adopt(self, resource: Resource, unit: Unit, part: Optional[Part], used: bool) -> bool:
+    def _to_adopt(self, resource: Resource, unit: OfferedUnit, part: Optional[GrantPart], used: bool) -> bool:
         if part is None:
             return used
         if part.state != ACTIVE:
@@ -138,7 +139,9 @@ class Reclaimer:
         # It is not set up in this boot: PreStartContainer is to know that, and who gets the next replica.
         return used and not (resource.settings.setup and pod_holds.is_held(part, unit.device))
 
-    def _heir(self, name: str, due: Sequence[tuple[Key, Part]], offered: Mapping[str, Resource]) -> Optional[Resource]:
+    def _heir(
+        self, name: str, due: Sequence[tuple[Key, GrantPart]], offered: Mapping[str, Resource]
+    ) -> Optional[Resource]:
         """What a resource that is not offered is to be torn down as: as it is configured, without units; and what is
         configured no more as the one that has its devices now. None where nobody has."""
         settings = _configured(self._resources, name)
@@ -147,7 +150,9 @@ class Reclaimer:
         held = {device for _key, part in due for device in part.holds[0].locks()}
         return next((one for one in offered.values() if any(unit.device.id in held for unit in one.units)), None)
 
-    def _release(self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, Part]]) -> Iterator[Event]:
+    def _release(
+        self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, GrantPart]]
+    ) -> Iterator[HoldEvent]:
         """Free holds of one resource, each after its teardown; so many at a time as are torn down at the same time."""
         settings = resource.settings._replace(name=name) if resource else ResourceSettings(name)
         units = resource.units if resource else ()
@@ -155,27 +160,31 @@ class Reclaimer:
         for start in range(0, len(due), size):
             parts = {key.request_id: part for key, part in due[start : start + size]}
             with ExitStack() as stack:
-                mine = [unit for unit, part in parts.items() if self._turn(stack, key_of(name, unit), part, settings)]
+                mine = [unit for unit, part in parts.items() if self._turn(stack, unit_key(name, unit), part, settings)]
                 if mine:
                     yield from self._free(settings, {unit: parts[unit] for unit in mine}, units)
 
-    def _free(self, settings: ResourceSettings, parts: Mapping[str, Part], units: Iterable[Unit]) -> Iterator[Event]:
+    def _free(
+        self, settings: ResourceSettings, parts: Mapping[str, GrantPart], units: Iterable[OfferedUnit]
+    ) -> Iterator[HoldEvent]:
         """Free these holds, unit -> hold, as far as they are what they were; nobody else works on them."""
         name = settings.name
         tokens = {unit: part.token for unit, part in parts.items()}
         if not settings.teardown:
             freed = pod_holds.settle(self._ledger, name, tokens, free=parts, seen=parts)
-            yield from (Event("released", name, unit) for unit in sorted(freed))
+            yield from (HoldEvent("released", name, unit) for unit in sorted(freed))
             return
         begun = dict.fromkeys(parts, INTERRUPTED)
         mine = sorted(pod_holds.settle(self._ledger, name, tokens, withheld=begun, seen=parts))
         told = commands.of_holds({unit: parts[unit].holds[0] for unit in mine}, units)
-        failed = commands.run(settings, "teardown", told)
+        failed = commands.run_command(settings, "teardown", told)
         done = pod_holds.settle(self._ledger, name, tokens, free=set(mine) - failed.keys(), withheld=failed)
         for unit in sorted(done):
-            yield Event("withheld", name, unit, failed[unit]) if unit in failed else Event("released", name, unit)
+            yield (
+                HoldEvent("withheld", name, unit, failed[unit]) if unit in failed else HoldEvent("released", name, unit)
+            )
 
-    def _turn(self, stack: ExitStack, key: Key, part: Part, settings: ResourceSettings) -> bool:
+    def _turn(self, stack: ExitStack, key: Key, part: GrantPart, settings: ResourceSettings) -> bool:
         """Whether nobody else works on the hold now; nobody will until `stack` ends. Without commands nobody does."""
         if part.state == ACTIVE and not settings.teardown:
             return True

@@ -47,7 +47,7 @@ class Match(NamedTuple):
     properties: Mapping[str, tuple[str, ...]] = {}  # udev's: name -> patterns
 
 
-class Group(NamedTuple):
+class GroupSettings(NamedTuple):
     """One unit that hands out several CDI names together, or none of them."""
 
     name: str  # the unit's id
@@ -55,7 +55,7 @@ class Group(NamedTuple):
     optional: tuple[str, ...] = ()  # those that come along if they are there
 
 
-class Health(NamedTuple):
+class HealthSettings(NamedTuple):
     """When a unit counts as unhealthy."""
 
     ignore: tuple[str, ...] = ()  # fault classes (look.CLASSES), or "class: pattern of the reason"
@@ -74,17 +74,17 @@ class ResourceSettings(NamedTuple):
     replicas: int = 1
     replicas_by: Mapping[str, int] = {}  # pattern of a unit's names -> replicas; the first that matches counts
     sharing: str = "spread"
-    groups: tuple[Group, ...] = ()
+    groups: tuple[GroupSettings, ...] = ()
     delivery: str = ""
     setup: tuple[str, ...] = ()  # command; () for none
     teardown: tuple[str, ...] = ()
     time_limit: float = 30.0  # seconds, for each command
     pre_start: bool = False
-    health: Health = Health()
+    health: HealthSettings = HealthSettings()
     occupied: str = ""
 
 
-class Settings(NamedTuple):
+class PluginSettings(NamedTuple):
     """The whole document. No `resources`: each kind whose name makes a legal resource name is offered under it."""
 
     resources: Mapping[str, ResourceSettings] = {}
@@ -286,8 +286,8 @@ def _match(document: Mapping[str, Any]) -> Match:
     return Match(**{field: _OTHERWISE.get(field, _several)(value) for field, value in document.items()})
 
 
-def _group(name: str, document: Mapping[str, Any]) -> Group:
-    return Group(name, tuple(document["members"]), tuple(document.get("optional", ())))
+def _group(name: str, document: Mapping[str, Any]) -> GroupSettings:
+    return GroupSettings(name, tuple(document["members"]), tuple(document.get("optional", ())))
 
 
 def _resource(name: str, document: Mapping[str, Any]) -> ResourceSettings:
@@ -296,12 +296,12 @@ def _resource(name: str, document: Mapping[str, Any]) -> ResourceSettings:
     found.update({field: _match(found[field]) for field in ("match", "exclude") if field in found})
     if "health" in found:
         ignore = tuple(found["health"].get("ignore", ()))
-        found["health"] = Health(**{**found["health"], "ignore": ignore})
+        found["health"] = HealthSettings(**{**found["health"], "ignore": ignore})
     found["groups"] = tuple(_group(*group) for group in found.get("groups", {}).items())
     return ResourceSettings(name, **found)
 
 
-def read(path: str = PATH) -> Settings:
+def read(path: str = PATH) -> PluginSettings:
     """The configuration at `path`. Raises CdiError."""
     return decode(content(path), path)
 
@@ -317,12 +317,12 @@ def content(path: str) -> bytes:
     return found
 
 
-def decode(text: bytes, path: str) -> Settings:
+def decode(text: bytes, path: str) -> PluginSettings:
     """The configuration that `text`, which is the content of the file `path`, says. Raises CdiError."""
     return parse(documents.parse(text, path), path)
 
 
-def parse(document: Any, where: str) -> Settings:
+def parse(document: Any, where: str) -> PluginSettings:
     """The configuration that a document says; `where` names it in errors. Raises CdiError for anything wrong in it."""
     schema.check(document, SCHEMA, where)
     found = _tuples(document)
@@ -331,4 +331,4 @@ def parse(document: Any, where: str) -> Settings:
     for wrong in wrong_resources(resources):
         raise CdiError(f"{where}: {wrong._replace(path=('resources', *wrong.path))}")
     found["resources"] = {name: _resource(name, resource) for name, resource in resources.items()}
-    return Settings(**found)
+    return PluginSettings(**found)

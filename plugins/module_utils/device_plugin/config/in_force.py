@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, Optional
 from ... import schema
 from ...records import CdiError
 from . import configuration
-from .configuration import Settings
+from .configuration import PluginSettings
 
 
 class InForce(NamedTuple):
     """What is in force. `settings` is None where there never was a configuration that could be used."""
 
     path: str
-    settings: Optional[Settings] = None
+    settings: Optional[PluginSettings] = None
     sha256: str = ""  # of the file's content; "" where there is no file
     error: Optional[str] = None  # why the file as it is now was not taken
 
@@ -36,7 +36,7 @@ def run_dir(path: str) -> str:
         found = json.loads(configuration.content(path)).get("run_dir")
     except (CdiError, ValueError, RecursionError, AttributeError):
         found = None
-    return found if found and not any(schema.errors(found, schema.PATH)) else Settings().run_dir
+    return found if found and not any(schema.errors(found, schema.PATH)) else PluginSettings().run_dir
 
 
 def load(path: str, before: Optional[InForce] = None) -> InForce:
@@ -48,7 +48,7 @@ def load(path: str, before: Optional[InForce] = None) -> InForce:
         if not os.path.lexists(path):
             if before and before.sha256:
                 raise CdiError(f"{path}: is gone; what it said stays in force until this instance is started again")
-            return InForce(path, Settings())
+            return InForce(path, PluginSettings())
         content = configuration.content(path)
         return InForce(path, configuration.decode(content, path), hashlib.sha256(content).hexdigest())
     except CdiError as error:

@@ -31,7 +31,7 @@ from ..allocate.allocate import Allocator
 from ..allocate.delivery_decision import Readers
 from ..allocate.dra_keeper import Keeper
 from ..config import in_force
-from ..config.configuration import Settings
+from ..config.configuration import PluginSettings
 from ..health.occupied_units import Lookout
 from ..health.probe import numa_nodes
 from ..kubelet import api, unix_sockets
@@ -44,7 +44,7 @@ from ..process.metrics import Metrics
 from . import status_document
 from .observer import Viewer
 from .publisher import Teller
-from .served_node import Node, same_site
+from .served_node import ServedNode, same_site
 from .served_resource import Hands
 
 SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
@@ -74,13 +74,13 @@ class Daemon:
         self._log = log or Log()
         self._metrics = Metrics()
         self._config = in_force.load(path)
-        self._instance = instance_status.Instance(in_force.run_dir(path), instance or os.urandom(4).hex())
+        self._instance = instance_status.InstanceEntry(in_force.run_dir(path), instance or os.urandom(4).hex())
         self._watch = watch.Watch(self._log)
         self._udev = udev_events.Events(self._soon)
         self._watchdog = dog
         self._openers = look
         self._writable: frozenset[str] = frozenset()  # directories that we could write when we began
-        self._node: Optional[Node] = None
+        self._node: Optional[ServedNode] = None
         self._former: dict[str, set[str]] = {}
         self._began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
         self._news, self._pods, self.end = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -160,7 +160,7 @@ class Daemon:
             await self._tell.metrics_at(settings.metrics, self._text, self._lacking)
         self._news.set()
 
-    def _make(self, settings: Settings, before: Optional[Node]) -> Node:
+    def _make(self, settings: PluginSettings, before: Optional[ServedNode]) -> ServedNode:
         """What works by these settings; what `before` serves goes on."""
         boot = inventory.boot_id()
         if before is not None:
@@ -181,9 +181,9 @@ class Daemon:
             Lookout(settings.root, self._openers),
         )
         reclaimer = reclaim.Reclaimer(ledger, settings.grace, settings.resources)
-        return Node(site, hands, Viewer(settings, ledger, Keeper(ledger), hands.lookout), reclaimer)
+        return ServedNode(site, hands, Viewer(settings, ledger, Keeper(ledger), hands.lookout), reclaimer)
 
-    def _follow(self, settings: Settings) -> None:
+    def _follow(self, settings: PluginSettings) -> None:
         """Hear of kubelets and of what happens to sockets; clear away those that former starts left."""
         socket = watch.Subject(os.path.join(settings.plugin_dir, api.KUBELET_SOCKET), urgent=True)
         self._watch.follow("kubelet", [socket], self._kubelet_changed)
@@ -339,7 +339,7 @@ class Daemon:
             pool.shutdown(wait=False)
 
 
-def _directories(settings: Settings) -> tuple[str, ...]:
+def _directories(settings: PluginSettings) -> tuple[str, ...]:
     return settings.state_dir, settings.plugin_dir, settings.registry_dir
 
 

@@ -25,7 +25,7 @@ def folder(path: str) -> str:
     return os.path.dirname(pool_path(path, "", "", {}))
 
 
-def read(path: str, boot_id: str) -> tuple[Optional[Inventory], dict[str, str]]:
+def read_inventories(path: str, boot_id: str) -> tuple[Optional[Inventory], dict[str, str]]:
     """(what is known, file -> why it can't be read). None where there is no inventory and no pool. Raises nothing.
 
     The records of the inventory come first; a pool adds those that it has not.

@@ -18,9 +18,9 @@ from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory, out_of_service
 from ...records import REFUSE, CdiError
 from ...spec import registry as specs
-from ..allocate.dra_claims import Known as Claims
-from ..allocate.dra_keeper import Keeper, Kept, by_specs
-from ..config.configuration import Settings
+from ..allocate.dra_claims import ClaimRegistry as Claims
+from ..allocate.dra_keeper import Keeper, KeptClaims, by_specs
+from ..config.configuration import PluginSettings
 from ..config.faults import MOVED, class_of, reason
 from ..health import held_elsewhere
 from ..health.occupied_units import Lookout, choice, held_hardware, is_free
@@ -33,7 +33,7 @@ from . import inventories
 MOST_DIRECTORIES = 256
 
 
-class View(NamedTuple):
+class NodeView(NamedTuple):
     """What a look found."""
 
     registry: specs.Registry
@@ -49,7 +49,11 @@ class Viewer:
     """Looks at the host that `settings` describe. With a `keeper` each look also holds what DRA claims have."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, keeper: Optional[Keeper] = None, lookout: Optional[Lookout] = None
+        self,
+        settings: PluginSettings,
+        ledger: Ledger,
+        keeper: Optional[Keeper] = None,
+        lookout: Optional[Lookout] = None,
     ) -> None:
         self.settings = settings
         self.keeper = keeper
@@ -57,13 +61,13 @@ class Viewer:
         self._ledger = ledger
         self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
-        self._known: Optional[View] = None  # but for the troubles
-        self._former: Optional[View] = None  # kept until the next look: this thread is the last to let go of it
-        self._held = held_elsewhere.Held()  # as the ledger said last
+        self._known: Optional[NodeView] = None  # but for the troubles
+        self._former: Optional[NodeView] = None  # kept until the next look: this thread is the last to let go of it
+        self._held = held_elsewhere.LedgerView()  # as the ledger said last
         self._out: Mapping[str, out_of_service.Disabled] = {}  # as the file said last
 
     @garbage.none()
-    def look(self) -> View:
+    def look(self) -> NodeView:
         """Look now. Raises nothing: what can't be read is one of `problems`, and the rest goes on."""
         self._let_go()
         view = self._offer()
@@ -72,11 +76,11 @@ class Viewer:
             self._out = out_of_service.in_force(self.settings.state_dir)
         except CdiError as error:
             problems["disabled"] = str(error)
-        kept = by_specs(self._claims) if self._claims else Kept()  # also where the ledger can't be used
+        kept = by_specs(self._claims) if self._claims else KeptClaims()  # also where the ledger can't be used
         try:
             if self._claims and self.keeper:
                 kept = self.keeper.look(self._claims)
-            held = self._held = held_elsewhere.read(self._ledger)
+            held = self._held = held_elsewhere.read_ledger(self._ledger)
             garbage.left(len(held.grants))
         except (CdiError, OSError) as error:
             problems["ledger"] = str(error)
@@ -91,7 +95,7 @@ class Viewer:
         return view._replace(troubles=troubles, problems=problems, warnings=kept.warnings)
 
     def _occupied(
-        self, resources: Iterable[Resource], held: held_elsewhere.Held, troubles: Mapping[str, dict[str, str]]
+        self, resources: Iterable[Resource], held: held_elsewhere.LedgerView, troubles: Mapping[str, dict[str, str]]
     ) -> dict[str, str]:
         """Add to `troubles` what processes have open, where that is refused; what of the processes can't be seen."""
         refusing = [one for one in resources if choice(one, self.settings) == REFUSE]
@@ -111,7 +115,7 @@ class Viewer:
         gaps = self._lookout.gaps
         return {"processes": f"who has devices open can't be told for sure: {gaps}"} if gaps else {}
 
-    def subjects(self, view: Optional[View] = None) -> list[watch.Subject]:
+    def subjects(self, view: Optional[NodeView] = None) -> list[watch.Subject]:
         """What to follow, so that the next look comes when it should; without a view, so that the first one does."""
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
@@ -124,13 +128,13 @@ class Viewer:
         base = settings.root.rstrip("/")
         return found + [watch.Subject(base + one, watch.entries) for one in (view.directories if view else ())]
 
-    def _offer(self) -> View:
+    def _offer(self) -> NodeView:
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
         states = (*map(watch.contents, folders), watch.state(settings.inventory))
         if self._known is None or states != self._states:
             registry = specs.load(settings.spec_dirs)
-            found, problems = inventories.read(
+            found, problems = inventories.read_inventories(
                 settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id()
             )
             offered = offer(settings, registry, found)
@@ -142,7 +146,7 @@ class Viewer:
             problems.update(registry.errors)
             garbage.left(len(units))
             self._former = self._known
-            self._known = View(registry, offered, {}, problems, overlapping, tuple(directories))
+            self._known = NodeView(registry, offered, {}, problems, overlapping, tuple(directories))
             self._states = states
         return self._known
 

@@ -17,7 +17,7 @@ from ...records import CdiError
 from ..allocate import delivery
 from ..allocate.reclaim import Reclaimer
 from ..config import in_force
-from ..config.configuration import Settings
+from ..config.configuration import PluginSettings
 from ..config.faults import class_of
 from ..health.device_list import Advertised, Roster
 from ..health.probe import numa_nodes
@@ -28,7 +28,7 @@ from .observer import Viewer
 WELL = (instance_status.REGISTERED, instance_status.STANDBY, instance_status.IDLE)
 
 
-class Offered(NamedTuple):
+class OfferedResources(NamedTuple):
     """What would be told to the kubelet now."""
 
     resources: Mapping[str, Sequence[Advertised]]
@@ -38,7 +38,7 @@ class Offered(NamedTuple):
     absent: Sequence[str]  # what this host has none of: no finding, as one configuration is for many hosts
 
 
-def settings_at(path: str) -> Settings:
+def settings_at(path: str) -> PluginSettings:
     """The configuration that an instance would start with. Raises CdiError."""
     found = in_force.load(path)
     if found.settings is None:
@@ -53,7 +53,7 @@ def run_dir_of(path: str) -> str:
 
 def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:
     """The documents of the instances that live, the youngest last, and what is wrong with them."""
-    alive = [seen for seen in instance_status.look(run_dir) if seen.alive]
+    alive = [seen for seen in instance_status.instances_in(run_dir) if seen.alive]
     if not alive:
         return [], ["no instance of the device plugin runs here"]
     found = [seen.document for seen in alive]
@@ -86,7 +86,7 @@ def _of_resource(name: str, seen: Sequence[Mapping[str, Any]]) -> list[str]:
     return [*findings, f"{name}: {why}"] if why else findings
 
 
-def would_offer(settings: Settings) -> Offered:
+def would_offer(settings: PluginSettings) -> OfferedResources:
     """What an instance with these settings would offer on this host now. Changes nothing."""
     ledger = Ledger(settings.state_dir, inventory.boot_id())
     view = Viewer(settings, ledger).look()
@@ -102,10 +102,10 @@ def would_offer(settings: Settings) -> Offered:
     findings = [*view.offer.warnings, *view.problems.values(), *view.warnings]
     findings += [f"{name}: {why}" for name, why in view.offer.refused.items()]
     findings += [f"{name}: {way.why}" for name, way in ways.items() if way.why]
-    return Offered(resources, names, findings, ways, view.offer.absent)
+    return OfferedResources(resources, names, findings, ways, view.offer.absent)
 
 
-def forget(settings: Settings) -> int:
+def forget(settings: PluginSettings) -> int:
     """Give all that pods hold back to the ledger: for a node whose pods, and this plugin, are gone; how many.
 
     Raises CdiError while an instance lives, and for what could not be torn down.
@@ -121,7 +121,7 @@ def forget(settings: Settings) -> int:
     return number
 
 
-def give_back(settings: Settings, ledger: Ledger) -> tuple[int, dict[str, str]]:
+def give_back(settings: PluginSettings, ledger: Ledger) -> tuple[int, dict[str, str]]:
     """Free what pods held, each device after its teardown: (how many, unit -> why it could not be). Raises CdiError.
 
     And what claims of DRA drivers held: nobody keeps that without the daemon.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 from ...records import CdiError
-from ..process.instance_status import Instance
+from ..process.instance_status import InstanceEntry
 from ..process.log import Log
 from ..process.metrics import serve
 
@@ -23,7 +23,7 @@ class Teller:
 
     def __init__(
         self,
-        instance: Instance,
+        instance: InstanceEntry,
         log: Log,
         document: Callable[[], Mapping[str, Any]],
         later: Callable[[Any], None],

@@ -13,20 +13,20 @@ from functools import partial
 from typing import Optional
 
 from ...records import CdiError
-from ..allocate.reclaim import Event, Reclaimer
-from ..config.configuration import Settings
+from ..allocate.reclaim import HoldEvent, Reclaimer
+from ..config.configuration import PluginSettings
 from ..kubelet.podresources import InUse, Unavailable, allocatable, in_use
 from ..kubelet.register_call import Site
 from ..offer.resources import Resource
 from ..process import instance_status
-from .observer import View, Viewer
+from .observer import NodeView, Viewer
 from .served_resource import Hands, Served
 
 # What a registration, or a hold, depends on: if it changes, every resource starts anew.
 SITE = ("plugin_dir", "registry_dir", "pod_resources", "registration", "state_dir", "root")
 
 
-def same_site(a: Settings, b: Settings) -> bool:
+def same_site(a: PluginSettings, b: PluginSettings) -> bool:
     """Whether resources can stay as they are registered from one configuration to the other."""
     return all(getattr(a, name) == getattr(b, name) for name in SITE)
 
@@ -35,7 +35,7 @@ WARY = 15.0  # seconds after others may have come or gone in which the kubelet i
 DOUBTS = 2  # times in a row that the kubelet lists nothing of a resource, before its stream is doubted
 
 
-class Node:
+class ServedNode:
     """What is served of one node. `viewer` looks at it, `reclaimer` gives back what its pods have no more."""
 
     def __init__(self, site: Site, hands: Hands, viewer: Viewer, reclaimer: Reclaimer) -> None:
@@ -52,7 +52,7 @@ class Node:
         self._wary_until = 0.0  # in the loop's time
         self.looked = False  # what is served is what there is
 
-    async def take(self, view: View, former: Mapping[str, Collection[str]]) -> Optional[float]:
+    async def take(self, view: NodeView, former: Mapping[str, Collection[str]]) -> Optional[float]:
         """Serve what a look found. Returns when to look again, in the loop's time, if nothing happens before."""
         self._say(view)
         offered = {resource.name: resource for resource in view.offer.resources}
@@ -143,7 +143,7 @@ class Node:
 
     def _give_back(
         self, resources: Sequence[Resource], in_use: Optional[InUse], now: float
-    ) -> tuple[Sequence[Event], bool]:
+    ) -> tuple[Sequence[HoldEvent], bool]:
         """(what became of the holds of pods, whether claims are others): those may wait for what pods had."""
         events = self.reclaimer.step(resources, in_use, now)
         keeper = self.viewer.keeper
@@ -195,7 +195,7 @@ class Node:
             return None
         return {device_id for name, device_id in self.in_use.devices if name == resource.name}
 
-    def _say(self, view: View) -> None:
+    def _say(self, view: NodeView) -> None:
         """What the look found wrong, once each, and when it is over."""
         log = self.site.log
         self._say_claims()

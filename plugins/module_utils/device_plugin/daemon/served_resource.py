@@ -18,19 +18,19 @@ from ...allocation.ledger.ledger import Ledger
 from ...records import REFUSE, WARN, CdiError
 from ...spec.registry import Registry
 from ...system.occupied import Occupied
-from ..allocate.allocate import Allocator, Failed, longest
-from ..allocate.delivery_decision import Decision, Readers
+from ..allocate.allocate import AllocateFailed, Allocator, longest
+from ..allocate.delivery_decision import DeliveryDecision, Readers
 from ..allocate.prefer import preferred
 from ..config.faults import class_of, reason, some
-from ..health.device_list import Event, Roster
+from ..health.device_list import Roster, UnitEvent
 from ..health.occupied_units import Lookout, choice
 from ..health.probe import look
 from ..kubelet import api
-from ..kubelet.register_call import Part, Site
+from ..kubelet.register_call import RegisteredResource, Site
 from ..kubelet.registration import Registrar
-from ..kubelet.server import LONGEST, Answers, Refusal, Server
+from ..kubelet.server import LONGEST, Answers, CallRefused, Server
 from ..kubelet.stream import Feed, Stream
-from ..offer.resources import Resource, Unit, units_of
+from ..offer.resources import OfferedUnit, Resource, units_of
 from ..process import garbage, instance_status, waiting
 
 ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
@@ -59,7 +59,7 @@ class Served:
 
     def __init__(self, resource: Resource, site: Site, hands: Hands, former: Collection[str]) -> None:
         self.resource = resource
-        self.decision = Decision(site, hands.readers)
+        self.decision = DeliveryDecision(site, hands.readers)
         self.feed = Feed(self._stream_changed)
         self.roster = Roster(hands.numa_nodes)
         self._site = site
@@ -72,7 +72,7 @@ class Served:
         # Its own: what hangs over the devices of one resource, for ever perhaps, has none of the others' threads.
         self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
         self._closing = False
-        part = Part(resource.name, self.feed, self._server, self._prepare, self._offered)
+        part = RegisteredResource(resource.name, self.feed, self._server, self._prepare, self._offered)
         self.registrar = Registrar(part, site)
         site.metrics.begin(resource.name)
         self.overlaps = False  # its holds make devices of other resources Unhealthy
@@ -131,16 +131,16 @@ class Served:
                 self._site.changed()
 
     @garbage.none()
-    def _list(self, *said: Any) -> tuple[Sequence[Event], Optional[Any]]:
+    def _list(self, *said: Any) -> tuple[Sequence[UnitEvent], Optional[Any]]:
         """(What changed, the message that says so or None), in a thread."""
         anew, self._listed = said[0] is not self._listed, said[0]
         changed, events = self.roster.update(*said)
         garbage.left(len(self.roster.advertised) if anew else len(events))
         return events, message(self.roster) if changed or self.feed.empty else None
 
-    def _log(self, events: Sequence[Event]) -> None:
+    def _log(self, events: Sequence[UnitEvent]) -> None:
         """A line for each unit, or one for many that changed alike: a host may have tens of thousands."""
-        alike: dict[tuple[str, str, str], list[Event]] = {}
+        alike: dict[tuple[str, str, str], list[UnitEvent]] = {}
         for event in events:
             alike.setdefault((event.before, event.after, class_of(event.reason)), []).append(event)
         for group in alike.values():
@@ -196,7 +196,7 @@ class Served:
         try:
             way = self.decision.delivery
             if self._registry is None or way is None:
-                raise Refusal(f"Allocate: {self.name} has not been looked at yet; ask again", "UNAVAILABLE")
+                raise CallRefused(f"Allocate: {self.name} has not been looked at yet; ask again", "UNAVAILABLE")
             allocate = self._hands.allocator.allocate
             asked = frozenset(device_ids)
             unhealthy = {one.id: one.reason for one in self.roster.advertised if one.id in asked and not one.healthy}
@@ -204,7 +204,7 @@ class Served:
             if occupied == REFUSE:
                 work = partial(work, check=partial(self._refuse_open, resource))
             answer = await self._within("Allocate", device_ids, work)
-        except Refusal as error:
+        except CallRefused as error:
             self._site.log.warning("refused", resource=self.name, devices=devices, reason=str(error))
             raise
         finally:
@@ -218,13 +218,15 @@ class Served:
         self._site.log.info("allocated", resource=self.name, devices=devices, seconds=time.monotonic() - began)
         return answer
 
-    def _refuse_open(self, resource: Resource, units: Sequence[Unit]) -> None:
+    def _refuse_open(self, resource: Resource, units: Sequence[OfferedUnit]) -> None:
         """Blocks. Raises Failed for units that processes have open and the kubelet takes for free."""
         found = self._hands.lookout.now(_alone(units), self._site.settings)
         if found:
             texts = {name: _in_use(one) for name, one in sorted(found.items())}
             text = some([f"{name}: {why}" for name, why in texts.items()], "; ")
-            raise Failed(f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()})
+            raise AllocateFailed(
+                f"{resource.name}: {text}", {name: reason("occupied", why) for name, why in texts.items()}
+            )
         self._say_open(resource, {})
 
     def _warn_of_open(self, resource: Resource, device_ids: Sequence[str], before: float) -> None:
@@ -252,7 +254,7 @@ class Served:
         found = look(resource, self._registry, self._site.settings.root, units=units) if self._registry else {}
         found = {name: why for name, why in found.items() if class_of(why) not in HELD}
         if found:
-            raise Failed(some([f"{name}: {why}" for name, why in sorted(found.items())], "; "), found)
+            raise AllocateFailed(some([f"{name}: {why}" for name, why in sorted(found.items())], "; "), found)
         self._hands.allocator.start(resource, device_ids, abandoned)
 
     async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[Callable[[], bool]], Any]) -> Any:
@@ -265,12 +267,12 @@ class Served:
         reason, code = "", "FAILED_PRECONDITION"
         try:
             if self._closing:
-                raise Refusal(f"{call}: this instance of the device plugin ends", "UNAVAILABLE")
+                raise CallRefused(f"{call}: this instance of the device plugin ends", "UNAVAILABLE")
             return await self._in(self._allocating, seconds, work, over.is_set)
-        except Refusal:
+        except CallRefused:
             reason = "shutdown"
             raise
-        except Failed as error:
+        except AllocateFailed as error:
             classes = {class_of(why) or "other" for why in error.troubles.values()}
             reason = classes.pop() if len(classes) == 1 else "several" if classes else "request"
             await self._take(error.troubles)
@@ -286,7 +288,7 @@ class Served:
             over.set()
             if reason:
                 self._site.metrics.count("allocation_failures_total", resource=self.name, reason=reason)
-        raise Refusal(f"{call}: {text}", code)
+        raise CallRefused(f"{call}: {text}", code)
 
     async def _take(self, troubles: Mapping[str, str]) -> None:
         """Units that turned out to be unfit: the list says so before the call is refused, even if nobody waits."""
@@ -319,7 +321,7 @@ class Served:
             self.start()
 
 
-def _alone(units: Iterable[Unit]) -> list[Unit]:
+def _alone(units: Iterable[OfferedUnit]) -> list[OfferedUnit]:
     """Of units that containers share nothing can be said: who has them already has them open."""
     return [unit for unit in units if unit.replicas == 1]
 

@@ -17,7 +17,7 @@ from typing import Any, Optional
 from ..config.faults import class_of
 from ..process import instance_status
 from ..process.metrics import Sample
-from .served_node import Node
+from .served_node import ServedNode
 from .served_resource import Served
 
 MOST = 2000  # devices of a resource that status and metrics name; of more the status names those that are Unhealthy
@@ -33,7 +33,7 @@ def release() -> str:
     return name if _RELEASE.match(name) else ""
 
 
-def document(started: float, since_boot: float, node: Optional[Node]) -> dict[str, Any]:
+def document(started: float, since_boot: float, node: Optional[ServedNode]) -> dict[str, Any]:
     """The status of an instance that started at these seconds: of the epoch, and since the host did."""
     resources = {name: of_refused(why) for name, why in (node.refused if node else {}).items()}
     resources.update((name, of_resource(one)) for name, one in (node.served if node else {}).items())
@@ -48,7 +48,7 @@ def document(started: float, since_boot: float, node: Optional[Node]) -> dict[st
     }
 
 
-def lacking(error: Optional[str], node: Optional[Node]) -> str:
+def lacking(error: Optional[str], node: Optional[ServedNode]) -> str:
     """What has to come before another instance may go, "" if nothing. What nobody waits for is told elsewhere.
 
     `error`: what is wrong with the configuration.

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ..config.configuration import Health
+from ..config.configuration import HealthSettings
 from ..config.faults import MOVED, class_of, is_fault, reason
+from ..config.unit_ids import unit_id
 from ..offer.list_size import LONGEST, size
-from ..offer.resources import Resource, Unit, unit_id
+from ..offer.resources import OfferedUnit, Resource
 
 HIGHEST_NODE = 63  # in a kubelet's mask of NUMA nodes (pkg/kubelet/cm/topologymanager/bitmask)
 TOLD = 1.0  # seconds that a device is Unhealthy, at least, before another one has its place on a list that is full
@@ -29,7 +30,7 @@ class Advertised(NamedTuple):
     reason: str = ""  # why it is not healthy (trouble.py)
 
 
-class Event(NamedTuple):
+class UnitEvent(NamedTuple):
     """One change of a unit's state, for the log and the metrics."""
 
     unit: str
@@ -53,7 +54,7 @@ class Roster:
         self._gone: dict[str, float] = {}  # device ID -> since when it is not offered
         self._faults: dict[str, str] = {}  # unit -> its last fault, until it has proved itself
         self._until: dict[str, float] = {}  # unit -> when it has, from the end of its fault on
-        self._made: dict[str, tuple[Unit, str, list[Listed]]] = {}  # unit id -> its devices, if it is as it was
+        self._made: dict[str, tuple[OfferedUnit, str, list[Listed]]] = {}  # unit id -> its devices, if it is as it was
         self._states: States = {}
         self._resource: Optional[Resource] = None
         self._troubles: Mapping[str, str] = {}
@@ -66,7 +67,7 @@ class Roster:
         troubles: Mapping[str, str],
         now: float,
         in_use: Optional[Collection[str]] = None,
-    ) -> tuple[bool, tuple[Event, ...]]:
+    ) -> tuple[bool, tuple[UnitEvent, ...]]:
         """Take in what is offered and what is wrong: unit id -> reason. Returns whether `advertised` changed, and how.
 
         `in_use`: device IDs that pods have. Their units are not taken off the list, may have moved into the pod, and
@@ -105,11 +106,11 @@ class Roster:
         told, self.advertised = self.advertised, tuple(one for _name, one in listed)
         return self.advertised != told, tuple(_events(before, self._states))
 
-    def _listed(self, unit: Unit, why: str) -> list[Listed]:
+    def _listed(self, unit: OfferedUnit, why: str) -> list[Listed]:
         near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes)
         return [(unit.id, Advertised(device_id, not why, near, why)) for device_id in unit.device_ids]
 
-    def _reason(self, name: str, why: str, health: Health, now: float) -> str:
+    def _reason(self, name: str, why: str, health: HealthSettings, now: float) -> str:
         """Why a unit is not healthy now, "" if it is."""
         if why and is_fault(why):
             self._faults[name] = why
@@ -122,7 +123,9 @@ class Roster:
             del self._faults[name], self._until[name]
         return why
 
-    def _with_gone(self, found: list[Listed], offered: Collection[str], health: Health, now: float) -> list[Listed]:
+    def _with_gone(
+        self, found: list[Listed], offered: Collection[str], health: HealthSettings, now: float
+    ) -> list[Listed]:
         """What is offered, and what was: Unhealthy for a while, and as long as a pod has it. As much as one list holds.
 
         Where that is not all, what is gone leaves the list sooner, and what is new waits until the kubelet knows so.
@@ -178,10 +181,10 @@ def _gone(unit_is_there: bool) -> str:
     return reason("gone", "there are fewer replicas now" if unit_is_there else "it is not offered any more")
 
 
-def _events(before: States, after: States) -> Iterator[Event]:
+def _events(before: States, after: States) -> Iterator[UnitEvent]:
     """The changes of state, in order of units; another class of reason counts as one."""
     for name in sorted(name for name in {*before, *after} if before.get(name) != after.get(name)):
         old, why = before.get(name, ("", ""))
         new, because = after.get(name, ("removed", why))
         if old != new or class_of(why) != class_of(because):
-            yield Event(name, old, new, because)
+            yield UnitEvent(name, old, new, because)

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...allocation.holds.dra_holds import Claim
-from ...allocation.holds.pod_holds import KUBERNETES, claim_text, holder, is_held, key_of, stuck
+from ...allocation.holds.pod_holds import KUBERNETES, claim_text, holder, is_held, stuck, unit_key
 from ...allocation.ledger.errors import Unusable
-from ...allocation.ledger.grant import PARTS, WHOLE, Grant, Key, Part, hold_of, why_not_owned
+from ...allocation.ledger.grant import PARTS, WHOLE, Grant, GrantPart, Key, hold_of, why_not_owned
 from ...allocation.ledger.ledger import Ledger
 from ..config.faults import class_of, reason
-from ..offer.resources import Resource, Unit
+from ..offer.resources import OfferedUnit, Resource
 
 INCOMPLETE = (
     "the ledger was damaged and somebody may hold it for all it knows; run fleet-cdi grants gc with the list of all "
@@ -27,7 +27,7 @@ INCOMPLETE = (
 )
 
 
-class Held(NamedTuple):
+class LedgerView(NamedTuple):
     """What the ledger says at one moment."""
 
     grants: Sequence[Grant] = ()
@@ -36,14 +36,14 @@ class Held(NamedTuple):
     unusable: str = ""  # why no grant can be made now; the rest is then of the last time that it could be read
 
 
-def read(ledger: Ledger) -> Held:
+def read_ledger(ledger: Ledger) -> LedgerView:
     """What the ledger says now. Where there is no store none is made. Raises Unusable."""
     if not os.path.lexists(ledger.path):
-        return Held()
-    return ledger.transact(lambda tables: Held(tables.grants(), dict(tables.state.owners), tables.state.complete))
+        return LedgerView()
+    return ledger.transact(lambda tables: LedgerView(tables.grants(), dict(tables.state.owners), tables.state.complete))
 
 
-def unread(before: Held, error: Exception) -> Held:
+def unread(before: LedgerView, error: Exception) -> LedgerView:
     """What counts while the ledger can't be read; `before` is what it said last. That others are at it will pass."""
     busy = isinstance(error, Unusable) and error.cause == "busy"
     return before if busy else before._replace(unusable=f"the ledger can't be used: {error}")
@@ -63,13 +63,13 @@ def overlapping(resources: Iterable[Resource]) -> frozenset[str]:
 class _Index(NamedTuple):
     """The same, to look things up in, for one resource."""
 
-    locks: Mapping[str, list[tuple[str, Key, Part]]]  # resource of the ledger -> sort of lock, whose
+    locks: Mapping[str, list[tuple[str, Key, GrantPart]]]  # resource of the ledger -> sort of lock, whose
     using: Mapping[str, set[str]]  # kind -> owners that hold devices of it
-    own: Mapping[str, list[Part]]  # unit id -> the kubelet's holds on it
+    own: Mapping[str, list[GrantPart]]  # unit id -> the kubelet's holds on it
     claimed: Mapping[str, list[tuple[str, Claim]]]  # resource of the ledger -> sort of lock, whose
 
 
-def taken(resource: Resource, held: Held, claims: Iterable[Claim] = ()) -> dict[str, str]:
+def taken(resource: Resource, held: LedgerView, claims: Iterable[Claim] = ()) -> dict[str, str]:
     """Unit id -> why the kubelet can't have it (trouble.py). Its own holds on this resource are none of the reasons.
 
     `claims` of DRA drivers are, whether or not the ledger could hold what they have.
@@ -80,12 +80,12 @@ def taken(resource: Resource, held: Held, claims: Iterable[Claim] = ()) -> dict[
 
 
 def _index(name: str, grants: Sequence[Grant]) -> _Index:
-    locks: dict[str, list[tuple[str, Key, Part]]] = {}
+    locks: dict[str, list[tuple[str, Key, GrantPart]]] = {}
     using: dict[str, set[str]] = {}
-    own: dict[str, list[Part]] = {}
+    own: dict[str, list[GrantPart]] = {}
     for grant in grants:
         for part in grant.parts:
-            if grant.key == key_of(name, grant.key.request_id):
+            if grant.key == unit_key(name, grant.key.request_id):
                 own.setdefault(grant.key.request_id, []).append(part)
             for hold in part.holds:
                 using.setdefault(hold.kind, set()).add(part.owner)
@@ -103,9 +103,9 @@ def _claimed(claims: Iterable[Claim]) -> Mapping[str, list[tuple[str, Claim]]]:
     return found
 
 
-def _why(name: str, unit: Unit, held: Held, index: _Index) -> str:
+def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index) -> str:
     """Why one unit can't be had, "" if it can."""
-    hold, key = hold_of(unit.device), key_of(name, unit.id)
+    hold, key = hold_of(unit.device), unit_key(name, unit.id)
     own = index.own.get(unit.id, ())
     for why in (why for part in own for why in stuck(part)):
         return why if class_of(why) else reason("teardown", why)

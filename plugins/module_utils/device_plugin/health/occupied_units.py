@@ -20,9 +20,9 @@ from ...allocation.ledger.grant import Grant
 from ...records import Device
 from ...system import openers
 from ...system.occupied import Nodes, Occupied, numbers, occupied
-from ...system.openers import Number, Seen
-from ..config.configuration import Settings
-from ..offer.resources import Resource, Unit
+from ...system.openers import Number, OpenersSeen
+from ..config.configuration import PluginSettings
+from ..offer.resources import OfferedUnit, Resource
 
 AGE = 10.0  # seconds that looks at the host may share a look at the processes by which nothing is occupied
 DOUBT = 1.0  # seconds, where something is: its holder may have ended since
@@ -48,39 +48,45 @@ class Lookout:
     def __init__(
         self,
         root: str = "/",
-        ask: Callable[[Collection[Number]], Seen] = openers.look,
+        ask: Callable[[Collection[Number]], OpenersSeen] = openers.look,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._root = root.rstrip("/")
         self._ask = ask
         self._clock = clock
         self._lock = threading.Lock()
-        self._seen = Seen()
+        self._seen = OpenersSeen()
         self._numbers: frozenset[Number] = frozenset()  # that were looked for
         self._when: Optional[float] = None  # the look began
         self._beside = ThreadPoolExecutor(1, "openers")
         self.gaps = ""  # what could not be seen, as of the last look
 
-    def now(self, units: Iterable[Unit], settings: Settings, before: float = inf) -> dict[str, Occupied]:
+    def now(self, units: Iterable[OfferedUnit], settings: PluginSettings, before: float = inf) -> dict[str, Occupied]:
         """Id of a unit -> who has it open now, of processes that began `before`. Blocks; raises nothing."""
         units = list(units)
         with self._lock:
             return _of_units(units, self._look(self._nodes(units), settings, None, before))
 
     def beside(
-        self, units: Iterable[Unit], settings: Settings, before: float, tell: Callable[[dict[str, Occupied]], None]
+        self,
+        units: Iterable[OfferedUnit],
+        settings: PluginSettings,
+        before: float,
+        tell: Callable[[dict[str, Occupied]], None],
     ) -> None:
         """`tell` who has them open, in a while, of processes that began `before`. Does not block."""
         self._beside.submit(lambda: tell(self.now(units, settings, before)))
 
-    def lately(self, units: Iterable[Unit], settings: Settings) -> dict[str, Occupied]:
+    def lately(self, units: Iterable[OfferedUnit], settings: PluginSettings) -> dict[str, Occupied]:
         """Id of a device -> who had it open some seconds ago, or has now. Blocks; raises nothing."""
         with self._lock:
             nodes = self._nodes(units)
             found = self._look(nodes, settings, AGE)
             return self._look(nodes, settings, DOUBT) if found else found
 
-    def _look(self, nodes: Nodes, settings: Settings, age: Optional[float], before: float = inf) -> dict[str, Occupied]:
+    def _look(
+        self, nodes: Nodes, settings: PluginSettings, age: Optional[float], before: float = inf
+    ) -> dict[str, Occupied]:
         wanted, now = numbers(nodes), self._clock()
         fresh = self._when is not None and age is not None and now < self._when + age
         if not (fresh and wanted <= self._numbers):
@@ -88,7 +94,7 @@ class Lookout:
             self.gaps = self._seen.gaps
         return occupied(nodes, self._seen, settings.occupied_ignore, before)
 
-    def _nodes(self, units: Iterable[Unit]) -> Nodes:
+    def _nodes(self, units: Iterable[OfferedUnit]) -> Nodes:
         """The nodes that tell each unit apart, by the id of its device."""
         found: dict[str, dict[Number, str]] = {}
         for unit in units:
@@ -101,11 +107,11 @@ class Lookout:
         return found
 
 
-def _of_units(units: Sequence[Unit], found: Mapping[str, Occupied]) -> dict[str, Occupied]:
+def _of_units(units: Sequence[OfferedUnit], found: Mapping[str, Occupied]) -> dict[str, Occupied]:
     return {unit.id: found[unit.device.id] for unit in units if unit.device.id in found}
 
 
-def choice(resource: Resource, settings: Settings) -> str:
+def choice(resource: Resource, settings: PluginSettings) -> str:
     """What is done about a unit of a resource that is open though nobody holds it: one of records.OCCUPIED."""
     return resource.settings.occupied or settings.occupied
 

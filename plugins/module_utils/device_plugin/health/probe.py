@@ -13,10 +13,10 @@ from ...discovery.out_of_service import Disabled, health_of
 from ...discovery.root import Root
 from ...records import Device
 from ...spec.registry import Registry
-from ...spec.stale import MISSING, Glance, Host, of_edits
+from ...spec.stale import MISSING, FileView, Glance, of_edits
 from ...system.device_nodes import fault
 from ..config.faults import MOVED, class_of, is_ignored, reason
-from ..offer.resources import Resource, Unit
+from ..offer.resources import OfferedUnit, Resource
 
 _WRONG = MISSING | {"node-type", "node-number"}  # what a container would trip over, or silently get wrong
 
@@ -28,7 +28,7 @@ def look(
     registry: Registry,
     root: str = "/",
     disabled: Optional[Mapping[str, Disabled]] = None,
-    units: Optional[Iterable[Unit]] = None,
+    units: Optional[Iterable[OfferedUnit]] = None,
 ) -> dict[str, str]:
     """What is wrong: unit id -> reason (trouble.py), for all units of the resource or for these. Raises nothing.
 
@@ -45,7 +45,7 @@ def look(
         left = (why for why in reasons if not is_ignored(why, ignore))
         return min(left, key=lambda why: class_of(why) in MOVED, default="")
 
-    def of_unit(unit: Unit) -> Iterator[str]:
+    def of_unit(unit: OfferedUnit) -> Iterator[str]:
         for name in unit.qualified_names:
             if name not in registry.edits:
                 yield reason("unresolved", f"no spec gives {name} any more, or several do")
@@ -62,16 +62,16 @@ def look(
     return {name: why for name, why in found.items() if why}
 
 
-def host_below(root: str) -> Host:
+def host_below(root: str) -> FileView:
     """How to look at a host whose root directory is `root`: symlinks of the host stay in the host."""
     if not root.strip("/"):
-        return Host()
+        return FileView()
     inside = Root(root)
 
     def real(path: str) -> str:
         return inside.prefix + inside.resolve(path) or "/"
 
-    return Host(inside.lstat, lambda path: os.lstat(real(path)), lambda path: os.listdir(real(path)))
+    return FileView(inside.lstat, lambda path: os.lstat(real(path)), lambda path: os.listdir(real(path)))
 
 
 def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:

@@ -23,7 +23,7 @@ SECONDS = 5.0
 LARGEST = 64 << 20  # bytes of an answer: some hundred pods with tens of thousands of devices
 
 
-class Listed(NamedTuple):
+class ListedClaim(NamedTuple):
     """A claim that a container has devices of, by whatever driver."""
 
     driver: str
@@ -37,7 +37,7 @@ class InUse(NamedTuple):
     pods: int  # that it names, with and without devices
     devices: frozenset[tuple[str, str]]  # extended resource name, device ID
     kubelet: tuple[int, ...] = ()  # another one for each start of a kubelet
-    claims: tuple[Listed, ...] = ()  # sorted; older kubelets say none
+    claims: tuple[ListedClaim, ...] = ()  # sorted; older kubelets say none
 
 
 class Unavailable(CdiError):
@@ -77,7 +77,7 @@ def _in_use(answer: Any) -> InUse:
     return InUse(len(answer.pod_resources), frozenset(devices), claims=_claims(answer))
 
 
-def _claims(answer: Any) -> tuple[Listed, ...]:
+def _claims(answer: Any) -> tuple[ListedClaim, ...]:
     """Each claim of each driver once: several containers, and pods, may have it."""
     found: dict[tuple[str, str], set[str]] = {}
     for pod in answer.pod_resources:
@@ -86,7 +86,7 @@ def _claims(answer: Any) -> tuple[Listed, ...]:
                 for one in claim.claim_resources:
                     key = one.driver_name, f"{claim.claim_namespace}/{claim.claim_name}"
                     found.setdefault(key, set()).update(device.name for device in one.cdi_devices)
-    return tuple(Listed(*key, tuple(sorted(names))) for key, names in sorted(found.items()))
+    return tuple(ListedClaim(*key, tuple(sorted(names))) for key, names in sorted(found.items()))
 
 
 def _allocatable(answer: Any) -> Mapping[str, frozenset[str]]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Collection
 from typing import Any, Callable, NamedTuple
 
 from ...records import CdiError
-from ..config.configuration import Settings
+from ..config.configuration import PluginSettings
 from ..process import instance_status
 from ..process.instance_status import Peers
 from ..process.log import Log
@@ -30,7 +30,7 @@ FINAL = re.compile(r"version.*(not supported|unsupported|not among)|unsupported.
 _ALREADY = re.compile(r"already (connected|registered)", re.I)
 
 
-class Failed(CdiError):
+class RegisterFailed(CdiError):
     """A try that may go better later. `label` is its reason in the metrics, `state` what it leaves behind."""
 
     def __init__(self, label: str, text: str, state: str = instance_status.RETRYING) -> None:
@@ -39,7 +39,7 @@ class Failed(CdiError):
         self.state = state
 
 
-class Refused(CdiError):
+class RegisterRefused(CdiError):
     """The kubelet will not have this resource, however often it is asked."""
 
 
@@ -47,7 +47,7 @@ class Site:
     """What a registration needs of the daemon around it. `settings` may be others from one moment to the next."""
 
     def __init__(
-        self, settings: Settings, peers: Peers, log: Log, metrics: Metrics, changed: Callable[[], None]
+        self, settings: PluginSettings, peers: Peers, log: Log, metrics: Metrics, changed: Callable[[], None]
     ) -> None:
         self.settings = settings
         self.peers = peers
@@ -56,7 +56,7 @@ class Site:
         self.changed = changed  # to be called where a state that others are told of is another one
 
 
-class Part(NamedTuple):
+class RegisteredResource(NamedTuple):
     """What it needs of its resource."""
 
     name: str
@@ -66,7 +66,7 @@ class Part(NamedTuple):
     offered: Callable[[], Collection[str]]  # the device IDs that are ours
 
 
-class UnknownRegister(Failed):
+class UnknownRegister(RegisterFailed):
     """The kubelet knows no Register."""
 
 
@@ -88,6 +88,6 @@ async def call(kubelet_socket: str, server: Server) -> None:
         if _ALREADY.search(text) and server.heard:
             return  # it was asked once too often: the stream that it has is the one
         if FINAL.search(text) or code == grpc.StatusCode.INVALID_ARGUMENT:
-            raise Refused(text) from None
-        sort = UnknownRegister if code == grpc.StatusCode.UNIMPLEMENTED else Failed
+            raise RegisterRefused(text) from None
+        sort = UnknownRegister if code == grpc.StatusCode.UNIMPLEMENTED else RegisterFailed
         raise sort(code.name.lower(), text) from None

@@ -19,7 +19,7 @@ from typing import Any, Optional
 from ...records import CdiError
 from ..process import instance_status, waiting
 from . import api, other_plugins, unix_sockets
-from .register_call import FINAL, Failed, Part, Refused, Site, UnknownRegister, call
+from .register_call import FINAL, RegisteredResource, RegisterFailed, RegisterRefused, Site, UnknownRegister, call
 from .server import Server
 from .stream import Stream
 
@@ -42,7 +42,7 @@ _REMOVED = "the socket was removed before a stream came"
 class Registrar:
     """Keeps one resource registered. `state` and `reason` say how that stands, `mode` by which way."""
 
-    def __init__(self, part: Part, site: Site) -> None:
+    def __init__(self, part: RegisteredResource, site: Site) -> None:
         self._part = part
         self._site = site
         self.state = instance_status.WAITING
@@ -91,14 +91,14 @@ class Registrar:
         while True:
             try:
                 stream, since = await self._register()
-            except Refused as error:
+            except RegisterRefused as error:
                 self._site.metrics.count("registration_failures_total", resource=self._part.name, reason="final")
                 self._enter(instance_status.REFUSED, str(error))
                 await self._sleep(None, self._asked)
                 delay = FIRST
                 continue
-            except (Failed, CdiError) as error:
-                failed = error if isinstance(error, Failed) else Failed("serve", str(error))
+            except (RegisterFailed, CdiError) as error:
+                failed = error if isinstance(error, RegisterFailed) else RegisterFailed("serve", str(error))
                 self._site.metrics.count("registration_failures_total", resource=self._part.name, reason=failed.label)
                 self._enter(failed.state, str(failed), failed.label)
                 delay = FIRST if await self._sleep(delay, self._asked) else min(2 * delay, LAST)
@@ -233,7 +233,7 @@ class Registrar:
             if found and self._now() >= believed:
                 self._rival = True
                 text = f"another plugin has it: {found}. Remove it, or set takeover."
-                raise Failed("conflict", text, instance_status.CONFLICT)
+                raise RegisterFailed("conflict", text, instance_status.CONFLICT)
             if not found and self._now() >= gone:
                 break
             await self._woken(LOOK / 4)
@@ -251,9 +251,9 @@ class Registrar:
         try:
             while not task.done():
                 if self._kubelet not in (None, kubelet):
-                    raise Failed("restart", _RESTARTED)
+                    raise RegisterFailed("restart", _RESTARTED)
                 if server is not None and not server.intact:
-                    raise Failed("socket", _REMOVED)
+                    raise RegisterFailed("socket", _REMOVED)
                 await self._woken(LOOK)
             return task.result()
         finally:
@@ -301,14 +301,14 @@ class Registrar:
             if stream:
                 return stream
             if not server.intact:
-                raise Failed("socket", _REMOVED)
+                raise RegisterFailed("socket", _REMOVED)
             if self._notice:
                 text = f"the kubelet does not register it: {self._notice}"
-                raise Refused(text) if FINAL.search(text) else Failed("notified", text)
+                raise RegisterRefused(text) if FINAL.search(text) else RegisterFailed("notified", text)
             if self.mode == REGISTER and self._kubelet not in (None, kubelet):
-                raise Failed("restart", _RESTARTED)
+                raise RegisterFailed("restart", _RESTARTED)
             if feed.arrived > arrived:
-                raise Failed("stream", "ListAndWatch came, and was ended at once")
+                raise RegisterFailed("stream", "ListAndWatch came, and was ended at once")
             if self.mode == REGISTER or await self._kubelet_lives():
                 end = end or self._now() + ARRIVAL
                 if self._now() >= end:
@@ -322,7 +322,7 @@ class Registrar:
         self._fresh = True
         did = "asked what it is" if server.info_asked.is_set() else "did not look at the socket"
         did = "took Register" if self.mode == REGISTER else did
-        raise Failed("arrival", f"the kubelet {did}, and no ListAndWatch came within {ARRIVAL:g} s")
+        raise RegisterFailed("arrival", f"the kubelet {did}, and no ListAndWatch came within {ARRIVAL:g} s")
 
     def _enter(self, state: str, reason: str, label: str = "") -> None:
         """Be in a state; one line where it is another one that matters. `label` is one for all words of a reason."""

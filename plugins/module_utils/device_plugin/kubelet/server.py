@@ -31,7 +31,7 @@ DRAIN = 3.0  # seconds that calls in progress have when a server stops
 SELF_DIAL = 5.0  # seconds
 
 
-class Refusal(CdiError):
+class CallRefused(CdiError):
     """A call that is refused. `code` is the name of a gRPC status code. The text is one line, and not too long."""
 
     def __init__(self, text: str, code: str = "FAILED_PRECONDITION") -> None:
@@ -169,7 +169,7 @@ class Server:
             with self._in_progress():
                 containers = [list(asked.devices_ids) for asked in request.container_requests]
                 answer.container_responses.extend(await self._answers.allocate(containers))
-        except Refusal as error:
+        except CallRefused as error:
             await _abort(context, error)
         return answer
 
@@ -189,7 +189,7 @@ class Server:
         try:
             with self._in_progress():
                 await self._answers.start(list(request.devices_ids))
-        except Refusal as error:
+        except CallRefused as error:
             await _abort(context, error)
         return api.v1beta1.PreStartContainerResponse()
 
@@ -204,7 +204,7 @@ class Server:
         return api.registration.RegistrationStatusResponse()
 
 
-async def _abort(context: Any, refusal: Refusal) -> None:
+async def _abort(context: Any, refusal: CallRefused) -> None:
     import grpc
 
     await context.abort(grpc.StatusCode[refusal.code], str(refusal))

@@ -20,7 +20,7 @@ from ...records import Device, Health, Link
 from .identity import Identity
 
 
-class Found(NamedTuple):
+class IdentifiedDevice(NamedTuple):
     """An identity and its hardware."""
 
     identity: Identity
@@ -51,7 +51,7 @@ class Hardware:
         """What each device consists of, as identities have it."""
         return self._items.values()
 
-    def of_kind(self, kind: str, identities: Sequence[Identity]) -> list[Found]:
+    def of_kind(self, kind: str, identities: Sequence[Identity]) -> list[IdentifiedDevice]:
         """The hardware of all identities of a kind."""
         hits = [self._hits(kind, one) for one in identities]
         often = Counter(name for ids in hits for name in ids)
@@ -66,18 +66,20 @@ class Hardware:
             ids = {name for name in named if not self._items[name] or one.own[0].startswith("mount:")}
         return sorted(ids)
 
-    def _one(self, kind: str, one: Identity, ids: Sequence[str], often: Mapping[str, int]) -> Found:
+    def _one(self, kind: str, one: Identity, ids: Sequence[str], often: Mapping[str, int]) -> IdentifiedDevice:
         if len(ids) == 1 and often[ids[0]] == 1:
             device = self._record(kind, ids[0])
-            return Found(one, device, _known(device.numa_node))
+            return IdentifiedDevice(one, device, _known(device.numa_node))
         made = Device(one.own[0], "", kind, one.names, (), consists_of=one.own[1:], part_of=one.above)
         inside = [name for name in ids if self._items[name].issubset(one.own)]
         if inside and len(inside) == len(ids):  # several devices under one name
-            return Found(one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in inside]))
+            return IdentifiedDevice(
+                one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in inside])
+            )
         # A part of what the inventory knows, because that is older than the partition or sees only the whole.
         above = dict.fromkeys([*(name for name in ids if name not in inside), *self._above(one)])
         if not ids and not above:
-            return Found(one, made, ())
+            return IdentifiedDevice(one, made, ())
         known = [self._record(kind, name) for name in (*inside, *above) if name in self._records]
         composed, near = _composed(made, [self._record(kind, name) for name in inside])
         part_of = {*composed.part_of, *above, *(name for device in known for name in device.part_of)}
@@ -91,7 +93,7 @@ class Hardware:
             consists_of=composed.consists_of,
             capacity={},
         )
-        return Found(one, device, near or _known(whole.numa_node))
+        return IdentifiedDevice(one, device, near or _known(whole.numa_node))
 
     def _above(self, one: Identity) -> list[str]:
         """The ids of what an identity is a part of, by the nodes that it shares with its likes."""
@@ -110,7 +112,7 @@ class Hardware:
         return next((device for device in records if device.kind == kind), records[0])
 
 
-def together(name: str, parts: Sequence[Found]) -> Found:
+def together(name: str, parts: Sequence[IdentifiedDevice]) -> IdentifiedDevice:
     """A unit of several, under this id; all or nothing."""
     if len(parts) == 1:
         return parts[0]
@@ -118,7 +120,7 @@ def together(name: str, parts: Sequence[Found]) -> Found:
     identity = Identity(names, tuple(item for part in parts for item in part.identity.own), ())
     first = parts[0].device
     device, _nodes = _composed(Device(name, "", first.kind, first.names, ()), [part.device for part in parts])
-    return Found(identity, device, tuple(sorted({node for part in parts for node in part.numa_nodes})))
+    return IdentifiedDevice(identity, device, tuple(sorted({node for part in parts for node in part.numa_nodes})))
 
 
 def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:

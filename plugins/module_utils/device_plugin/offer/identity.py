@@ -29,7 +29,7 @@ class Identity(NamedTuple):
     above: tuple[str, ...]  # items that it shares with its likes: of the GPU that it is a part of; sorted
 
 
-class Kind(NamedTuple):
+class KindIdentities(NamedTuple):
     """The identities of a kind, by their first name, and why its other names are none: name -> why."""
 
     identities: tuple[Identity, ...]
@@ -42,7 +42,7 @@ FRAGMENT = "it is only a part of what a device consists of"
 NOTHING = "no device node, network interface or mount tells it apart"
 
 
-def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Collection[str]] = ()) -> Kind:
+def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Collection[str]] = ()) -> KindIdentities:
     """The identities of a kind: device name -> (its edits, those of its whole spec).
 
     `devices`: the items of each device that somebody knows better than the spec does.
@@ -75,7 +75,7 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
             made.append(Identity(tuple(alike), tuple(sorted(own & closest or own)), tuple(sorted(rest))))
         else:
             others.update(dict.fromkeys(alike, NOTHING))
-    return Kind(tuple(sorted(made)), others)
+    return KindIdentities(tuple(sorted(made)), others)
 
 
 def _direct(edits: Edits) -> frozenset[str]:

@@ -19,10 +19,10 @@ from ...records import NET, Device, Link
 from ...spec.names import claim_uid, transient_id
 from ...spec.registry import Registry
 from ..config import unit_ids
-from ..config.configuration import PROFILE, Group, ResourceSettings, Settings
+from ..config.configuration import PROFILE, GroupSettings, PluginSettings, ResourceSettings
 from ..config.resource_names import why_no_resource
 from . import match
-from .hardware import Found, Hardware, together
+from .hardware import Hardware, IdentifiedDevice, together
 from .identity import NOTHING, PARENT, identities
 from .list_size import LONGEST, size
 
@@ -30,7 +30,7 @@ CLAIMS = "claim"  # class of kinds whose devices are grants of somebody's, ours 
 NAMED = 5  # names that a warning lists before it counts the others
 
 
-class Unit(NamedTuple):
+class OfferedUnit(NamedTuple):
     """One hardware identity that a resource offers."""
 
     id: str  # unique in the resource, and a CDI device name as long as the resource has one kind
@@ -48,7 +48,7 @@ class Unit(NamedTuple):
 
 class _Resource(NamedTuple):
     name: str
-    units: tuple[Unit, ...]  # by id
+    units: tuple[OfferedUnit, ...]  # by id
     links: tuple[Link, ...] = ()  # between the devices of its units, and what they are parts of
     settings: ResourceSettings = ResourceSettings("")  # with the name of this resource
 
@@ -57,7 +57,7 @@ class Resource(_Resource):
     """One extended resource."""
 
     @cached_property
-    def by_device_id(self) -> Mapping[str, Unit]:
+    def by_device_id(self) -> Mapping[str, OfferedUnit]:
         """Device ID -> its unit. Made once: every call of the kubelet asks, and there may be tens of thousands."""
         return {device_id: unit for unit in self.units for device_id in unit.device_ids}
 
@@ -77,13 +77,13 @@ Held = dict[str, tuple[str, str]]  # resource of the ledger -> sort of lock, who
 class _Kind(NamedTuple):
     """What there is of a kind."""
 
-    found: tuple[Found, ...]
-    by_name: Mapping[str, Found]  # qualified name -> its identity
+    found: tuple[IdentifiedDevice, ...]
+    by_name: Mapping[str, IdentifiedDevice]  # qualified name -> its identity
     others: Mapping[str, str]  # qualified name -> why it is none
     passing: bool = False  # all that there is of it comes and goes with what others hand out: it is no resource
 
 
-def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
+def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
     """What is offered now: the resources of the settings, with or without units, or one for each kind that has units.
 
     The same for the same devices, in whatever order files and devices come. Raises nothing.
@@ -111,19 +111,14 @@ def offer(settings: Settings, registry: Registry, inventory: Optional[Inventory]
     return Offer(made, (*warnings, *_twice(made)), refused, tuple(absent))
 
 
-def known(registry: Registry, inventory: Optional[Inventory]) -> Iterator[Found]:
+def known(registry: Registry, inventory: Optional[Inventory]) -> Iterator[IdentifiedDevice]:
     """The hardware of all that the specs define for good: what anybody might be handed."""
     for one in _kinds(registry, Hardware(inventory)).values():
         if not one.passing:
             yield from one.found
 
 
-def unit_id(device_id: str) -> str:
-    """The id of the unit that a device ID of the kubelet is, or is a replica of."""
-    return unit_ids.unit_id(device_id)
-
-
-def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optional[Unit]]:
+def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optional[OfferedUnit]]:
     """Device ID -> its unit; None for one that the resource does not offer."""
     return {device_id: resource.by_device_id.get(device_id) for device_id in device_ids}
 
@@ -185,10 +180,10 @@ def _all_kinds(kinds: Mapping[str, _Kind], warnings: list[str]) -> Iterator[Reso
             yield ResourceSettings(kind, (kind,))
 
 
-def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: list[str]) -> tuple[Unit, ...]:
+def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: list[str]) -> tuple[OfferedUnit, ...]:
     """The units of a resource, by id: its groups, and each device that is in none of them and meets the conditions."""
     where = f"resource {settings.name}"
-    units: dict[str, Unit] = {}
+    units: dict[str, OfferedUnit] = {}
     held: Held = {}
     for group in settings.groups:
         why, unit = _group(group, settings, kinds)
@@ -222,7 +217,7 @@ def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: lis
     return tuple(units[name] for name in sorted(units))
 
 
-def _absent(settings: ResourceSettings, kinds: Mapping[str, _Kind], units: Sequence[Unit]) -> Iterator[str]:
+def _absent(settings: ResourceSettings, kinds: Mapping[str, _Kind], units: Sequence[OfferedUnit]) -> Iterator[str]:
     """What a resource has none of, in words."""
     here = [kind for kind in settings.kinds if kind in kinds]
     number = sum(len(kinds[kind].found) for kind in here)
@@ -234,8 +229,10 @@ def _absent(settings: ResourceSettings, kinds: Mapping[str, _Kind], units: Seque
         yield f"resource {settings.name}: {what.format(', '.join(here))}"
 
 
-def _unit(name: str, qualified_names: tuple[str, ...], found: Found, settings: ResourceSettings) -> Unit:
-    return Unit(
+def _unit(
+    name: str, qualified_names: tuple[str, ...], found: IdentifiedDevice, settings: ResourceSettings
+) -> OfferedUnit:
+    return OfferedUnit(
         name,
         qualified_names,
         found.device,
@@ -245,9 +242,11 @@ def _unit(name: str, qualified_names: tuple[str, ...], found: Found, settings: R
     )
 
 
-def _group(group: Group, settings: ResourceSettings, kinds: Mapping[str, _Kind]) -> tuple[str, Optional[Unit]]:
+def _group(
+    group: GroupSettings, settings: ResourceSettings, kinds: Mapping[str, _Kind]
+) -> tuple[str, Optional[OfferedUnit]]:
     """(why there is no such unit, the unit) of devices that are handed out together."""
-    parts: dict[str, Found] = {}
+    parts: dict[str, IdentifiedDevice] = {}
     for name in (*group.members, *group.optional):
         kind = kinds.get(name.partition("=")[0])
         found = kind.by_name.get(name) if kind else None
@@ -259,7 +258,7 @@ def _group(group: Group, settings: ResourceSettings, kinds: Mapping[str, _Kind])
     return "", _unit(group.name, tuple(parts), found, settings)
 
 
-def _is_wanted(settings: ResourceSettings, found: Found) -> bool:
+def _is_wanted(settings: ResourceSettings, found: IdentifiedDevice) -> bool:
     facts = found.identity.names, found.device, found.numa_nodes
     return match.meets(settings.match, *facts) and not (settings.exclude and match.meets(settings.exclude, *facts))
 
@@ -280,13 +279,13 @@ def _hold(device: Device, who: str, held: Held) -> str:
 
 
 def _split(
-    settings: ResourceSettings, units: tuple[Unit, ...], warnings: list[str]
-) -> Iterator[tuple[ResourceSettings, tuple[Unit, ...]]]:
+    settings: ResourceSettings, units: tuple[OfferedUnit, ...], warnings: list[str]
+) -> Iterator[tuple[ResourceSettings, tuple[OfferedUnit, ...]]]:
     """The resource itself, or one for each partition profile that its units have."""
     if PROFILE not in settings.name:
         yield settings, units
         return
-    by_name: dict[str, list[Unit]] = {}
+    by_name: dict[str, list[OfferedUnit]] = {}
     for unit in units:
         profile = match.as_name(match.profile_of(unit.device))
         if profile:
@@ -304,7 +303,7 @@ def _split(
             yield settings._replace(name=name), tuple(own)
 
 
-def _links(units: Iterable[Unit], links: Iterable[Link]) -> tuple[Link, ...]:
+def _links(units: Iterable[OfferedUnit], links: Iterable[Link]) -> tuple[Link, ...]:
     ends = {name for unit in units for name in (*_hardware(unit.device), *unit.device.part_of)}
     return tuple(link for link in links if link.a in ends and link.b in ends)
 

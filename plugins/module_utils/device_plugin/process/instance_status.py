@@ -46,7 +46,7 @@ STATES = (IDLE, WAITING, REGISTERING, REGISTERED, STANDBY, CONFLICT, REFUSED, RE
 _YIELDED = (IDLE, CONFLICT, REFUSED)  # whoever is in one of these states will not register in a moment
 
 
-class Seen(NamedTuple):
+class SeenInstance(NamedTuple):
     """An instance, as its files tell."""
 
     document: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Seen(NamedTuple):
         return float(self.document["since_boot"]), str(self.document["instance"])
 
 
-class Instance:
+class InstanceEntry:
     """This process' own place in `run_dir`, from `enter` to `leave`."""
 
     def __init__(self, run_dir: str, name: str) -> None:
@@ -84,7 +84,7 @@ class Instance:
         self._lock: Optional[int] = None
         self._written = b""
 
-    def enter(self) -> list[Seen]:
+    def enter(self) -> list[SeenInstance]:
         """Take the lock, and clear away what dead instances left; returns these. Raises CdiError.
 
         An instance of this name that lives is an error: the service manager starts each name once.
@@ -104,7 +104,7 @@ class Instance:
         except OSError as error:
             self._drop()
             raise CdiError(f"{path}: can't lock it: {error.strerror}; choose another run_dir") from None
-        dead = [seen for seen in look(self.run_dir) if not seen.alive or seen.document["instance"] == self.name]
+        dead = [seen for seen in instances_in(self.run_dir) if not seen.alive or seen.document["instance"] == self.name]
         for seen in dead:
             _remove(self.run_dir, str(seen.document["instance"]), keep_lock=seen.document["instance"] == self.name)
         return dead
@@ -162,7 +162,9 @@ def _read(path: str) -> Optional[dict[str, Any]]:
     return dict(document)
 
 
-def look(run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, Any]]] = _read) -> list[Seen]:
+def instances_in(
+    run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, Any]]] = _read
+) -> list[SeenInstance]:
     """All instances that left a document, the youngest last, without the one called `but`.
 
     Raises nothing: what can't be read is left out.
@@ -174,7 +176,7 @@ def look(run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, A
             document = read(os.path.join(run_dir, name)) if ending == ".json" and stem != but else None
             if document is not None and document["instance"] == stem:
                 lock = os.path.join(run_dir, f"{stem}.lock")
-                found.append(Seen(document, _alive(lock), _silent(lock)))
+                found.append(SeenInstance(document, _alive(lock), _silent(lock)))
     return sorted(found, key=lambda seen: seen.age_key)
 
 
@@ -225,15 +227,15 @@ class Peers:
         """Whether any of them says that the kubelet hears it. One that hangs may be right: its stream is still open."""
         return any(one.document["resources"].get(resource, {}).get("stream", False) for one in self._living())
 
-    def _younger(self, resource: str) -> Iterator[tuple[Seen, Mapping[str, Any]]]:
+    def _younger(self, resource: str) -> Iterator[tuple[SeenInstance, Mapping[str, Any]]]:
         """Those that began after this one and do something, and what they say of `resource`."""
         for one in self._living():
             if one.age_key > self._age and not one.hangs:
                 yield one, one.document["resources"].get(resource, {})
 
-    def _living(self) -> list[Seen]:
+    def _living(self) -> list[SeenInstance]:
         before, self._documents = self._documents, {}
-        return [one for one in look(self._run_dir, self._own, partial(self._read, before)) if one.alive]
+        return [one for one in instances_in(self._run_dir, self._own, partial(self._read, before)) if one.alive]
 
     def _read(self, before: Mapping[str, Document], path: str) -> Optional[dict[str, Any]]:
         """The document, parsed again if it is another one: it may name ten thousand devices."""

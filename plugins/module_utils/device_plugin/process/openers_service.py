@@ -22,16 +22,16 @@ from typing import Any, BinaryIO, Optional
 from ...records import CdiError
 from ...system import openers
 from ...system.control_group import Group
-from ...system.openers import Number, Opener, Seen
+from ...system.openers import Number, Opener, OpenersSeen
 
 PATH = "/run/fleet-cdi-openers.socket"
 PATIENCE = 5.0  # seconds that an answer may take besides the look: the process has to start
 LONGEST = 8 << 20  # bytes of a question, which are the numbers of 300,000 nodes
 
-Look = Callable[[Collection[Number]], Seen]
+Look = Callable[[Collection[Number]], OpenersSeen]
 
 
-def serve(questions: BinaryIO, answers: BinaryIO) -> None:
+def answer_questions(questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer questions until nobody is left to ask one. Raises CdiError for what is none."""
     while line := questions.readline(LONGEST):
         seen = openers.look(_numbers(line))
@@ -68,7 +68,7 @@ class Channel:
         self._lines: Any = None
         self._lock = threading.Lock()
 
-    def look(self, numbers: Collection[Number]) -> Seen:
+    def look(self, numbers: Collection[Number]) -> OpenersSeen:
         """As openers.look. Blocks, for some seconds at most; raises nothing."""
         with self._lock:
             if self._channel is not None:
@@ -93,16 +93,16 @@ class Channel:
         self._lines = channel.makefile("rb")
         return channel
 
-    def _ask(self, channel: socket.socket, numbers: Collection[Number]) -> Seen:
+    def _ask(self, channel: socket.socket, numbers: Collection[Number]) -> OpenersSeen:
         """Raises OSError, ValueError."""
         channel.sendall(json.dumps(sorted(numbers)).encode() + b"\n")
         return _seen(json.loads(self._lines.readline()))
 
-    def _failed(self, error: Exception) -> Seen:
+    def _failed(self, error: Exception) -> OpenersSeen:
         """What is told instead of an answer. One that comes yet would be that to another question: nobody hears it."""
         self.close()
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
-        return Seen(trouble=f"{self._path}: {why}; `journalctl -u 'fleet-cdi-openers@*'` may say why")
+        return OpenersSeen(trouble=f"{self._path}: {why}; `journalctl -u 'fleet-cdi-openers@*'` may say why")
 
     def close(self) -> None:
         """That process ends then."""
@@ -112,7 +112,7 @@ class Channel:
         self._lines = self._channel = None
 
 
-def _seen(document: Any) -> Seen:
+def _seen(document: Any) -> OpenersSeen:
     """Raises ValueError."""
     found, processes, unseen, trouble = document
     made = {
@@ -121,4 +121,4 @@ def _seen(document: Any) -> Seen:
         )
         for sort, major, minor, each in found
     }
-    return Seen(made, processes, unseen, trouble)
+    return OpenersSeen(made, processes, unseen, trouble)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional
 from ...records import ContainerEdits, Health
 from ..functions import depending, functions, physical_function, unusable
 from ..root import printable
-from ..select import Found, Group, Profile, Rule, address, memory, select
+from ..select import DeviceGroup, Profile, Selection, SelectRule, address_order, memory, select
 from ..snapshot import Snapshot, SysDevice
 from ..topology import kfd
 from .drm import ROLES
@@ -27,7 +27,7 @@ FRAME_BUFFER = (1, 2)  # heap types, public and private (kfd_crat.h, HSA_MEM_HEA
 ROLE = tuple((pattern, role) for role, pattern in ROLES.items())
 
 
-class Part(NamedTuple):
+class GpuNode(NamedTuple):
     """A GPU node of KFD with what sysfs has of it."""
 
     function: Optional[SysDevice]  # the PCI function of its GPU
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     nodes: tuple[tuple[SysDevice, str], ...]  # card and render node, with their roles
 
 
-def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(_options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each GPU, or each partition of it, that KFD lists; then the GPUs that can't be used."""
     cards = functions(snapshot, VENDOR, CLASSES)
     gpus = _gpus(snapshot, cards)
@@ -47,7 +47,7 @@ def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
     groups = _with_own_uuids(depending(groups, shared, snapshot), warnings)
     missing = "KFD does not list it" if driver else "this kernel has no KFD (/sys/class/kfd)"
     used = [part.function for parts in gpus for part in parts if part.function]
-    return Found(
+    return Selection(
         (*groups, *unusable(cards, used, ("amdgpu",), f"{missing}, so ROCm can't use it")),
         f"this host has no GPU of PCI vendor {VENDOR}",
         tuple(warnings),
@@ -55,23 +55,23 @@ def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
     )
 
 
-def _gpus(snapshot: Snapshot, cards: Sequence[SysDevice]) -> list[list[Part]]:
+def _gpus(snapshot: Snapshot, cards: Sequence[SysDevice]) -> list[list[GpuNode]]:
     """The parts of each GPU, by PCI address, then by partition; several only where it is partitioned."""
-    groups = select(Rule(subsystem=("drm",), roles=ROLE, group_by_parent=True), snapshot).groups
+    groups = select(SelectRule(subsystem=("drm",), roles=ROLE, group_by_parent=True), snapshot).groups
     drm = {member.sysname: group.members for group in groups for member, _role in group.members}
     by_name = {card.name: card for card in cards}
-    gpus: dict[str, list[Part]] = {}
+    gpus: dict[str, list[GpuNode]] = {}
     for compute in kfd.gpus(snapshot):
         nodes = drm.get(_render(compute), ())
         function = (nodes[0][0].pci if nodes else None) or by_name.get(compute.function)
         gpus.setdefault(function.name if function else f"node {compute.number}", []).append(
-            Part(function, _partition(compute), compute, nodes)
+            GpuNode(function, _partition(compute), compute, nodes)
         )
     for name, parts in gpus.items():
         if len({part.partition for part in parts}) < len(parts):  # a driver that does not number them: in its order
             gpus[name] = [part._replace(partition=rank) for rank, part in enumerate(parts)]
         gpus[name].sort(key=lambda part: part.partition)
-    return sorted(gpus.values(), key=lambda parts: (address(parts[0].function), parts[0].compute.number))
+    return sorted(gpus.values(), key=lambda parts: (address_order(parts[0].function), parts[0].compute.number))
 
 
 def _render(compute: kfd.KfdNode) -> str:
@@ -91,19 +91,19 @@ def _silent(snapshot: Snapshot) -> Iterator[str]:
     Who may not use a GPU by the rules of his cgroup finds its properties empty (kfd_topology.c, node_show).
     """
     for name in snapshot.root.names(kfd.NODES):
-        known = kfd.read(snapshot, f"{kfd.NODES}/{name}/properties")
+        known = kfd.read_kfd(snapshot, f"{kfd.NODES}/{name}/properties")
         if known.get("simd_count", 1) and not (name.isdecimal() and {"simd_count", "location_id"} <= set(known)):
             path = f"{kfd.NODES}/{printable(name)}/properties"
             yield f"{path}: can't be read or has no simd_count and location_id; if it is a GPU's, it is left out"
 
 
-def _groups(part: Part, parts: Sequence[Part], warnings: list[str]) -> list[Group]:
+def _groups(part: GpuNode, parts: Sequence[GpuNode], warnings: list[str]) -> list[DeviceGroup]:
     """The device that is one part of a GPU; none, with a warning, for a node of KFD that nothing else knows of."""
     function, nodes, number = part.function, part.nodes, part.compute.number
     if function is None:
         what = "it is offered, but nobody knows what it is a part of" if nodes else "it is left out"
         warnings.append(f"KFD's node {number} names no AMD GPU on the PCI bus (domain, location_id); {what}")
-        return [Group(nodes[0][0].physical, nodes)] if nodes else []
+        return [DeviceGroup(nodes[0][0].physical, nodes)] if nodes else []
     fields = {**_memory(function.snapshot, part.compute), "uuid": _uuid(part, parts), "subsystem": "drm"}
     if not nodes:
         reason = f"KFD's node {number} names /dev/dri/{_render(part.compute)}, of which DRM knows nothing"
@@ -113,8 +113,8 @@ def _groups(part: Part, parts: Sequence[Part], warnings: list[str]) -> list[Grou
         fields["partition"] = _profile(function)
         # All but the first partition sit on platform devices, which know neither ids nor NUMA nodes.
         names = {"sysname": nodes[0][0].sysname} if nodes else {}
-        return [Group(function, ((function, ""), *nodes), names=names, fields=fields)]
-    group = memory(Group(function, nodes or ((function, ""),)))
+        return [DeviceGroup(function, ((function, ""), *nodes), names=names, fields=fields)]
+    group = memory(DeviceGroup(function, nodes or ((function, ""),)))
     return [group._replace(fields={**fields, **group.fields, "part_of": physical_function(function)})]
 
 
@@ -132,12 +132,12 @@ def _profile(function: SysDevice) -> str:
 def _memory(snapshot: Snapshot, compute: kfd.KfdNode) -> dict[str, Any]:
     """What can be asked for of the memory that KFD says a GPU or a partition has."""
     place = f"{kfd.NODES}/{compute.number}/mem_banks"
-    banks = [kfd.read(snapshot, f"{place}/{name}/properties") for name in snapshot.root.names(place)]
+    banks = [kfd.read_kfd(snapshot, f"{place}/{name}/properties") for name in snapshot.root.names(place)]
     size = sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in FRAME_BUFFER) >> 20
     return {"capacity": {"memory": size}} if size else {}
 
 
-def _uuid(part: Part, parts: Sequence[Part]) -> str:
+def _uuid(part: GpuNode, parts: Sequence[GpuNode]) -> str:
     """The unique id as ROCm writes it (hsa_ext_amd.h, HSA_AMD_AGENT_INFO_UUID), "" if the GPU has none.
 
     The board's comes first: KFD's is that of the board or of a die, depending on the driver's release. A partition has
@@ -158,7 +158,7 @@ def _written(unique: int) -> str:
     return f"GPU-{unique:016x}" if unique else ""
 
 
-def _with_own_uuids(groups: Sequence[Group], warnings: list[str]) -> list[Group]:
+def _with_own_uuids(groups: Sequence[DeviceGroup], warnings: list[str]) -> list[DeviceGroup]:
     """Return the groups; a name that two of them have is removed from both."""
     seen = Counter(group.fields.get("uuid", "") for group in groups)
     twice = {uuid for uuid, count in seen.items() if uuid and count > 1}

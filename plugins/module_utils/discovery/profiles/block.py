@@ -14,7 +14,7 @@ from typing import Any
 
 from ...records import Health
 from ..root import printable
-from ..select import GLOBS, Found, Group, Profile, Rule, globs, select
+from ..select import GLOBS, DeviceGroup, Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot, SysDevice
 
 # Names below /dev by profile; partitions are told by their attribute (Documentation/ABI/stable/sysfs-block).
@@ -23,10 +23,10 @@ DISKS = {"block": ("sd*", "vd*", "xvd*", "dasd*", "mmcblk*", "pmem*"), "nvme": (
 WWID = ("wwid", "device/wwid")
 
 
-def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each disk; for NVMe with the generic character device of the namespace, /dev/ng0n1."""
     named = globs(options.get("disks"))
-    found = select(Rule(subsystem=("block",), node=named or DISKS[family]), snapshot)
+    found = select(SelectRule(subsystem=("block",), node=named or DISKS[family]), snapshot)
     used = _used(snapshot)
     disks = [group for group in found.groups if group.members[0][0].attribute("partition") is None]
     generic = {device.sysname: device for device in snapshot.members("nvme-generic")}
@@ -41,7 +41,7 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Found:
         if reasons:
             fields["health"] = Health("reserved", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
         members = (*group.members, (beside, "generic")) if beside else group.members
-        groups.append(Group(disk.physical, members, fields=fields))
+        groups.append(DeviceGroup(disk.physical, members, fields=fields))
     return found._replace(groups=tuple(groups), why=found.why or "only partitions are there")
 
 

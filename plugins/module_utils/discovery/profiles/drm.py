@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..select import PCI_IDS, Found, Profile, Rule, globs, memory, select
+from ..select import PCI_IDS, Profile, Selection, SelectRule, globs, memory, select
 from ..snapshot import Snapshot
 
 # Documentation/gpu/drm-uapi.rst, "Primary Nodes" and "Render nodes"; control nodes are gone since Linux 4.16.
 ROLES = {"primary": "card[0-9]*", "render": "renderD[0-9]*", "control": "controlD[0-9]*"}
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each GPU, with the nodes of the roles that are wanted."""
     wanted = options.get("want_device_nodes", ROLES)
     roles = tuple((pattern, role) for role, pattern in ROLES.items() if role in wanted)
     vendors = globs(options.get("vendorid_whitelist"))
-    found = select(Rule(subsystem=("drm",), pci_vendor=vendors, roles=roles, group_by_parent=True), snapshot)
+    found = select(SelectRule(subsystem=("drm",), pci_vendor=vendors, roles=roles, group_by_parent=True), snapshot)
     return found._replace(groups=tuple(memory(group) for group in found.groups))
 
 

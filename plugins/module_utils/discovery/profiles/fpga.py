@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Optional
 
 from ...records import Health
 from ..functions import functions, physical_function, unusable
-from ..select import Found, Group, Profile, address, natural
+from ..select import DeviceGroup, Profile, Selection, address_order, natural
 from ..snapshot import Snapshot, SysDevice
 
 
-class Sort(NamedTuple):
+class NodeSort(NamedTuple):
     """One sort of node: the class or bus of its device, patterns of the device's name and driver, its role."""
 
     subsystem: str
@@ -31,12 +31,12 @@ class Sort(NamedTuple):
 
 XRT = "xrt_mgmt"
 SORTS = (
-    Sort("platform", "dfl-port.*", "*", "port"),
-    Sort("platform", "dfl-fme.*", "*", "management"),
-    Sort("fpga", "intel-fpga-port.*", "*", "port"),
-    Sort("fpga", "intel-fpga-fme.*", "*", "management"),
-    Sort("drm", "renderD*", "xocl*", "render"),
-    Sort(XRT, "xclmgmt*", "*", "management"),
+    NodeSort("platform", "dfl-port.*", "*", "port"),
+    NodeSort("platform", "dfl-fme.*", "*", "management"),
+    NodeSort("fpga", "intel-fpga-port.*", "*", "port"),
+    NodeSort("fpga", "intel-fpga-fme.*", "*", "management"),
+    NodeSort("drm", "renderD*", "xocl*", "render"),
+    NodeSort(XRT, "xclmgmt*", "*", "management"),
 )
 ROLES = ("port", "render", "management")
 USUAL = ROLES[:2]
@@ -44,13 +44,15 @@ XILINX, CLASSES = "0x10ee", ("0x12",)
 MANAGER = "fpga_manager"
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each PCI function with a port or a render node, then Xilinx's cards without a driver."""
     wanted = options.get("want_device_nodes", USUAL)
     nodes = list(_nodes(snapshot))
     cards = {function for function, _device, role in nodes if role != "management"}
-    slots = {_slot(function): function for function in sorted(cards, key=address, reverse=True)}
-    members: dict[SysDevice, list[tuple[SysDevice, str]]] = {function: [] for function in sorted(cards, key=address)}
+    slots = {_slot(function): function for function in sorted(cards, key=address_order, reverse=True)}
+    members: dict[SysDevice, list[tuple[SysDevice, str]]] = {
+        function: [] for function in sorted(cards, key=address_order)
+    }
     for function, device, role in nodes:
         # Xilinx's cards are managed by another function in the slot; there a virtual function is not a separate card.
         card = slots.get(_slot(function)) if device.subsystem == XRT and function not in cards else function
@@ -58,7 +60,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
             members[card].append((device, role))
     groups = [_group(function, found) for function, found in members.items() if found]
     last = unusable(functions(snapshot, XILINX, CLASSES), cards, ("xocl",), "its driver made no render node of it")
-    return Found((*groups, *last), "this host has no FPGA under dfl, intel-fpga or xocl")
+    return Selection((*groups, *last), "this host has no FPGA under dfl, intel-fpga or xocl")
 
 
 def _nodes(snapshot: Snapshot) -> Iterator[tuple[SysDevice, SysDevice, str]]:
@@ -76,13 +78,13 @@ def _slot(function: SysDevice) -> str:
     return function.name.rpartition(".")[0]
 
 
-def _group(function: SysDevice, nodes: list[tuple[SysDevice, str]]) -> Group:
+def _group(function: SysDevice, nodes: list[tuple[SysDevice, str]]) -> DeviceGroup:
     """The function is the head: a port is a platform device, which would be taken for the hardware."""
     fields: dict[str, Any] = {"part_of": physical_function(function)}
     health = _programmed(function)
     if health:
         fields["health"] = health
-    return Group(function, ((function, ""), *nodes), names={"sysname": nodes[0][0].sysname}, fields=fields)
+    return DeviceGroup(function, ((function, ""), *nodes), names={"sysname": nodes[0][0].sysname}, fields=fields)
 
 
 def _programmed(function: SysDevice) -> Optional[Health]:

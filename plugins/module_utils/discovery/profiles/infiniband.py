@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from ...records import ContainerEdits, Health, NetDevice
 from ..functions import depending, functions, physical_function, unusable
-from ..select import Found, Group, Profile, address, natural
+from ..select import DeviceGroup, Profile, Selection, address_order, natural
 from ..snapshot import Snapshot, SysDevice
 from . import net, vfio
 
@@ -28,11 +28,11 @@ ACTIVE = "ACTIVE"  # Documentation/ABI/stable/sysfs-class-infiniband, ports/<por
 NOBODY = "0000:0000:0000:0000"
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each RDMA device that has a node, then the InfiniBand controllers that can't be used."""
     wanted = options.get("want_device_nodes", USUAL)
     groups, warnings = [], []
-    for device in sorted(snapshot.members("infiniband"), key=lambda one: (address(one), natural(one.sysname))):
+    for device in sorted(snapshot.members("infiniband"), key=lambda one: (address_order(one), natural(one.sysname))):
         nodes = [(node, role) for role in ROLES if role in wanted for node in _nodes(device, role)]
         if nodes:
             groups.append(_group(device, nodes, options))
@@ -43,7 +43,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     cards = [card for card in functions(snapshot, "", CLASSES) if card.bound not in vfio.DRIVERS]
     drivers = ("that of an RDMA device", *sorted({card.bound for card in cards}))
     last = unusable(cards, used, drivers, "its driver made no RDMA device of it; mlx5 needs the module mlx5_ib as well")
-    return Found(
+    return Selection(
         (*depending(groups, shared, snapshot), *last),
         "this host has no RDMA device (/sys/class/infiniband)",
         tuple(warnings),
@@ -65,7 +65,7 @@ def _parent(device: SysDevice) -> str:
     return os.path.dirname(os.path.dirname(device.path))
 
 
-def _group(device: SysDevice, nodes: list[tuple[SysDevice, str]], options: dict[str, Any]) -> Group:
+def _group(device: SysDevice, nodes: list[tuple[SysDevice, str]], options: dict[str, Any]) -> DeviceGroup:
     guid = device.attribute("node_guid") or ""
     fields: dict[str, Any] = {"uuid": "" if guid == NOBODY else guid, "part_of": physical_function(device)}
     health = _ports(device) if options.get("port_state", ACTIVE.lower()) != "any" else None
@@ -79,12 +79,12 @@ def _group(device: SysDevice, nodes: list[tuple[SysDevice, str]], options: dict[
         fields["health"] = health
     whole = device.physical
     if whole is None or whole.path == _parent(device):
-        return Group(whole, ((device, ""), *nodes), fields=fields)
+        return DeviceGroup(whole, ((device, ""), *nodes), fields=fields)
     # On a subfunction, which is a part of the PCI function (Documentation/networking/devlink/devlink-port.rst)
     place = f"{whole.subsystem}:{whole.sysname}"
     number = device.snapshot.device(_parent(device)).attribute("sfnum")
     fields.update({"part_of": (place,), **({"id": f"{place}#sf{number}"} if number else {})})
-    return Group(None, ((device, ""), *nodes), fields=fields)
+    return DeviceGroup(None, ((device, ""), *nodes), fields=fields)
 
 
 def _ports(device: SysDevice) -> Optional[Health]:

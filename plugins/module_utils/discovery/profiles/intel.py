@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from ..functions import functions, physical_function, unusable
-from ..select import Found, Group, Profile, Rule, select
+from ..select import DeviceGroup, Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot, SysDevice
 from .drm import ROLES
 
@@ -24,9 +24,9 @@ ROLE = tuple((pattern, role) for role, pattern in ROLES.items())
 SURVIVES = "survivability_mode"
 
 
-def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(_options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each GPU, then the GPUs that can't be used."""
-    rule = Rule(subsystem=("drm",), driver=DRIVERS, pci_vendor=(VENDOR,), roles=ROLE, group_by_parent=True)
+    rule = SelectRule(subsystem=("drm",), driver=DRIVERS, pci_vendor=(VENDOR,), roles=ROLE, group_by_parent=True)
     groups = [_described(group) for group in select(rule, snapshot).groups]
     used = [group.parent for group in groups if group.parent]
     cards = functions(snapshot, VENDOR, ("0x03",))
@@ -38,17 +38,17 @@ def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
             broken, used, DRIVERS, f"its firmware is broken ({SURVIVES}); it takes new firmware and nothing else"
         ),
     )
-    return Found((*groups, *map(named, last)), f"this host has no GPU of PCI vendor {VENDOR}")
+    return Selection((*groups, *map(named, last)), f"this host has no GPU of PCI vendor {VENDOR}")
 
 
-def named(group: Group) -> Group:
+def named(group: DeviceGroup) -> DeviceGroup:
     """The group with the name that Intel's generator gives to a device on the PCI function of its head."""
     function = group.members[0][0].pci
     uid = f"{re.sub('[:.]', '-', function.name)}-{function.pci_ids[1]}" if function else ""
     return group._replace(names={**group.names, "uuid": uid})
 
 
-def _described(group: Group) -> Group:
+def _described(group: DeviceGroup) -> DeviceGroup:
     head = group.members[0][0]
     fields: dict[str, Any] = {"part_of": physical_function(head)}
     size = _memory(head)

@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from ...records import Health
 from ..functions import functions, unusable
-from ..select import Found, Group, Profile, Rule, address, select
+from ..select import DeviceGroup, Profile, Selection, SelectRule, address_order, select
 from ..snapshot import Snapshot, SysDevice
 from .intel import VENDOR, named
 
@@ -26,7 +26,7 @@ NODE = re.compile(r"accel([0-9]+)\Z")
 WELL = "operational"  # Documentation/ABI/testing/sysfs-driver-habanalabs, "status"
 
 
-def find_gaudi(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find_gaudi(_options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each Gaudi: its node, its control node and, if it has one, that of its network ports.
 
     The node sits on the PCI function; that of a driver outside of mainline sits on nothing and says it in pci_addr.
@@ -35,7 +35,7 @@ def find_gaudi(_options: dict[str, Any], snapshot: Snapshot) -> Found:
     cards = functions(snapshot, HABANA, CLASSES)
     members = {device.sysname: device for device in snapshot.members("accel")}
     verbs = [device for device in snapshot.members("infiniband_verbs") if device.pci]
-    groups: dict[SysDevice, Group] = {}
+    groups: dict[SysDevice, DeviceGroup] = {}
     warnings = []
     for name, device in members.items():
         number = NODE.match(name)
@@ -53,11 +53,11 @@ def find_gaudi(_options: dict[str, Any], snapshot: Snapshot) -> Found:
         status = _attribute(device, "status")
         if status.lower() not in (WELL, ""):
             fields["health"] = Health("unhealthy", f"{function.name}: its status is {status!r}")
-        group = Group(function, (*head, *nodes), names={"sysname": name}, fields=fields)
+        group = DeviceGroup(function, (*head, *nodes), names={"sysname": name}, fields=fields)
         groups[function] = named(group)
-    ordered = [groups[function] for function in sorted(groups, key=address)]
+    ordered = [groups[function] for function in sorted(groups, key=address_order)]
     last = unusable(cards, groups, ("habanalabs",), "its driver made no accel device of it")
-    return Found((*ordered, *map(named, last)), f"this host has no Gaudi (PCI vendor {HABANA})", tuple(warnings))
+    return Selection((*ordered, *map(named, last)), f"this host has no Gaudi (PCI vendor {HABANA})", tuple(warnings))
 
 
 def _function(device: SysDevice, cards: list[SysDevice]) -> Optional[SysDevice]:
@@ -71,14 +71,14 @@ def _attribute(device: SysDevice, name: str) -> str:
     return device.attribute(name) or device.attribute(f"device/{name}") or ""
 
 
-def find_npu(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find_npu(_options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each NPU, then those that can't be used."""
-    rule = Rule(subsystem=("accel",), driver=("intel_vpu",), pci_vendor=(VENDOR,), group_by_parent=True)
+    rule = SelectRule(subsystem=("accel",), driver=("intel_vpu",), pci_vendor=(VENDOR,), group_by_parent=True)
     groups = select(rule, snapshot).groups
     used = [group.parent for group in groups if group.parent]
     npus = [function for function in functions(snapshot, VENDOR, CLASSES) if function.pci_ids[1] in NPUS]
     last = unusable(npus, used, ("intel_vpu",), "its driver made no accel device of it")
-    return Found(tuple(map(named, (*groups, *last))), f"this host has no NPU of PCI vendor {VENDOR}")
+    return Selection(tuple(map(named, (*groups, *last))), f"this host has no NPU of PCI vendor {VENDOR}")
 
 
 GAUDI = Profile(kind="intel.com/gaudi", name_by=("index", "uuid"), options={}, find=find_gaudi, defaults={"all": True})

@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 from ...records import ContainerEdits, Health
 from ..functions import functions, physical_function, unusable
-from ..select import Found, Group, Profile, Rule, globs, nearest, select
+from ..select import DeviceGroup, Profile, Selection, SelectRule, globs, nearest, select
 from ..snapshot import Snapshot, SysDevice
 from . import vfio
 from .intel import VENDOR
@@ -24,7 +24,7 @@ COPROCESSOR = ("0x0b40",)
 SERVICES = ("sym", "asym", "dc", "dcc", "decomp")  # Documentation/ABI/testing/sysfs-driver-qat, cfg_services
 
 
-def find_qat(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find_qat(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each virtual function of a QAT that is bound to a VFIO driver; then those that can't be used.
 
     The physical function knows which services its virtual ones offer, and whether they are up.
@@ -42,7 +42,7 @@ def find_qat(options: dict[str, Any], snapshot: Snapshot) -> Found:
     for function, parent in virtual:
         if function.bound not in vfio.DRIVERS:
             continue
-        group = vfio.with_node(Group(function, ((function, ""),)), function, snapshot)
+        group = vfio.with_node(DeviceGroup(function, ((function, ""),)), function, snapshot)
         state = parent.attribute("qat/state") if parent else None
         if state not in (None, "up"):
             reason = f"{function.name}: the state of its physical function is {state!r}"
@@ -51,7 +51,7 @@ def find_qat(options: dict[str, Any], snapshot: Snapshot) -> Found:
     candidates = [function for function, _parent in virtual]
     last = unusable(candidates, {group.members[0][0] for group in groups}, vfio.DRIVERS, "")
     why = "this host has no virtual function of a QAT"
-    return Found(
+    return Selection(
         (*groups, *map(_qat, last)),
         f"{why} whose cfg_services has {' and '.join(sorted(wanted))}" if wanted else why,
         edits=vfio.SHARED if groups else ContainerEdits(),
@@ -62,24 +62,24 @@ def _services(parent: Optional[SysDevice]) -> set[str]:
     return set((parent.attribute("qat/cfg_services") or "").split(";")) if parent else set()
 
 
-def _qat(group: Group) -> Group:
+def _qat(group: DeviceGroup) -> DeviceGroup:
     function = group.members[0][0]
     uid = "qatvf-" + re.sub("[:.]", "-", function.name)
     return group._replace(names={"uuid": uid}, fields={**group.fields, "part_of": physical_function(function)})
 
 
-def _find_queues(prefix: str, options: dict[str, Any], snapshot: Snapshot) -> Found:
+def _find_queues(prefix: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """Return one group for each work queue for programs: a queue that is enabled with type user has a node.
 
     Linux, drivers/dma/idxd/cdev.c: the node's device is called dsa!wq0.1 and sits on the queue wq0.1, that on dsa0.
     """
     modes = globs(options.get("mode"))
     attributes = (("type", ("user",)), *((("mode", modes),) if modes else ()))
-    found = select(Rule(subsystem=("dsa",), node=(f"{prefix}/wq*",), attributes=attributes), snapshot)
+    found = select(SelectRule(subsystem=("dsa",), node=(f"{prefix}/wq*",), attributes=attributes), snapshot)
     return found._replace(groups=tuple(map(_queue, found.groups)))
 
 
-def _queue(group: Group) -> Group:
+def _queue(group: DeviceGroup) -> DeviceGroup:
     head = group.members[0][0]
     name = head.sysname.rpartition("/")[2]
     state = nearest(head, ("state",)) or ""

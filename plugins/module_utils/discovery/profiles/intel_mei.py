@@ -15,7 +15,7 @@ import re
 from typing import Any, Optional
 
 from ..functions import functions
-from ..select import Found, Group, Profile, Rule, select
+from ..select import DeviceGroup, Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot, SysDevice
 from .intel import VENDOR
 
@@ -23,21 +23,21 @@ DISPLAY = ("0x03",)  # PCI class
 INTERFACE = re.compile(r"/(?:i915|xe)\.(mei-[a-z]+)\.[0-9]+/")
 
 
-def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(_options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each interface of a GPU."""
     cards = functions(snapshot, VENDOR, DISPLAY)
-    found = select(Rule(subsystem=("mei",), sysname=("mei[0-9]*",)), snapshot).groups
+    found = select(SelectRule(subsystem=("mei",), sysname=("mei[0-9]*",)), snapshot).groups
     groups = [_described(group, card) for group in found for card in [_card(group, cards)] if card]
-    return Found(tuple(groups), f"no GPU of PCI vendor {VENDOR} has a device of class mei")
+    return Selection(tuple(groups), f"no GPU of PCI vendor {VENDOR} has a device of class mei")
 
 
-def _card(group: Group, cards: list[SysDevice]) -> Optional[SysDevice]:
+def _card(group: DeviceGroup, cards: list[SysDevice]) -> Optional[SysDevice]:
     """The GPU whose interface it is."""
     device = group.members[0][0]
     return device.pci if device.pci in cards else None
 
 
-def _described(group: Group, card: SysDevice) -> Group:
+def _described(group: DeviceGroup, card: SysDevice) -> DeviceGroup:
     """The group with an identity that does not have the numbers of the nodes, which follow the order of drivers."""
     device = group.members[0][0]
     interface = INTERFACE.search(device.path)

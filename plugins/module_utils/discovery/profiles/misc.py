@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..select import Found, Profile, Rule, globs, select
+from ..select import Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot
 
 # Those that many containers share without harm. Others of the class (loop-control, autofs, uinput ...) rule the host.
 NODES = ("fuse", "kvm", "net/tun", "vhost-net", "vhost-vsock", "vsock")
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each of the wanted nodes that this host has."""
     asked = globs(options.get("nodes"))
-    found = select(Rule(subsystem=("misc",), node=asked or NODES), snapshot)
+    found = select(SelectRule(subsystem=("misc",), node=asked or NODES), snapshot)
     there = {member.node.path for group in found.groups for member, _role in group.members if member.node}
     missing = [name for name in asked if "/dev/" + name not in there]
     warnings = [f"no device of class misc has the node /dev/{name}" for name in missing if there]

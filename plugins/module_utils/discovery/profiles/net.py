@@ -15,21 +15,21 @@ from typing import Any
 
 from ...records import Health, NetDevice
 from ..functions import physical_function
-from ..select import GLOBS, Found, Group, Profile, address, globs, natural
+from ..select import GLOBS, DeviceGroup, Profile, Selection, address_order, globs, natural
 from ..snapshot import Snapshot, SysDevice
 
 # include/uapi/linux/if_arp.h: Ethernet and InfiniBand. Others (loopback, tunnels, CAN) are not cards.
 TYPES = ("1", "32")
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each interface on hardware."""
     named = globs(options.get("interfaces"))
     routed = routes(snapshot)
     groups = []
     cards = on_hardware(snapshot)
     ports = Counter(device.physical.path for device in cards if device.physical)
-    for device in sorted(cards, key=lambda one: (address(one), natural(one.sysname))):
+    for device in sorted(cards, key=lambda one: (address_order(one), natural(one.sysname))):
         if physical_function(device):
             continue
         if named and not any(fnmatchcase(device.sysname, pattern) for pattern in named):
@@ -41,8 +41,8 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
             fields.update(id=f"{whole}#port{device.attribute('dev_port') or '0'}", part_of=(whole,))
         if use:
             fields["health"] = Health("reserved", f"{device.sysname}: {use}")
-        groups.append(Group(device.physical, ((device, ""),), fields=fields))
-    return Found(tuple(groups), f"no interface on hardware is named {' or '.join(named) or 'anything'}")
+        groups.append(DeviceGroup(device.physical, ((device, ""),), fields=fields))
+    return Selection(tuple(groups), f"no interface on hardware is named {' or '.join(named) or 'anything'}")
 
 
 def on_hardware(snapshot: Snapshot) -> list[SysDevice]:

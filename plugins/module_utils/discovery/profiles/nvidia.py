@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...records import Health, Hook, Node
 from ..functions import functions, physical_function, unusable
-from ..select import Found, Group, Profile, Rule, select
+from ..select import DeviceGroup, Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot, SysDevice
 from ..topology import nvml as topology
 from . import nvidia_hooks, nvidia_host, nvidia_nvml, nvidia_proc
@@ -49,8 +49,8 @@ class Card(NamedTuple):
     """One GPU with its data from all sources."""
 
     function: SysDevice
-    proc: nvidia_proc.Gpu
-    nvml: nvidia_nvml.Gpu
+    proc: nvidia_proc.ProcGpu
+    nvml: nvidia_nvml.NvmlGpu
     drm: Members
 
     @property
@@ -58,7 +58,7 @@ class Card(NamedTuple):
         return self.proc.uuid or self.nvml.uuid
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each GPU, or for each MIG device of it; then the GPUs that no driver is bound to."""
     # A virtual function is for a virtual machine, whose own driver it needs.
     cards = [card for card in functions(snapshot, VENDOR, DISPLAY) if not physical_function(card)]
@@ -66,15 +66,15 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     ill = unusable(cards, bound, BOUND, "")
     last = [_numbered(group, len(bound) + index) for index, group in enumerate(ill)]
     if not bound:
-        return Found(tuple(last), f"no GPU of PCI vendor {VENDOR} has driver nvidia", _taken(cards))
+        return Selection(tuple(last), f"no GPU of PCI vendor {VENDOR} has driver nvidia", _taken(cards))
     nvml = nvidia_nvml.library(snapshot.root)
-    known, warnings = nvidia_nvml.gpus(nvml)
-    links, more = topology.links(nvml) if nvml else ((), ())
+    known, warnings = nvidia_nvml.nvml_gpus(nvml)
+    links, more = topology.nvml_links(nvml) if nvml else ((), ())
     host, told = nvidia_host.survey(options, snapshot, known)
     offers, reports = _offers(host, bound)
-    groups, missing = _chosen([*offers, *(Offer(group) for group in last)], options.get("devices", ()))
+    groups, missing = _chosen([*offers, *(GpuOffer(group) for group in last)], options.get("devices", ()))
     ids = {f"pci:{group.parent.name}" for group in groups if group.parent}
-    return Found(
+    return Selection(
         groups,
         f"none of the GPUs is among devices: {', '.join(options.get('devices', ()))}",
         (*missing, *warnings, *more, *_taken(cards), *told, *reports),
@@ -83,7 +83,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     )
 
 
-def _numbered(group: Group, index: int) -> Group:
+def _numbered(group: DeviceGroup, index: int) -> DeviceGroup:
     return group._replace(names={"index": str(index), "type-index": f"gpu{index}"})
 
 
@@ -96,10 +96,10 @@ def _taken(cards: list[SysDevice]) -> tuple[str, ...]:
     )
 
 
-class Offer(NamedTuple):
+class GpuOffer(NamedTuple):
     """A group, and the UUID of its GPU."""
 
-    group: Group
+    group: DeviceGroup
     uuid: str = ""
 
     @property
@@ -110,7 +110,7 @@ class Offer(NamedTuple):
         return {index, self.group.fields.get("uuid", ""), *of_gpu} - {""}
 
 
-def _chosen(offers: list[Offer], wanted: Sequence[str]) -> tuple[tuple[Group, ...], tuple[str, ...]]:
+def _chosen(offers: list[GpuOffer], wanted: Sequence[str]) -> tuple[tuple[DeviceGroup, ...], tuple[str, ...]]:
     """Return (the groups of option `devices`, all if it is not set; a warning about missing ones)."""
     if not wanted:
         return tuple(offer.group for offer in offers), ()
@@ -120,27 +120,27 @@ def _chosen(offers: list[Offer], wanted: Sequence[str]) -> tuple[tuple[Group, ..
     return tuple(offer.group for offer in offers if not offer.ids.isdisjoint(wanted)), told
 
 
-def _offers(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Offer], list[str]]:
+def _offers(host: nvidia_host.NvidiaHost, bound: list[SysDevice]) -> tuple[list[GpuOffer], list[str]]:
     """(what there is to offer, warnings).
 
     GPUs are numbered in the order of PCI addresses, as by the vendor; those that its driver does not know come last, so
     that they change no number.
     """
     roles = tuple((pattern, role) for role, pattern in ROLES.items() if role != "control")
-    rule = Rule(subsystem=("drm",), pci_vendor=(VENDOR,), roles=roles, group_by_parent=True)
+    rule = SelectRule(subsystem=("drm",), pci_vendor=(VENDOR,), roles=roles, group_by_parent=True)
     drm = {group.parent: group.members for group in select(rule, host.snapshot).groups}
     cards = [
         Card(
             function,
             nvidia_proc.gpu(host.snapshot, function.name),
-            host.nvml.get(function.name, nvidia_nvml.Gpu()),
+            host.nvml.get(function.name, nvidia_nvml.NvmlGpu()),
             drm.get(function, ()),
         )
         for function in bound
     ]
     cards.sort(key=lambda card: bool(card.proc.trouble))
     minors = [card.proc.minor for card in cards]
-    offers: list[Offer] = []
+    offers: list[GpuOffer] = []
     warnings: list[str] = []
     for index, card in enumerate(cards):
         if card.proc.minor is not None and minors.count(card.proc.minor) > 1:
@@ -151,20 +151,20 @@ def _offers(host: nvidia_host.Host, bound: list[SysDevice]) -> tuple[list[Offer]
             warnings.append(f"{card.function.name}: its MIG mode is on, but no instance is created; nothing is offered")
         elif instances:
             mig = [_partition(host, card, index, number, one) for number, one in enumerate(instances)]
-            offers += [Offer(group, card.uuid) for group in mig]
+            offers += [GpuOffer(group, card.uuid) for group in mig]
         else:
-            offers.append(Offer(_whole(host, card, index), card.uuid))
+            offers.append(GpuOffer(_whole(host, card, index), card.uuid))
     return offers, warnings
 
 
-def _instances(host: nvidia_host.Host, card: Card) -> tuple[nvidia_proc.Instance, ...]:
+def _instances(host: nvidia_host.NvidiaHost, card: Card) -> tuple[nvidia_proc.MigInstance, ...]:
     """The MIG devices of a GPU, none where they can't be told from those of another."""
     if card.proc.minor is None or card.proc.trouble:
         return ()
     return nvidia_proc.instances(host.snapshot, card.proc.minor)
 
 
-def _health(host: nvidia_host.Host, card: Card) -> dict[str, Any]:
+def _health(host: nvidia_host.NvidiaHost, card: Card) -> dict[str, Any]:
     """The health of a GPU, if there is more to say of it than of its nodes."""
     if card.function.is_gone:
         return {}  # the record says so
@@ -174,7 +174,7 @@ def _health(host: nvidia_host.Host, card: Card) -> dict[str, Any]:
     return {"health": Health("unhealthy", f"{card.function.name}: {reason}")} if reason else {}
 
 
-def _whole(host: nvidia_host.Host, card: Card, index: int) -> Group:
+def _whole(host: nvidia_host.NvidiaHost, card: Card, index: int) -> DeviceGroup:
     """The group of one GPU."""
     hooks = _by_path(host, card, card.drm)
     if host.program:
@@ -183,10 +183,12 @@ def _whole(host: nvidia_host.Host, card: Card, index: int) -> Group:
     if card.nvml.memory:
         fields["capacity"] = {"memory": card.nvml.memory}
     members, nodes = _with_nodes(host, card, _node(host, card), card.drm)
-    return _numbered(Group(card.function, members, nodes, {}, fields), index)
+    return _numbered(DeviceGroup(card.function, members, nodes, {}, fields), index)
 
 
-def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one: nvidia_proc.Instance) -> Group:
+def _partition(
+    host: nvidia_host.NvidiaHost, card: Card, index: int, number: int, one: nvidia_proc.MigInstance
+) -> DeviceGroup:
     """The group of one MIG device. Without NVML they are numbered by GPU instance, then by compute instance."""
     known = card.nvml.mig.get((one.gi, one.ci))
     caps = (
@@ -209,11 +211,11 @@ def _partition(host: nvidia_host.Host, card: Card, index: int, number: int, one:
     own = f"{card.function.name}:gi{one.gi}:ci{one.ci}"
     names = {"index": part, "type-index": f"mig{part}", "pci": own, "sysname": own}
     members, nodes = _with_nodes(host, card, (*_node(host, card), *caps), drm)
-    return Group(card.function, members, nodes, names, fields)
+    return DeviceGroup(card.function, members, nodes, names, fields)
 
 
 def _with_nodes(
-    host: nvidia_host.Host, card: Card, nodes: tuple[Node, ...], drm: Members
+    host: nvidia_host.NvidiaHost, card: Card, nodes: tuple[Node, ...], drm: Members
 ) -> tuple[Members, tuple[Node, ...]]:
     """(the members of a group, its further nodes). Where nodes have a root of their own, DRM's are there, too."""
     head = ((card.function, ""),)
@@ -223,7 +225,7 @@ def _with_nodes(
     return head, (*nodes, *(nvidia_proc.below(host.base, node) for node in kernels))
 
 
-def _by_path(host: nvidia_host.Host, card: Card, drm: Members) -> tuple[Hook, ...]:
+def _by_path(host: nvidia_host.NvidiaHost, card: Card, drm: Members) -> tuple[Hook, ...]:
     """The hook for links to the nodes of these DRM devices."""
     paths = [device.node.path for device, _role in drm if device.node]
     if not host.program or not paths:
@@ -231,7 +233,7 @@ def _by_path(host: nvidia_host.Host, card: Card, drm: Members) -> tuple[Hook, ..
     return nvidia_hooks.by_path(host.program, host.files, card.function.name, paths, host.base)
 
 
-def _node(host: nvidia_host.Host, card: Card) -> tuple[Node, ...]:
+def _node(host: nvidia_host.NvidiaHost, card: Card) -> tuple[Node, ...]:
     minor = card.proc.minor
     if minor is None:
         return ()

@@ -56,12 +56,12 @@ def dev_root(options: dict[str, Any]) -> str:
     return plain(options.get("dev_root", "/")).rstrip("/")
 
 
-class Host(NamedTuple):
+class NvidiaHost(NamedTuple):
     """The data that all GPUs of one discovery share."""
 
     snapshot: Snapshot
     majors: Mapping[str, int]
-    nvml: Mapping[str, nvidia_nvml.Gpu]
+    nvml: Mapping[str, nvidia_nvml.NvmlGpu]
     files: nvidia_driver.Files
     driver: nvidia_driver.Driver
     program: Optional[nvidia_hooks.Program]
@@ -70,8 +70,8 @@ class Host(NamedTuple):
 
 
 def survey(
-    options: dict[str, Any], snapshot: Snapshot, nvml: Mapping[str, nvidia_nvml.Gpu]
-) -> tuple[Host, tuple[str, ...]]:
+    options: dict[str, Any], snapshot: Snapshot, nvml: Mapping[str, nvidia_nvml.NvmlGpu]
+) -> tuple[NvidiaHost, tuple[str, ...]]:
     """(the host with what NVML knows of its GPUs, warnings)."""
     own = nvidia_driver.Files(snapshot.root, "")
     files = nvidia_driver.Files(snapshot.root, options.get("driver_root", "/"))
@@ -95,12 +95,12 @@ def survey(
             f"no library of driver {driver.version or '(version unknown)'} is below {files.base or '/'}, so containers "
             "get device nodes only; install the driver's user part, or set driver_root or library_paths"
         )
-    host = Host(snapshot, nvidia_proc.majors(snapshot), nvml, files, driver, program, dev_root(options), trouble)
+    host = NvidiaHost(snapshot, nvidia_proc.majors(snapshot), nvml, files, driver, program, dev_root(options), trouble)
     ill, missing = _control(host)
     return host._replace(trouble=host.trouble or ill), (*warnings, *missing)
 
 
-def _control(host: Host) -> tuple[str, tuple[str, ...]]:
+def _control(host: NvidiaHost) -> tuple[str, tuple[str, ...]]:
     """(why no GPU can be used, warnings for lesser things): of the nodes that all containers get."""
     ill, warnings = "", []
     for path, (name, minor) in CONTROL.items():
@@ -129,7 +129,7 @@ def _env(driver: nvidia_driver.Driver) -> tuple[str, ...]:
     return (*((f"NVIDIA_CTK_LIBCUDA_DIR={directories}",) if directories else ()), VOID)
 
 
-def for_devices(host: Host, options: dict[str, Any]) -> ContainerEdits:
+def for_devices(host: NvidiaHost, options: dict[str, Any]) -> ContainerEdits:
     """What every container with a GPU gets. Nodes that are missing are left out, as by the vendor."""
     nodes = tuple(node for path in CONTROL for node in [nvidia_proc.node(host.snapshot, path, base=host.base)] if node)
     driver = host.driver

@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 from ...records import ContainerEdits, Health, Node
 from ..functions import functions
-from ..select import Found, Group, Profile
+from ..select import DeviceGroup, Profile, Selection
 from ..snapshot import NUMBER, Snapshot
 from . import nvidia, nvidia_driver, nvidia_host, nvidia_proc
 
@@ -28,14 +28,14 @@ SHARED = ContainerEdits(env=(nvidia_host.VOID,))
 
 def _one(
     snapshot: Snapshot, module: str, identity: str, name: str, nodes: Iterable[Node], **fields: Any
-) -> tuple[Group, ...]:
+) -> tuple[DeviceGroup, ...]:
     """The group of a device that is nothing but nodes of a kernel module, none without nodes."""
     nodes = tuple(nodes)
     head = snapshot.device(f"/sys/module/{module}", "module")
-    return (Group(None, ((head, ""),), nodes, {"index": name}, {"id": identity, **fields}),) if nodes else ()
+    return (DeviceGroup(None, ((head, ""),), nodes, {"index": name}, {"id": identity, **fields}),) if nodes else ()
 
 
-def switches(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def switches(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each NVSwitch, numbered as its driver does, in the order in which the bus was probed."""
     base = nvidia_host.dev_root(options)
     found = [one for one in functions(snapshot, nvidia.VENDOR, BRIDGE) if one.bound == "nvidia-nvswitch"]
@@ -50,23 +50,23 @@ def switches(options: dict[str, Any], snapshot: Snapshot) -> Found:
         nodes = [node._replace(major=node.major if major is None else major, minor=index)] if node else []
         if major is not None and node is None:
             nodes = [nvidia_proc.below(base, Node(path, "c", major, index))]
-        groups.append(Group(function, ((function, ""),), tuple(nodes), {}, health))
+        groups.append(DeviceGroup(function, ((function, ""),), tuple(nodes), {}, health))
     control = nvidia_proc.nodes(snapshot, "/dev/nvidia-nvswitchctl", base) if groups else ()
-    return Found(tuple(groups), "no PCI function has driver nvidia-nvswitch", edits=SHARED._replace(nodes=control))
+    return Selection(tuple(groups), "no PCI function has driver nvidia-nvswitch", edits=SHARED._replace(nodes=control))
 
 
-def channels(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def channels(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each IMEX channel that has a node."""
-    groups: list[Group] = []
+    groups: list[DeviceGroup] = []
     base = nvidia_host.dev_root(options)
     for node in nvidia_proc.nodes(snapshot, "/dev/nvidia-caps-imex-channels/channel*", base):
         number = node.path.rpartition("channel")[2]
         if NUMBER.match(number) and int(number) <= LAST_CHANNEL:
             groups += _one(snapshot, "nvidia", f"nvidia:imex-channel:{number}", number, [node])
-    return Found(tuple(groups), f"there is no {base}/dev/nvidia-caps-imex-channels/channel*", edits=SHARED)
+    return Selection(tuple(groups), f"there is no {base}/dev/nvidia-caps-imex-channels/channel*", edits=SHARED)
 
 
-def storage(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def storage(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """GPUDirect Storage: the nodes of nvidia-fs, what udev knows of disks, and cuFile's settings."""
     files = nvidia_driver.Files(snapshot.root, options.get("driver_root", "/"))
     udev = f"{files.base}/run/udev"
@@ -75,19 +75,19 @@ def storage(options: dict[str, Any], snapshot: Snapshot) -> Found:
     base = nvidia_host.dev_root(options)
     nodes = nvidia_proc.nodes(snapshot, "/dev/nvidia-fs*", base)
     groups = _one(snapshot, "nvidia_fs", "nvidia:fs", "all", nodes, mounts=tuple(map(files.mount, mounts)))
-    return Found(groups, f"there is no {base}/dev/nvidia-fs*; module nvidia-fs makes it", edits=SHARED)
+    return Selection(groups, f"there is no {base}/dev/nvidia-fs*; module nvidia-fs makes it", edits=SHARED)
 
 
-def copies(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def copies(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """GDRCopy."""
     base = nvidia_host.dev_root(options)
     groups = _one(snapshot, "gdrdrv", "nvidia:gdrcopy", "all", nvidia_proc.nodes(snapshot, "/dev/gdrdrv", base))
-    return Found(groups, f"there is no {base}/dev/gdrdrv; module gdrdrv makes it", edits=SHARED)
+    return Selection(groups, f"there is no {base}/dev/gdrdrv; module gdrdrv makes it", edits=SHARED)
 
 
-def capabilities(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def capabilities(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """The capabilities to change the MIG devices of a host (config) and to watch all of them (monitor)."""
-    groups: list[Group] = []
+    groups: list[DeviceGroup] = []
     for name in ("config", "monitor"):
         minor = nvidia_proc.cap(snapshot, f"{nvidia_proc.DRIVER}/capabilities/mig/{name}")
         node: Optional[Node] = None
@@ -95,10 +95,10 @@ def capabilities(options: dict[str, Any], snapshot: Snapshot) -> Found:
             majors, base = nvidia_proc.majors(snapshot), nvidia_host.dev_root(options)
             node = nvidia_proc.cap_node(snapshot, majors, minor, base=base)
         groups += _one(snapshot, "nvidia", f"nvidia:mig-caps:{name}", name, [node] if node else ())
-    return Found(tuple(groups), "the driver has no capabilities for MIG", edits=SHARED)
+    return Selection(tuple(groups), "the driver has no capabilities for MIG", edits=SHARED)
 
 
-def management(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def management(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One device that has every node of the GPUs, for programs that watch or partition them."""
     patterns = ("/dev/nvidia*", "/dev/nvidia-caps/nvidia-cap*", "/dev/nvidia-caps-imex-channels/channel*")
     base = nvidia_host.dev_root(options)
@@ -110,7 +110,7 @@ def management(options: dict[str, Any], snapshot: Snapshot) -> Found:
     ]
     groups = _one(snapshot, "nvidia", "nvidia:management", "all", nodes)
     edits, warnings = nvidia_host.for_management(options, snapshot) if groups else (SHARED, ())
-    return Found(groups, f"there is no {base}/dev/nvidia*", warnings, edits)
+    return Selection(groups, f"there is no {base}/dev/nvidia*", warnings, edits)
 
 
 ALL = {"all": True, "additional_gids": True}

@@ -33,7 +33,7 @@ class Mig(NamedTuple):
     profile: str  # "1g.5gb", "" where it is not known
 
 
-class Gpu(NamedTuple):
+class NvmlGpu(NamedTuple):
     """One GPU."""
 
     uuid: str = ""
@@ -56,7 +56,7 @@ def library(root: Root) -> Optional[Any]:
     return pynvml
 
 
-def gpus(nvml: Optional[Any]) -> tuple[dict[str, Gpu], tuple[str, ...]]:
+def nvml_gpus(nvml: Optional[Any]) -> tuple[dict[str, NvmlGpu], tuple[str, ...]]:
     """({PCI address: what NVML knows}, warnings). Empty without the library or a driver; files give the reason."""
     if nvml is None:
         return {}, ()
@@ -80,11 +80,11 @@ def gpus(nvml: Optional[Any]) -> tuple[dict[str, Gpu], tuple[str, ...]]:
     return found, tuple(warnings)
 
 
-def _gpu(nvml: Any, handle: Any) -> Gpu:
+def _gpu(nvml: Any, handle: Any) -> NvmlGpu:
     mode = False
     with contextlib.suppress(nvml.NVMLError):  # not supported: there is no MIG
         mode = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    return Gpu(
+    return NvmlGpu(
         _text(nvml.nvmlDeviceGetUUID(handle)),
         _memory(nvml, handle),
         mode,

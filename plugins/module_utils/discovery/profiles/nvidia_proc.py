@@ -30,7 +30,7 @@ VERSION = re.compile(r"\b[0-9]{2,4}\.[0-9]{1,4}(\.[0-9]{1,4})?\b")
 LONGEST = 256  # characters of a value
 
 
-class Gpu(NamedTuple):
+class ProcGpu(NamedTuple):
     """One GPU as its driver reports it; `trouble` says which value is unusable."""
 
     minor: Optional[int] = None
@@ -38,7 +38,7 @@ class Gpu(NamedTuple):
     trouble: str = ""
 
 
-class Instance(NamedTuple):
+class MigInstance(NamedTuple):
     """One compute instance of a MIG device, with the minors of the capabilities that open it."""
 
     gpu: int  # minor of the GPU
@@ -87,21 +87,21 @@ def version(snapshot: Snapshot) -> str:
     return ""
 
 
-def gpu(snapshot: Snapshot, address: str) -> Gpu:
+def gpu(snapshot: Snapshot, address: str) -> ProcGpu:
     """What the driver says of the GPU at a PCI address."""
     place = f"{DRIVER}/gpus/{address}/information"
     said = fields(snapshot, place)
     if not said:
-        return Gpu(trouble=f"the driver does not know it: there is no readable {place}")
+        return ProcGpu(trouble=f"the driver does not know it: there is no readable {place}")
     minor, uuid = said.get("Device Minor", ""), said.get("GPU UUID", "")
     if not NUMBER.match(minor):
-        return Gpu(None, "", f"{place}: found Device Minor {minor!r}, expected a number")
+        return ProcGpu(None, "", f"{place}: found Device Minor {minor!r}, expected a number")
     excluded = said.get("GPU Excluded") == "Yes"
     trouble = "the driver was told to leave it alone (its module option NVreg_ExcludedGpus)" if excluded else ""
-    return Gpu(int(minor), uuid if UUID.match(uuid) else "", trouble)
+    return ProcGpu(int(minor), uuid if UUID.match(uuid) else "", trouble)
 
 
-def instances(snapshot: Snapshot, minor: int) -> tuple[Instance, ...]:
+def instances(snapshot: Snapshot, minor: int) -> tuple[MigInstance, ...]:
     """The compute instances of a GPU, by GPU instance and number. One whose capabilities can't be read is reported.
 
     capabilities/gpu0/mig/gi1/access and gi1/ci0/access say "DeviceFileMinor: 12".
@@ -114,7 +114,7 @@ def instances(snapshot: Snapshot, minor: int) -> tuple[Instance, ...]:
             if caps[0] is None or caps[1] is None:
                 snapshot.report(f"{place}/gi{gi}/ci{ci}: its capabilities have no DeviceFileMinor; left out")
             else:
-                found.append(Instance(minor, gi, ci, caps[0], caps[1]))
+                found.append(MigInstance(minor, gi, ci, caps[0], caps[1]))
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..select import GLOBS, PCI_CLASSES, PCI_IDS, Found, Profile, Rule, globs, select
+from ..select import GLOBS, PCI_CLASSES, PCI_IDS, Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot
 
 MATCH: dict[str, dict[str, Any]] = {
@@ -26,12 +26,12 @@ MATCH: dict[str, dict[str, Any]] = {
 }
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each device that fulfils every condition of `match`."""
     match: dict[str, Any] = {name: globs(value) for name, value in options["match"].items() if name != "attributes"}
     attributes = sorted(options["match"].get("attributes", {}).items())
     match["attributes"] = tuple((name, globs(value)) for name, value in attributes)
-    return select(Rule(**match, group_by_parent=options.get("group_by", "parent") == "parent"), snapshot)
+    return select(SelectRule(**match, group_by_parent=options.get("group_by", "parent") == "parent"), snapshot)
 
 
 PROFILE = Profile(

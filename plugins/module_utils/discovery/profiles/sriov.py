@@ -14,7 +14,7 @@ from typing import Any
 
 from ...records import ContainerEdits, Health, NetDevice
 from ..functions import physical_function
-from ..select import GLOBS, PCI_CLASSES, PCI_IDS, Found, Group, Profile, Rule, globs, select
+from ..select import GLOBS, PCI_CLASSES, PCI_IDS, DeviceGroup, Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot, SysDevice
 from . import vfio
 from .net import on_hardware
@@ -24,10 +24,10 @@ NODES = ("drm", "accel", "infiniband_verbs", "infiniband_mad")
 CONDITIONS = ("driver", "pci_vendor", "pci_device", "pci_class")
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each virtual function that the conditions leave."""
     conditions: dict[str, Any] = {name: globs(options.get(name)) for name in CONDITIONS}
-    found = select(Rule(subsystem=("pci",), has_node=False, **conditions), snapshot)
+    found = select(SelectRule(subsystem=("pci",), has_node=False, **conditions), snapshot)
     functions = {function.name: function for function in snapshot.members("pci")}
     interfaces = _by_function(on_hardware(snapshot))
     nodes = _by_function([device for name in NODES for device in snapshot.members(name) if device.node])
@@ -46,7 +46,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
         if parent and function.name not in numbers:
             numbers.update(_numbers(parent, ports))
         own = interfaces.get(function.path, [])
-        group = Group(
+        group = DeviceGroup(
             function,
             ((function, ""), *((device, device.subsystem) for device in nodes.get(function.path, ()))),
             names={"type-index": numbers.get(function.name, "")},
@@ -61,10 +61,10 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
             group = _unhealthy(group, bound if function.bound else "no driver is bound to it")
         groups.append(group)
     why = found.why or "none of the PCI functions that fulfil the other conditions is a virtual one of these"
-    return Found(tuple(groups), why, edits=vfio.SHARED if uses_vfio else ContainerEdits())
+    return Selection(tuple(groups), why, edits=vfio.SHARED if uses_vfio else ContainerEdits())
 
 
-def _unhealthy(group: Group, reason: str) -> Group:
+def _unhealthy(group: DeviceGroup, reason: str) -> DeviceGroup:
     health = Health("unhealthy", f"{group.members[0][0].name}: {reason}")
     return group._replace(fields={**group.fields, "health": health})
 

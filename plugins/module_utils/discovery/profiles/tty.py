@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..select import Found, Profile, Rule, select
+from ..select import Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot
 
 LAST = 63  # MAX_NR_CONSOLES; tty0 is an alias of the console in the foreground, so it is nobody's
 RESERVED = 12  # getty and the display managers of distributions use up to tty12
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each console that the system leaves."""
     first = options.get("num_system_reserved", RESERVED) + 1
     consoles = tuple(f"tty{number}" for number in range(first, LAST + 1))
-    return select(Rule(subsystem=("tty",), sysname=consoles), snapshot)
+    return select(SelectRule(subsystem=("tty",), sysname=consoles), snapshot)
 
 
 PROFILE = Profile(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...schema import END, one_or_several
-from ..select import Found, Profile, Rule, globs, select
+from ..select import Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot
 
 HUB = "09"  # bDeviceClass (USB 2.0, 11.23.1); a hub is what others are plugged into
@@ -24,9 +24,9 @@ IDS = one_or_several(
 )
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """Return one group for each USB device but hubs; with ids, only for these."""
-    found = select(Rule(subsystem=("usb",), node=("bus/usb/*",)), snapshot)
+    found = select(SelectRule(subsystem=("usb",), node=("bus/usb/*",)), snapshot)
     wanted = [text.lower() for text in globs(options.get("ids"))]
     groups = []
     for group in found.groups:
@@ -35,7 +35,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
         if device.attribute("bDeviceClass") != HUB and (not wanted or id_ in wanted):
             groups.append(group._replace(parent=device))
     ids = " or ".join(wanted)
-    return Found(tuple(groups), found.why or (f"no USB device has the id {ids}" if ids else "only hubs are there"))
+    return Selection(tuple(groups), found.why or (f"no USB device has the id {ids}" if ids else "only hubs are there"))
 
 
 PROFILE = Profile(kind="fleet.cdi/usb", name_by=("index",), options={"ids": IDS}, find=find)

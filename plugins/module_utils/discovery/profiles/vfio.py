@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...records import ContainerEdits, Health, Node
-from ..select import PCI_CLASSES, PCI_IDS, Found, Group, Profile, Rule, globs, select
+from ..select import PCI_CLASSES, PCI_IDS, DeviceGroup, Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot, SysDevice
 
 DRIVERS = ("vfio-pci", "mlx5_vfio_pci", "nvgrace_gpu_vfio_pci", "qat_vfio_pci", "xe-vfio-pci")
@@ -24,11 +24,11 @@ SHARED = ContainerEdits(nodes=(Node("/dev/vfio/vfio", "c", 10, 196),))
 CONDITIONS = ("pci_vendor", "pci_device", "pci_class")
 
 
-def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each IOMMU group with a function that is bound to a VFIO driver."""
     conditions: dict[str, Any] = {name: globs(options.get(name)) for name in CONDITIONS}
-    found = select(Rule(subsystem=("pci",), driver=DRIVERS, has_node=False, **conditions), snapshot)
-    groups: dict[str, Group] = {}
+    found = select(SelectRule(subsystem=("pci",), driver=DRIVERS, has_node=False, **conditions), snapshot)
+    groups: dict[str, DeviceGroup] = {}
     for group in found.groups:
         function = group.members[0][0]
         number = _number(function) or function.name  # without an IOMMU each stands alone, and none is usable
@@ -37,7 +37,7 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Found:
     return found._replace(groups=tuple(groups.values()), edits=SHARED if groups else ContainerEdits())
 
 
-def with_node(group: Group, function: SysDevice, snapshot: Snapshot) -> Group:
+def with_node(group: DeviceGroup, function: SysDevice, snapshot: Snapshot) -> DeviceGroup:
     """The group with the node, the members and the health of the IOMMU group that `function` is in."""
     number = _number(function)
     members = _members(number, snapshot)

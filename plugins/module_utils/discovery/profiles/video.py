@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..select import Found, Profile, Rule, select
+from ..select import Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot
 
 # Documentation/userspace-api/media/v4l/open.rst, "V4L2 Device Node Naming"; media nodes: the media controller API.
@@ -20,9 +20,9 @@ ROLES = (
 )
 
 
-def find(_options: dict[str, Any], snapshot: Snapshot) -> Found:
+def find(_options: dict[str, Any], snapshot: Snapshot) -> Selection:
     """One group for each piece of hardware, with all its nodes."""
-    rule = Rule(subsystem=("video4linux", "media"), roles=ROLES, group_by_parent=True)
+    rule = SelectRule(subsystem=("video4linux", "media"), roles=ROLES, group_by_parent=True)
     return select(rule, snapshot)
 
 

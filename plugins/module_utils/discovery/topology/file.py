@@ -18,7 +18,7 @@ from .graph import Topology, between, listed
 from .markup import SIZE, parse, refuse
 
 HOST = Root("/")
-READERS = {"system": nccl.read, "topology": hwloc.read}  # by the root element
+READERS = {"system": nccl.read_nccl, "topology": hwloc.read_hwloc}  # by the root element
 EXPECTED = "a topology file of NCCL or RCCL (<system>) or hwloc's XML (<topology>)"
 
 
@@ -57,7 +57,7 @@ def apply(devices: Sequence[Device], topology: Topology) -> tuple[list[Device], 
     return [_wired(device, known.get(device.pci_address)) for device in devices], warnings
 
 
-def links(devices: Sequence[Device], path: str, topology: Topology) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+def file_links(devices: Sequence[Device], path: str, topology: Topology) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """(the links of the topology file at `path` between these devices, all of a host's; warnings)."""
     found, absent = between(devices, topology.links)
     if not absent or not {device.id for device in topology.devices}.intersection(device.id for device in devices):

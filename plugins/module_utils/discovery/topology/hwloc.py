@@ -27,7 +27,7 @@ UUIDS = ("NVIDIAUUID", "AMDUUID")
 SERIALS = ("NVIDIASerial", "AMDSerial")
 
 
-class Place(NamedTuple):
+class TreePlace(NamedTuple):
     """Where in the tree an object is."""
 
     numa_node: Optional[int] = None
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     function: str = ""  # the PCI function that OSDev objects belong to
 
 
-class Found:
+class HwlocObjects:
     """What has been read so far."""
 
     def __init__(self) -> None:
@@ -45,11 +45,11 @@ class Found:
         self.twice: list[str] = []  # PCI addresses
 
 
-def read(root: Element, name: str) -> Topology:
+def read_hwloc(root: Element, name: str) -> Topology:
     """The wiring in the <topology> of the file called `name`. Raises CdiError that names line and element."""
-    found = Found()
+    found = HwlocObjects()
     for child in root.find("object"):
-        _object(child, Place(), found, name)
+        _object(child, TreePlace(), found, name)
     devices = found.devices
     links: list[Link] = []
     warnings = [f"{name}: {listed(found.twice)}: there twice; the first holds"] if found.twice else []
@@ -65,7 +65,7 @@ def read(root: Element, name: str) -> Topology:
     return Topology(tuple(devices.values()), merged(links), tuple(warnings))
 
 
-def _object(element: Element, place: Place, found: Found, name: str) -> None:
+def _object(element: Element, place: TreePlace, found: HwlocObjects, name: str) -> None:
     """One <object> with its content."""
     type_ = element.attributes.get("type", "")
     if type_ == "Bridge":
@@ -100,7 +100,7 @@ def _function(element: Element, name: str) -> str:
     return function
 
 
-def _device(element: Element, place: Place, found: Found) -> None:
+def _device(element: Element, place: TreePlace, found: HwlocObjects) -> None:
     id_ = identity(place.function)
     if id_ in found.devices or id_ in found.switches:
         found.twice.append(place.function)
@@ -126,7 +126,7 @@ def _device(element: Element, place: Place, found: Found) -> None:
     )
 
 
-def _software(element: Element, place: Place, found: Found) -> None:
+def _software(element: Element, place: TreePlace, found: HwlocObjects) -> None:
     """What a driver or a library calls the PCI function: it may stand for it in a matrix, and knows its unique ids."""
     id_ = identity(place.function)
     found.objects[element.attributes.get("gp_index", "")] = id_
@@ -140,7 +140,7 @@ def _software(element: Element, place: Place, found: Found) -> None:
     )
 
 
-def _ends(matrix: Element, type_: str, found: Found, name: str) -> list[End]:
+def _ends(matrix: Element, type_: str, found: HwlocObjects, name: str) -> list[End]:
     """Return the cells of a matrix except zeros. A matrix has no counts: the smallest cell counts as one link."""
     size = integer(matrix, "nbobjs", name, 0, high=OBJECTS)
     indexes = " ".join("".join(part.text) for part in matrix.find("indexes")).split()

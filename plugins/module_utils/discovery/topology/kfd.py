@@ -37,13 +37,13 @@ def gpus(snapshot: Snapshot) -> tuple[KfdNode, ...]:
     functions = frozenset(snapshot.root.names("/sys/bus/pci/devices") if names else ())
     found = []
     for name in names:
-        properties = read(snapshot, f"{NODES}/{name}/properties")
+        properties = read_kfd(snapshot, f"{NODES}/{name}/properties")
         if name.isdecimal() and properties.get("simd_count") and "location_id" in properties:
             found.append(KfdNode(int(name), _function(properties, functions), properties))
     return tuple(found)
 
 
-def links(snapshot: Snapshot) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+def kfd_links(snapshot: Snapshot) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """(xGMI links between GPUs, warnings). Partitions have the links of their GPU, none among themselves.
 
     The driver tells a bandwidth in MB/s: min_bandwidth is that of one link, max_bandwidth that of all to this peer
@@ -54,11 +54,11 @@ def links(snapshot: Snapshot) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     for node in nodes.values():
         place = f"{NODES}/{node.number}/io_links"
         for name in snapshot.root.names(place):
-            properties = read(snapshot, f"{place}/{name}/properties")
+            properties = read_kfd(snapshot, f"{place}/{name}/properties")
             if properties.get("type") != XGMI_LINK:
                 continue
             number = properties.get("node_to", -1)
-            if number not in nodes and not read(snapshot, f"{NODES}/{number}/properties").get("simd_count", 1):
+            if number not in nodes and not read_kfd(snapshot, f"{NODES}/{number}/properties").get("simd_count", 1):
                 continue  # a CPU: MI300A and Frontier's nodes have xGMI to it
             peer = identity(nodes[number].function) if number in nodes else f"KFD node {number}"
             end = _end(identity(node.function), peer, node, properties)
@@ -69,7 +69,7 @@ def links(snapshot: Snapshot) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     return found, tuple(f"{NODES}: {text}" for text in warnings)
 
 
-def read(snapshot: Snapshot, path: str) -> dict[str, int]:
+def read_kfd(snapshot: Snapshot, path: str) -> dict[str, int]:
     """The lines "name number" of a file; {} if it can't be read, without the lines that are something else."""
     try:
         text = snapshot.root.read(path).decode("ascii", "replace")

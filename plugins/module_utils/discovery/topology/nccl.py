@@ -25,7 +25,7 @@ MOST = 64  # links between two GPUs; a GPU has 18 at most
 FABRIC = 256  # GPUs on the switches of one host; every pair of them becomes a link
 
 
-class Found:
+class NcclObjects:
     """What has been read so far."""
 
     def __init__(self, name: str) -> None:
@@ -37,9 +37,9 @@ class Found:
         self.switched: dict[str, tuple[int, float]] = {}
 
 
-def read(root: Element, name: str) -> Topology:
+def read_nccl(root: Element, name: str) -> Topology:
     """The wiring in the <system> of the file called `name`. Raises CdiError that names line and element."""
-    found = Found(name)
+    found = NcclObjects(name)
     for cpu in root.find("cpu"):
         node = integer(cpu, "numaid", name, -1, low=-1)
         for child in cpu.find("pci"):
@@ -55,7 +55,7 @@ def read(root: Element, name: str) -> Topology:
     return Topology(tuple(found.devices.values()), links, warnings)
 
 
-def _pci(element: Element, numa_node: int | None, path: tuple[str, ...], found: Found) -> None:
+def _pci(element: Element, numa_node: int | None, path: tuple[str, ...], found: NcclObjects) -> None:
     """One <pci> with its content."""
     function = address(element.attributes.get("busid", ""))
     if not function:
@@ -91,7 +91,7 @@ def _device(element: Element, function: str, class_: str, numa_node: int | None,
     )
 
 
-def _ends(element: Element, device: str, found: Found) -> Iterator[End]:
+def _ends(element: Element, device: str, found: NcclObjects) -> Iterator[End]:
     """The ends of links in the <gpu> of a <pci>. What leads to an NVSwitch is added to `found.switched` instead."""
     for gpu in element.find("gpu"):
         rates = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...locality import nearest
 from ...records import Device
-from ..select import address
+from ..select import address_order
 from ..snapshot import Snapshot
 from .file import apply
 from .graph import NIC, Topology
@@ -47,7 +47,7 @@ def nics(snapshot: Snapshot, said: Iterable[Topology] = ()) -> Sequence[Device]:
     What operators' files say of them, `said`, goes over what the host says.
     """
     found: list[Device] = []
-    for function in sorted(snapshot.members("pci"), key=address):
+    for function in sorted(snapshot.members("pci"), key=address_order):
         if not function.pci_ids[2].startswith(NETWORK) or snapshot.root.readlink(f"{function.path}/physfn"):
             continue
         names = [name for place in INTERFACES for name in snapshot.root.names(f"{function.path}/{place}")]

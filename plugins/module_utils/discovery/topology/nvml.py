@@ -22,7 +22,7 @@ GPU, SWITCH = 0, 2  # NVML_NVLINK_DEVICE_TYPE_GPU, _SWITCH
 MOST = 18  # NVML_NVLINK_MAX_LINKS of the newest header; older modules say fewer than newer GPUs have
 
 
-def links(nvml: Any = None) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+def nvml_links(nvml: Any = None) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """(NVLinks between the GPUs of this host, warnings); nothing where there is no pynvml or no driver.
 
     `nvml` is the module, for those who have it already. Each GPU's links are asked for once, never pair by pair: that

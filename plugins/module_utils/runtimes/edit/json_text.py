@@ -14,7 +14,7 @@ import re
 from typing import Any, NamedTuple, Optional
 
 from ...records import CdiError
-from .key import Key, Path, Refused
+from .key import EditedKey, Path, SyntaxRefused
 
 MARK = "\ufeff"
 STEP = "    "  # the indentation of new members in an object without indentation
@@ -36,7 +36,7 @@ class Value(NamedTuple):
     members: Optional[dict[str, tuple[int, Any]]] = None  # Any: Value; mypy can't do the recursion
 
 
-class Document(NamedTuple):
+class JsonText(NamedTuple):
     """A whole file; `root` is None for one that holds nothing but space, which runtimes take for an empty object.
 
     So they take null, where an object is expected: dockerd 26.1 starts with {"features": null}, and with null alone.
@@ -51,7 +51,7 @@ class Document(NamedTuple):
         return (self.root.plain if self.root else None) or {}
 
 
-def parse(content: bytes, where: str) -> Document:
+def parse(content: bytes, where: str) -> JsonText:
     """Return the document in `content`. Raises CdiError with `where` and the line for all but a JSON object."""
     try:
         text = content.decode()
@@ -61,33 +61,33 @@ def parse(content: bytes, where: str) -> Document:
         ) from None
     start = _space(text, len(MARK) if text.startswith(MARK) else 0)
     if start == len(text):
-        return Document(text, None)
+        return JsonText(text, None)
     try:
         root = _value(text, start, 0)
         if _space(text, root.end) < len(text):
-            raise Refused(root.end, "something follows the document")
+            raise SyntaxRefused(root.end, "something follows the document")
         if root.members is None and root.plain is not None:
-            raise Refused(start, "found no object")
-    except Refused as error:
+            raise SyntaxRefused(start, "found no object")
+    except SyntaxRefused as error:
         line = text.count("\n", 0, error.at) + 1
         raise CdiError(
             f"{where}: line {line}: {error.what}; expected a JSON object. Repair it, nothing was changed."
         ) from None
-    return Document(text, root)
+    return JsonText(text, root)
 
 
-def put(document: Document, path: Path, value: Any, where: str) -> tuple[str, Key]:
+def put(document: JsonText, path: Path, value: Any, where: str) -> tuple[str, EditedKey]:
     """The text with `value` at `path`, and what was put in. Raises CdiError where something is in the way."""
     text, found = document.text, document.root
     if found is None:
         end = text[len(text.rstrip(" \t\r\n" + MARK)) :].lstrip(MARK)
         made = _rendered({path[0]: _nested(path[1:], value)}, multiline=True) + ("" if end else "\n")
         at = len(MARK) if text.startswith(MARK) else 0
-        return text[:at] + made + text[at:], Key(path, value, made)
+        return text[:at] + made + text[at:], EditedKey(path, value, made)
     for depth, part in enumerate(path):
         if found.members is None and found.plain is None:
             made = _rendered(_nested(path[depth:], value))
-            return text[: found.start] + made + text[found.end :], Key(path, value, made, "null", depth)
+            return text[: found.start] + made + text[found.end :], EditedKey(path, value, made, "null", depth)
         if found.members is None:
             raise CdiError(
                 f"{where}: {'.'.join(path[:depth])}: found {json.dumps(found.plain)}; expected an object. Repair it, "
@@ -95,15 +95,15 @@ def put(document: Document, path: Path, value: Any, where: str) -> tuple[str, Ke
             )
         if part not in found.members:
             at, made = _insertion(text, found, part, _nested(path[depth + 1 :], value))
-            return text[:at] + made + text[at:], Key(path, value, made, None, depth)
+            return text[:at] + made + text[at:], EditedKey(path, value, made, None, depth)
         found = found.members[part][1]
     literal = json.dumps(value)
-    return text[: found.start] + literal + text[found.end :], Key(
+    return text[: found.start] + literal + text[found.end :], EditedKey(
         path, value, literal, text[found.start : found.end], len(path)
     )
 
 
-def value_span(document: Document, path: Path) -> tuple[int, int]:
+def value_span(document: JsonText, path: Path) -> tuple[int, int]:
     """Where the value at `path` stands; it is there."""
     found: Any = document.root
     for part in path:
@@ -111,7 +111,7 @@ def value_span(document: Document, path: Path) -> tuple[int, int]:
     return found.start, found.end
 
 
-def removed(document: Document, key: Key) -> str:
+def removed(document: JsonText, key: EditedKey) -> str:
     """The text without the member, or, if that leaves an object empty that was made with it, without that one."""
     if document.root is None:
         return document.text
@@ -171,7 +171,7 @@ def _space(text: str, at: int) -> int:
 
 def _value(text: str, at: int, depth: int) -> Value:
     if depth > DEEP:
-        raise Refused(at, f"it is nested more than {DEEP} deep")
+        raise SyntaxRefused(at, f"it is nested more than {DEEP} deep")
     first = text[at : at + 1]
     if first == "{":
         return _object(text, at, depth)
@@ -179,9 +179,9 @@ def _value(text: str, at: int, depth: int) -> Value:
         return _array(text, at, depth)
     found = (_STRING if first == '"' else _SCALAR).match(text, at)
     if found is None:
-        raise Refused(at, f"found {text[at : at + 20].partition(chr(10))[0]!r} where a value should be")
+        raise SyntaxRefused(at, f"found {text[at : at + 20].partition(chr(10))[0]!r} where a value should be")
     if first != '"' and found.end() - at > DIGITS:
-        raise Refused(at, f"found a number of {found.end() - at} characters, and at most {DIGITS} may be")
+        raise SyntaxRefused(at, f"found a number of {found.end() - at} characters, and at most {DIGITS} may be")
     return Value(at, found.end(), json.loads(found[0]))
 
 
@@ -191,20 +191,20 @@ def _object(text: str, start: int, depth: int) -> Value:
     while not (text.startswith("}", at) and not members):
         name = _STRING.match(text, at)
         if name is None:
-            raise Refused(at, "a key is missing")
+            raise SyntaxRefused(at, "a key is missing")
         key = json.loads(name[0])
         if key in members:
-            raise Refused(at, f"the key {name[0]} is there twice")
+            raise SyntaxRefused(at, f"the key {name[0]} is there twice")
         colon = _space(text, name.end())
         if not text.startswith(":", colon):
-            raise Refused(colon, f"after the key {name[0]} there is no :")
+            raise SyntaxRefused(colon, f"after the key {name[0]} there is no :")
         value = _value(text, _space(text, colon + 1), depth + 1)
         members[key] = (at, value)
         at = _space(text, value.end)
         if text.startswith("}", at):
             break
         if not text.startswith(",", at):
-            raise Refused(at, "an object has neither , nor } after a value")
+            raise SyntaxRefused(at, "an object has neither , nor } after a value")
         at = _space(text, at + 1)
     return Value(start, at + 1, {key: value.plain for key, (_at, value) in members.items()}, members)
 
@@ -219,6 +219,6 @@ def _array(text: str, start: int, depth: int) -> Value:
         if text.startswith("]", at):
             break
         if not text.startswith(",", at):
-            raise Refused(at, "an array has neither , nor ] after a value")
+            raise SyntaxRefused(at, "an array has neither , nor ] after a value")
         at = _space(text, at + 1)
     return Value(start, at + 1, items)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Optional
 Path = tuple[str, ...]
 
 
-class Key(NamedTuple):
+class EditedKey(NamedTuple):
     """What was put into a file for one key."""
 
     path: Path
@@ -25,7 +25,7 @@ class Key(NamedTuple):
         return {**self._asdict(), "path": list(self.path)}
 
 
-class Refused(Exception):
+class SyntaxRefused(Exception):
     """Text outside of the language: its position, and a description."""
 
     def __init__(self, at: int, what: str) -> None:
@@ -34,9 +34,9 @@ class Refused(Exception):
         self.what = what
 
 
-def key_of(document: Mapping[str, Any]) -> Key:
+def key_of(document: Mapping[str, Any]) -> EditedKey:
     """The key of a record that `document` made."""
-    return Key(**{**document, "path": tuple(document["path"])})
+    return EditedKey(**{**document, "path": tuple(document["path"])})
 
 
 def get(value: Any, path: Path) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Optional
 
 from ...records import CdiError
 from . import json_text, toml_edit
-from .key import Key, Path, changed, get, without
+from .key import EditedKey, Path, changed, get, without
 
 # Each has parse, put, value_span and removed.
 SYNTAXES: dict[str, ModuleType] = {"json": json_text, "toml": toml_edit}
@@ -26,7 +26,7 @@ class Edited(NamedTuple):
     """A file's new content (None: no file), and the keys that were put in, or could be taken back."""
 
     content: Optional[bytes]
-    keys: tuple[Key, ...]
+    keys: tuple[EditedKey, ...]
 
 
 def syntax_of(path: str) -> str:
@@ -55,7 +55,7 @@ def set_keys(content: Optional[bytes], wanted: Iterable[tuple[Path, Any]], synta
     return Edited(now if keys else content, tuple(keys))
 
 
-def take_back(content: bytes, keys: Sequence[Key], syntax: str, where: str) -> Edited:
+def take_back(content: bytes, keys: Sequence[EditedKey], syntax: str, where: str) -> Edited:
     """`content` without what `keys` put in: those that still have the value we gave them.
 
     A key that got another value since stays, and a key that was removed stays removed. Returns those that
@@ -81,7 +81,7 @@ def _is_at(value: dict[str, Any], path: Path, wanted: Any) -> bool:
     return same(get(value, path), wanted)
 
 
-def _without(document: Any, key: Key, rules: ModuleType, where: str) -> str:
+def _without(document: Any, key: EditedKey, rules: ModuleType, where: str) -> str:
     text: str = document.text
     if key.prior is not None:
         # A null in place of an object around the key: it comes back where nothing else is in that object.
@@ -119,7 +119,7 @@ def _cuts(text: str, made: str, start: int, end: int) -> list[str]:
     return cuts
 
 
-def _pruned(value: dict[str, Any], key: Key) -> dict[str, Any]:
+def _pruned(value: dict[str, Any], key: EditedKey) -> dict[str, Any]:
     """Without the tables on the way to the key that hold nothing: one that dots made goes with its last key, and a
     header that stays says nothing."""
     for depth in range(len(key.path) - 1, 0, -1):

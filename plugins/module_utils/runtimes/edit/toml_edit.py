@@ -9,22 +9,22 @@ from typing import Any, Optional
 
 from ...records import CdiError
 from . import toml_value
-from .key import Key, Path
-from .toml_text import Document, Entry, Table, parse
+from .key import EditedKey, Path
+from .toml_text import Entry, TomlTable, TomlText, parse
 
 __all__ = ["parse", "put", "removed", "value_span"]
 
 INDENT = "  "
 
 
-def put(document: Document, path: Path, value: Any, where: str) -> tuple[str, Key]:
+def put(document: TomlText, path: Path, value: Any, where: str) -> tuple[str, EditedKey]:
     """The text with `value` at `path`, and what was put in. Raises CdiError where something is in the way."""
     text, literal = document.text, toml_value.rendered(value)
     above, depth = _nearest(document, path, where)
     entry = above.entries.get(path[-1]) if depth == len(path) - 1 else None
     if entry is not None:
         start, end = entry.value
-        return text[:start] + literal + text[end:], Key(path, value, literal, text[start:end], len(path))
+        return text[:start] + literal + text[end:], EditedKey(path, value, literal, text[start:end], len(path))
     if path[depth] in above.tables or path[depth] in above.entries:
         raise CdiError(
             f"{where}: {toml_value.spelled(path[: depth + 1])}: found no table that takes {path[-1]}; expected one. "
@@ -37,15 +37,15 @@ def put(document: Document, path: Path, value: Any, where: str) -> tuple[str, Ke
             f"added to here. Set {path[-1]} by hand, nothing was changed."
         )
     at, made, under = place
-    return text[:at] + made + text[at:], Key(path, value, made, None, under)
+    return text[:at] + made + text[at:], EditedKey(path, value, made, None, under)
 
 
-def value_span(document: Document, path: Path) -> tuple[int, int]:
+def value_span(document: TomlText, path: Path) -> tuple[int, int]:
     """Where the value at `path` stands; it is there."""
     return _entry(document, path).value
 
 
-def removed(document: Document, key: Key) -> str:
+def removed(document: TomlText, key: EditedKey) -> str:
     """The text without the key's line, and without the header above it if that was made with it and is left with
     nothing."""
     text, entry = document.text, _entry(document, key.path)
@@ -60,7 +60,7 @@ def removed(document: Document, key: Key) -> str:
     return text[:start] + text[end:]
 
 
-def _nearest(document: Document, path: Path, where: str) -> tuple[Table, int]:
+def _nearest(document: TomlText, path: Path, where: str) -> tuple[TomlTable, int]:
     """The innermost table on the way to `path` that is there, and its depth. One that is only named by headers of
     tables in it counts as not there: it has no place for a key."""
     table, depth = document.root, 0
@@ -78,7 +78,7 @@ def _nearest(document: Document, path: Path, where: str) -> tuple[Table, int]:
 
 
 def _insertion(
-    document: Document, above: Table, path: Path, depth: int, literal: str
+    document: TomlText, above: TomlTable, path: Path, depth: int, literal: str
 ) -> Optional[tuple[int, str, int]]:
     """Where a key goes, its text, and how many parts of the path were there before; None where it fits nowhere."""
     text, eol, rest = document.text, document.eol, path[depth:]
@@ -103,7 +103,7 @@ def _insertion(
     return _new_table(document, path, literal, depth)
 
 
-def _after_header(document: Document, table: Table, line: str, depth: int) -> tuple[int, str, int]:
+def _after_header(document: TomlText, table: TomlTable, line: str, depth: int) -> tuple[int, str, int]:
     text, eol = document.text, document.eol
     at = table.header.end if table.header else 0
     own = [entry.statement.start for entry in table.entries.values() if not entry.inline]
@@ -118,7 +118,7 @@ def _after_header(document: Document, table: Table, line: str, depth: int) -> tu
     return at, f"{indent}{line}{eol}", depth
 
 
-def _new_table(document: Document, path: Path, literal: str, depth: int) -> tuple[int, str, int]:
+def _new_table(document: TomlText, path: Path, literal: str, depth: int) -> tuple[int, str, int]:
     """A header of its own: before the first table inside of it, or before the last header, so that what others append
     to the file still goes into the table that was the last."""
     text, eol = document.text, document.eol
@@ -144,12 +144,12 @@ def _with_comments(text: str, at: int) -> int:
     return at
 
 
-def _innermost(document: Document, at: int) -> Path:
+def _innermost(document: TomlText, at: int) -> Path:
     """The table whose header is the last one before `at`."""
     return next((key for key, span in reversed(document.headers) if span.end <= at), ())
 
 
-def _statements(table: Table) -> list[Entry]:
+def _statements(table: TomlTable) -> list[Entry]:
     """The entries in a table that dots made, and in those inside of it."""
     found = list(table.entries.values())
     for inner in table.tables.values():
@@ -158,14 +158,14 @@ def _statements(table: Table) -> list[Entry]:
     return found
 
 
-def _entry(document: Document, path: Path) -> Entry:
-    table: Optional[Table] = document.table(path[:-1])
+def _entry(document: TomlText, path: Path) -> Entry:
+    table: Optional[TomlTable] = document.table(path[:-1])
     if table is None or path[-1] not in table.entries:
         raise KeyError(path)
     return table.entries[path[-1]]
 
 
-def _shares(table: Table) -> bool:
+def _shares(table: TomlTable) -> bool:
     """Whether more than one entry stands below the table's header."""
     dotted = [inner for inner in table.tables.values() if inner.how == "dotted"]
     return len(table.entries) + sum(len(_statements(inner)) for inner in dotted) > 1

@@ -14,7 +14,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from .key import Refused
+from .key import SyntaxRefused
 
 
 class Member(NamedTuple):
@@ -89,7 +89,7 @@ def line_end(text: str, at: int) -> int:
         if text.startswith(end, at):
             return at + len(end)
     if at < len(text):
-        raise Refused(at, f"found {text[at : at + 20].splitlines()[0]!r} where the line should end")
+        raise SyntaxRefused(at, f"found {text[at : at + 20].splitlines()[0]!r} where the line should end")
     return at
 
 
@@ -98,7 +98,7 @@ def key(text: str, at: int) -> tuple[tuple[str, ...], int]:
     parts: list[str] = []
     while True:
         if len(parts) == DEEP:
-            raise Refused(at, f"a key has more than {DEEP} parts")
+            raise SyntaxRefused(at, f"a key has more than {DEEP} parts")
         bare = _BARE.match(text, at)
         if bare:
             parts.append(bare[0])
@@ -107,7 +107,7 @@ def key(text: str, at: int) -> tuple[tuple[str, ...], int]:
             part, at = _string(text, at)
             parts.append(part)
         else:
-            raise Refused(at, f"found {text[at : at + 20]!r} where a key should be")
+            raise SyntaxRefused(at, f"found {text[at : at + 20]!r} where a key should be")
         at = blank(text, at)
         if not text.startswith(".", at):
             return tuple(parts), at
@@ -117,7 +117,7 @@ def key(text: str, at: int) -> tuple[tuple[str, ...], int]:
 def value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
     """A value: plain, a list of values, or an Inline."""
     if depth > DEEP:
-        raise Refused(at, f"values are nested more than {DEEP} deep")
+        raise SyntaxRefused(at, f"values are nested more than {DEEP} deep")
     first = text[at : at + 1]
     if first == "[":
         return _array(text, at, depth)
@@ -150,10 +150,10 @@ def _together(members: list[Member]) -> dict[str, Any]:
                 below = table[part] = {}
                 dotted.add(id(below))
             if id(below) not in dotted:
-                raise Refused(member.start, f"the key {spelled(member.key)} is there twice")
+                raise SyntaxRefused(member.start, f"the key {spelled(member.key)} is there twice")
             table = below
         if member.key[-1] in table:
-            raise Refused(member.start, f"the key {spelled(member.key)} is there twice")
+            raise SyntaxRefused(member.start, f"the key {spelled(member.key)} is there twice")
         table[member.key[-1]] = plain(member.value)
     return made
 
@@ -187,7 +187,7 @@ def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
         if text.startswith(",", at):
             at = _over(_GAP, text, at + 1)
         elif not text.startswith("]", at):
-            raise Refused(at, "an array has neither , nor ] after a value")
+            raise SyntaxRefused(at, "an array has neither , nor ] after a value")
     return items, at + 1
 
 
@@ -198,7 +198,7 @@ def _inline(text: str, start: int, depth: int) -> tuple[Inline, int]:
         begin = at
         name, at = key(text, at)
         if not text.startswith("=", at):
-            raise Refused(at, f"after the key {spelled(name)} there is no =")
+            raise SyntaxRefused(at, f"after the key {spelled(name)} there is no =")
         value_start = blank(text, at + 1)
         item, end = value(text, value_start, depth + len(name))
         members.append(Member(name, begin, value_start, end, item))
@@ -206,7 +206,7 @@ def _inline(text: str, start: int, depth: int) -> tuple[Inline, int]:
         if text.startswith("}", at):
             break
         if not text.startswith(",", at):
-            raise Refused(at, "an inline table has neither , nor } after a value")
+            raise SyntaxRefused(at, "an inline table has neither , nor } after a value")
         at = blank(text, at + 1)
     return Inline(start, at + 1, tuple(members), _together(members)), at + 1
 
@@ -221,12 +221,12 @@ def _string(text: str, at: int) -> tuple[str, int]:
         if text.startswith(opening, at):
             found = pattern.match(text, at)
             if found is None:
-                raise Refused(at, "a string has no end, or a character in it that must be escaped")
+                raise SyntaxRefused(at, "a string has no end, or a character in it that must be escaped")
             content = found[1].replace("\r\n", "\n")
             if escapes:
                 content = _ESCAPE.sub(lambda escape: _unescaped(escape, at), content)
             return content, found.end()
-    raise Refused(at, f"found {text[at : at + 20]!r} where a string should be")
+    raise SyntaxRefused(at, f"found {text[at : at + 20]!r} where a string should be")
 
 
 def _unescaped(escape: re.Match[str], at: int) -> str:
@@ -237,7 +237,7 @@ def _unescaped(escape: re.Match[str], at: int) -> str:
         return ""
     number = int(four or eight or "ffffffff", 16)
     if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-        raise Refused(at, f"a string has {escape[0]!r}, which escapes nothing")
+        raise SyntaxRefused(at, f"a string has {escape[0]!r}, which escapes nothing")
     return chr(number)
 
 
@@ -254,7 +254,7 @@ def _moment(text: str, at: int) -> tuple[Any, int]:
             return clock, found.end()
         day = datetime.date(int(parts["year"]), int(parts["month"]), int(parts["day"]))
     except ValueError:
-        raise Refused(at, f"{found[0]} is not a valid date") from None
+        raise SyntaxRefused(at, f"{found[0]} is not a valid date") from None
     if not parts["hour"]:
         return day, found.end()
     return datetime.datetime.combine(day, clock, _zone(parts)), found.end()
@@ -272,14 +272,14 @@ def _zone(parts: dict[str, Any]) -> Any:
 def _number(text: str, at: int) -> tuple[Any, int]:
     found = _NUMBER.match(text, at)
     if found is None:
-        raise Refused(at, f"found {text[at : at + 20].splitlines()[:1] or ['nothing']} where a value should be")
+        raise SyntaxRefused(at, f"found {text[at : at + 20].splitlines()[:1] or ['nothing']} where a value should be")
     digits = found[0].replace("_", "")
     if found["float"] or found["rest"]:
         return float(digits), found.end()
     # A text of 20 digits is beyond 64 bits; int() of thousands is slow, and refused by newer releases of Python.
     number = int(digits, 0 if found["number"] is None else 10) if len(digits) <= 66 else INTEGERS.stop
     if number not in INTEGERS:
-        raise Refused(at, f"found a whole number of {len(digits)} digits; expected one of 64 bits")
+        raise SyntaxRefused(at, f"found a whole number of {len(digits)} digits; expected one of 64 bits")
     return number, found.end()
 
 
@@ -287,7 +287,7 @@ def _match(pattern: re.Pattern[str], text: str, at: int) -> re.Match[str]:
     """A match of a pattern that matches anywhere."""
     found = pattern.match(text, at)
     if found is None:
-        raise Refused(at, "this can't be read")
+        raise SyntaxRefused(at, "this can't be read")
     return found
 
 

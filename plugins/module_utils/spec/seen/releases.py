@@ -19,7 +19,7 @@ from .. import cap, model
 BEFORE = ("0.1.0", "0.2.0")  # versions that every release knows by name, and that 0.5.4 and later refuse as too old
 
 
-class Release(NamedTuple):
+class LibraryRelease(NamedTuple):
     """One release of the library; it stands for all up to the next row."""
 
     name: str
@@ -40,17 +40,17 @@ class Release(NamedTuple):
 _UNCHECKED = {"checks_version": False, "dotted_class": False}
 
 RELEASES = (
-    Release("0.3.0", "0.3.0", any_name=False, missing_hides=True, **_UNCHECKED),
-    Release("0.4.0", "0.4.0", any_name=False, missing_hides=True, **_UNCHECKED),
-    Release("0.5.0", "0.5.0", missing_hides=True, **_UNCHECKED),
-    Release("0.5.1", "0.5.0", **_UNCHECKED),
-    Release("0.5.4", "0.5.0", dotted_class=False),
-    Release("0.6.0", "0.6.0"),
-    Release("0.7.0", "0.7.0"),
-    Release("0.8.0", "0.8.0"),
-    Release("1.0.0", "1.0.0"),
-    Release("1.1.0", "1.1.0", root_class=True),
-    Release(
+    LibraryRelease("0.3.0", "0.3.0", any_name=False, missing_hides=True, **_UNCHECKED),
+    LibraryRelease("0.4.0", "0.4.0", any_name=False, missing_hides=True, **_UNCHECKED),
+    LibraryRelease("0.5.0", "0.5.0", missing_hides=True, **_UNCHECKED),
+    LibraryRelease("0.5.1", "0.5.0", **_UNCHECKED),
+    LibraryRelease("0.5.4", "0.5.0", dotted_class=False),
+    LibraryRelease("0.6.0", "0.6.0"),
+    LibraryRelease("0.7.0", "0.7.0"),
+    LibraryRelease("0.8.0", "0.8.0"),
+    LibraryRelease("1.0.0", "1.0.0"),
+    LibraryRelease("1.1.0", "1.1.0", root_class=True),
+    LibraryRelease(
         "1.1.1",
         "1.1.0",
         yaml=3,
@@ -98,13 +98,13 @@ def having(names: Iterable[str], column: str) -> frozenset[str]:
     return frozenset(name for name in names if getattr(BY_NAME[name], column))
 
 
-def _knows(release: Release, version: str) -> bool:
+def _knows(release: LibraryRelease, version: str) -> bool:
     if release.checks_version:
         version = version.removeprefix("v")
     return version in BEFORE or (version in model.VERSIONS and _reads(release, version))
 
 
-def _reads(release: Release, version: str) -> bool:
+def _reads(release: LibraryRelease, version: str) -> bool:
     return model.VERSIONS.index(release.reads) >= model.VERSIONS.index(version)
 
 

@@ -33,7 +33,7 @@ EVERY: Names = frozenset(releases.BY_NAME)
 KNOWN: Names = EVERY - {releases.NEWER.name}
 
 
-class Taken(NamedTuple):
+class TakenSpec(NamedTuple):
     """What some releases take a file for: known fields alone, each of the type that the model says."""
 
     spec: dict[str, Any]
@@ -69,7 +69,7 @@ class Unclear(NamedTuple):
 class Sight(NamedTuple):
     """What the releases make of one file; the others refuse it."""
 
-    taken: tuple[Taken, ...] = ()  # two at most, the one of newer releases first
+    taken: tuple[TakenSpec, ...] = ()  # two at most, the one of newer releases first
     crashes: Names = NONE  # these may die of it, with the runtime that has them linked
     unclear: Optional[Unclear] = None
 
@@ -129,7 +129,7 @@ _LARGEST = 1 << 63
 _POINTERS = (model.DEVICE_NODE, model.NET_DEVICE, model.HOOK, model.MOUNT)
 
 
-def read(content: bytes, path: str, reading: Optional[codec.Reading] = None) -> Sight:
+def read_sight(content: bytes, path: str, reading: Optional[codec.SpecReading] = None) -> Sight:
     """Return how the releases read the bytes of the file `path`; `reading` is codec's result, if known."""
     if reading is not None and reading.spec is not None and all(one.rule != "null" for one in reading.findings):
         return _valid(reading.spec)  # all releases that take it read the same; of a null it has nothing any more
@@ -139,7 +139,7 @@ def read(content: bytes, path: str, reading: Optional[codec.Reading] = None) -> 
         return Sight()
     except _UnclearError as error:
         return Sight(unclear=Unclear(str(error), _text(content)))
-    taken: list[Taken] = []
+    taken: list[TakenSpec] = []
     crashes: set[str] = set()
     for decoder in (_Decoder(3), _Decoder(2)):
         try:
@@ -151,9 +151,9 @@ def read(content: bytes, path: str, reading: Optional[codec.Reading] = None) -> 
             return Sight(unclear=Unclear(str(error), _text(content)))
         crashes |= dying
         if by and taken and taken[0].spec == spec:
-            taken[0] = Taken(spec, taken[0].by | by)
+            taken[0] = TakenSpec(spec, taken[0].by | by)
         elif by:
-            taken.append(Taken(spec, by))
+            taken.append(TakenSpec(spec, by))
     return Sight(tuple(taken), frozenset(crashes))
 
 
@@ -169,7 +169,7 @@ def _valid(spec: dict[str, Any]) -> Sight:
     all_names = (device["name"] for device in spec["devices"])
     odd = next((name for name in all_names if len(name) == 1 or not name[0].isalpha()), "")
     strict = by - releases.having(by, "any_name") if odd else NONE
-    taken = (Taken(spec, by - strict),) if by - strict else ()
+    taken = (TakenSpec(spec, by - strict),) if by - strict else ()
     return Sight(taken, strict if odd[:1].isalpha() else NONE)
 
 
@@ -187,13 +187,13 @@ class _Use(NamedTuple):
     pointer: str
 
 
-def _fields(value: dict[str, Any], table: model.Table, pointer: str = "") -> Iterator[_Use]:
+def _fields(value: dict[str, Any], table: model.FieldTable, pointer: str = "") -> Iterator[_Use]:
     """Every field in a well-formed object that is not in all releases, or has another rule in some."""
     for key, found in value.items():
         field, at = table.fields[key], f"{pointer}/{key}"
         if field.until or field.since != model.VERSIONS[0] or key == "closID":
             yield _Use(table.name, key, found if key == "closID" else None, at)
-        if isinstance(field.type, model.Table) and found:
+        if isinstance(field.type, model.FieldTable) and found:
             items = ((f"{at}/{index}", item) for index, item in enumerate(found)) if field.many else ((at, found),)
             for where, item in items:
                 yield from _fields(item, field.type, where)
@@ -229,7 +229,7 @@ def _tree(content: bytes, path: str) -> Any:
         if path.endswith(".json"):
             with suppress(ValueError, RecursionError):  # else it may be YAML
                 return _json(text)
-        return yaml_subset.load(text, path, _Document)
+        return yaml_subset.load_yaml(text, path, _Document)
     except codec.Malformed as error:
         if error.args[0] == "duplicate-key":
             raise _RefusedError from None
@@ -263,7 +263,7 @@ def _object(pairs: Any) -> _Object:
     return _Object(tuple(pairs))
 
 
-class _Document(yaml_subset.Document):
+class _Document(yaml_subset.YamlReading):
     """YAML as a tree in which scalars are not yet anything."""
 
     def scalar(self, event: Any) -> Union[str, _Plain]:
@@ -325,7 +325,7 @@ class _Decoder:
         self.left: set[str] = {one.name for one in releases.EVERY if one.yaml == yaml}
         self.unknown = False
 
-    def object(self, value: Any, table: model.Table) -> dict[str, Any]:
+    def object(self, value: Any, table: model.FieldTable) -> dict[str, Any]:
         if not isinstance(value, _Object):
             raise _RefusedError
         found: dict[str, Any] = {}
@@ -343,7 +343,7 @@ class _Decoder:
             found["containerEdits"] = {}
         return {key: found[key] for key in table.fields if found.get(key) is not None}
 
-    def key(self, text: str, table: model.Table) -> str:
+    def key(self, text: str, table: model.FieldTable) -> str:
         """The field that a key stands for; "" for none. JSON takes it in any case."""
         if text in table.fields or self.yaml == 3:
             return text if text in table.fields else ""
@@ -366,7 +366,7 @@ class _Decoder:
             return [(("" if field.type == "strings" else 0) if item is None else item) for item in found]
         return self.scalar(value, field.type)
 
-    def objects(self, items: list[Any], table: model.Table) -> Iterator[Optional[dict[str, Any]]]:
+    def objects(self, items: list[Any], table: model.FieldTable) -> Iterator[Optional[dict[str, Any]]]:
         for item in items:
             if not self.null(item):
                 yield self.object(item, table)

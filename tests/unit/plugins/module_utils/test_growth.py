@@ -67,7 +67,7 @@ READERS = {
     "inventory": of_a_file("x", lambda directory: inventory.read(str(directory / "x"), "boot")),
     "devices out of service": of_a_file("device-state.json", lambda directory: out_of_service.in_force(str(directory))),
     "configuration of the device plugin": of_a_file("x", lambda directory: in_force.load(str(directory / "x"))),
-    "status of the device plugin": of_a_file("a.json", lambda directory: instance_status.look(str(directory))),
+    "status of the device plugin": of_a_file("a.json", lambda directory: instance_status.instances_in(str(directory))),
 }
 
 

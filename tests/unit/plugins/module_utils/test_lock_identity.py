@@ -109,7 +109,7 @@ def test_a_pod_gets_no_device_of_an_executable(host):
         ledger = ledger_in(directory)
         add(ledger, pool, "job", len(host))
         for unit in offered:
-            with pytest.raises(pod_holds.Refusal):
+            with pytest.raises(pod_holds.UnitsRefused):
                 pod_holds.take(ledger, RESOURCE, [pod_holds.Want(unit.id, unit.device)])
 
 

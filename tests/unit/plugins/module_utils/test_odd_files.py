@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import operand
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration, in_force
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import configurations
@@ -71,10 +71,10 @@ def test_it_is_refused_in_one_line(odd, reader):
 
 
 def test_the_daemon_goes_on_with_what_is_in_force(odd):
-    before = in_force.InForce(odd, Settings(), "0" * 64)
+    before = in_force.InForce(odd, PluginSettings(), "0" * 64)
     found = in_force.load(odd, before)
     assert found.settings == before.settings and "is not a regular file" in (found.error or "")
-    assert in_force.run_dir(odd) == Settings().run_dir
+    assert in_force.run_dir(odd) == PluginSettings().run_dir
 
 
 def test_the_record_of_a_release_counts_as_lost(odd, monkeypatch):
@@ -95,13 +95,13 @@ def test_a_manifest_whose_lock_it_is_was_changed_by_nobody(odd, tmp_path):
 
 
 def test_an_instance_whose_lock_it_is_can_be_asked_for(odd, tmp_path):
-    instance = instance_status.Instance(str(tmp_path / "run"), "a")
+    instance = instance_status.InstanceEntry(str(tmp_path / "run"), "a")
     instance.enter()
     instance.write({"instance": "a", "since_boot": 1.0, "resources": {}})
     instance.leave()
     os.rename(tmp_path / "run/a.lock", tmp_path / "a.lock")
     os.rename(odd, tmp_path / "run/a.lock")
-    assert [seen.alive for seen in instance_status.look(str(tmp_path / "run"))] == [False]
+    assert [seen.alive for seen in instance_status.instances_in(str(tmp_path / "run"))] == [False]
 
 
 def test_an_operand_without_an_end_is_refused_and_a_pipe_is_read(tmp_path):

@@ -20,9 +20,9 @@ import yaml
 from hypothesis import given
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import (
+    ChoiceRequest,
     Class,
     Infeasible,
-    Request,
     choose,
     stable,
 )
@@ -42,7 +42,7 @@ def full(rows, size):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_case(case):
     classes = [Class(tuple(members), *rest) for members, *rest in case["classes"]]
-    request = Request(
+    request = ChoiceRequest(
         **{name: tuple(given) if isinstance(given, list) else given for name, given in case["request"].items()}
     )
     pairs = full(case.get("pairs"), len(classes))
@@ -61,7 +61,7 @@ def test_what_speaks_for_a_choice():
         (Class(("a", "b"), 1), Class(("c",), 0), Class(("d",)), Class(("e",), -1)),
         full([[10], [3, 0], [2, 1, 0], [0, 0, 0, 0]], 4),
     )
-    choice = choose(*machine, Request(4, (0, 5), ("d",)))
+    choice = choose(*machine, ChoiceRequest(4, (0, 5), ("d",)))
     assert choice == (("a", "b", "c", "d"), 1, 10 + 2 * 3 + 2 * 2 + 1, (0, 1), True)
 
 
@@ -90,7 +90,7 @@ def requests(draw):
     must = draw(st.lists(st.sampled_from(names), unique=True, max_size=min(number, 2)))
     near = draw(st.sampled_from([(), (0,), (1, 2), (-1, 3)]))
     needs = draw(st.sampled_from([{}, {"memory": 4}, {"memory": 8}]))
-    return Machine(tuple(classes), full(rows, len(sizes))), Request(number, near, tuple(must), needs)
+    return Machine(tuple(classes), full(rows, len(sizes))), ChoiceRequest(number, near, tuple(must), needs)
 
 
 @given(requests())
@@ -118,7 +118,7 @@ def test_fastest_ring_of_what_is_about_as_well_linked(data):
     )
     number = data.draw(st.integers(3, size))
     must = tuple(f"gpu{one}" for one in data.draw(st.sets(st.integers(0, size - 1), max_size=2)))
-    request = Request(number, data.draw(st.sampled_from([(), (), (0,)])), must)
+    request = ChoiceRequest(number, data.draw(st.sampled_from([(), (), (0,)])), must)
     choice = choose(*machine, request)
     assert (choice.ids, choice.proved) == (machines.best(machine, request), True)
 
@@ -131,7 +131,7 @@ def on_all_masks(machine, source, nears):
         free = machines.masked(machine, mask)
         for number in range(1, bin(mask).count("1") + 1):
             near = source.choice(nears)
-            choice = choose(*free, Request(number, near))
+            choice = choose(*free, ChoiceRequest(number, near))
             assert (choice.ids, choice.proved) == (subsets.best(mask, number, near), True), (bin(mask), number, near)
 
 
@@ -159,7 +159,7 @@ def on_sixteen(machine, source, samples):
         mask = source.getrandbits(16) | source.getrandbits(16) or 1
         number = source.randint(1, bin(mask).count("1"))
         near = source.choice([(), (), (0,), (1, 2)])
-        choice = choose(*machines.masked(machine, mask), Request(number, near))
+        choice = choose(*machines.masked(machine, mask), ChoiceRequest(number, near))
         assert (choice.ids, choice.proved) == (subsets.best(mask, number, near), True), (bin(mask), number, near)
 
 
@@ -185,7 +185,7 @@ def test_a_few_of_many_are_exact(size, number, values):
     source = random.Random(size)
     nodes = [source.choice([0, 1, None]) for _device in range(size)]
     machine = machines.separate(machines.scattered(size, values, size), nodes)
-    request = Request(number, source.choice([(), (0,)]))
+    request = ChoiceRequest(number, source.choice([(), (0,)]))
     choice = choose(*machine, request)
     assert (choice.ids, choice.proved) == (machines.best(machine, request), True)
 
@@ -193,7 +193,7 @@ def test_a_few_of_many_are_exact(size, number, values):
 @pytest.mark.parametrize("values", [[0, 1], range(1, 101), [60, 60, 60, 500, 501]], ids=str)
 def test_four_of_sixty_four_are_proved(values):
     scores = machines.scattered(64, values, 4)
-    choice = choose(*machines.separate(scores, [0] * 64), Request(4))
+    choice = choose(*machines.separate(scores, [0] * 64), ChoiceRequest(4))
     pairs = [[scores[a][b] for b in range(64)] for a in range(64)]
     sums = {
         (a, b, c, d): pairs[a][b] + pairs[a][c] + pairs[b][c] + pairs[a][d] + pairs[b][d] + pairs[c][d]
@@ -212,7 +212,7 @@ def test_partitions_are_exact_whatever_the_links(number):
     machine = fold(machines.partitions(parents, 8))
     scores = machines.scattered(8, range(1, 101), number)
     pairs = tuple(tuple(500 if a == b else scores[a][b] for b in range(8)) for a in range(8))
-    choice = choose(machine.classes, pairs, Request(number))
+    choice = choose(machine.classes, pairs, ChoiceRequest(number))
     assert choice.proved
     whole, part = divmod(number, 8)
     best = max(
@@ -237,7 +237,7 @@ def test_a_hierarchy_is_exact_at_any_size(size):
         for number in range(size)
     ]  # fmt: skip
     machine = fold(devices)
-    choice = choose(*machine, Request(11))
+    choice = choose(*machine, ChoiceRequest(11))
     assert choice.proved
     assert choice.ids == tuple(device.id for device in devices[:11])
     assert choice.numa_nodes == (0, 1)
@@ -246,9 +246,9 @@ def test_a_hierarchy_is_exact_at_any_size(size):
 def test_more_than_can_be_proved_is_still_good_and_says_so():
     scores = machines.scattered(40, range(1, 1000), 1)
     machine = machines.separate(scores, [0] * 40)
-    choice = choose(*machine, Request(20))
+    choice = choose(*machine, ChoiceRequest(20))
     assert not choice.proved
-    assert choice == choose(*machine, Request(20))
+    assert choice == choose(*machine, ChoiceRequest(20))
     source = random.Random(40)
     for _sample in range(500):
         other = source.sample(range(40), 20)
@@ -258,7 +258,7 @@ def test_more_than_can_be_proved_is_still_good_and_says_so():
         for into in set(range(40)) - members:
             gain = sum(scores[into][one] - scores[out][one] for one in members if one != out)
             assert gain <= 0
-    assert not choose(*machine, Request(20), work=0).proved
+    assert not choose(*machine, ChoiceRequest(20), work=0).proved
 
 
 @given(requests(), st.randoms())
@@ -270,7 +270,7 @@ def test_as_near_as_can_be(asked, source):
     inside = sum(len(one.members) for one in machine.classes if one.numa_node in near)
     total = sum(len(one.members) for one in machine.classes)
     number = source.randint(1, total)
-    choice = choose(*machine, Request(number, near))
+    choice = choose(*machine, ChoiceRequest(number, near))
     assert choice.near == min(inside, number)
     if inside >= number:
         assert set(choice.numa_nodes) <= set(near)
@@ -280,7 +280,7 @@ SHUFFLED = """
 import json, random, sys
 sys.path[:0] = json.loads(sys.argv[1])
 import machines
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import ChoiceRequest, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 source = random.Random(int(sys.argv[2]))
@@ -293,7 +293,7 @@ for devices in (gpus, machines.partitions(gpus, 4), machines.virtual_functions(4
         source.shuffle(devices), source.shuffle(links)
         must = sorted(device.id for device in devices)[7]
         held = {device.id: {"memory": 1} for device in sorted(devices)[3:6]}
-        result.append(choose(*fold(devices, links, held), Request(number, (1,), (must,) if number == 5 else ())))
+        result.append(choose(*fold(devices, links, held), ChoiceRequest(number, (1,), (must,) if number == 5 else ())))
 print(json.dumps(result))
 """
 

@@ -16,14 +16,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import (
     Claim,
     Clash,
+    claim_key,
     disjoint,
     excludes,
     free,
     held,
-    key_of,
-    settle,
+    settle_claims,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Refusal, Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import UnitsRefused, Want, take
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Refused
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
@@ -47,7 +47,7 @@ def device(name, **more):
 
 def claim(name, *devices, names=(NAME,)):
     holds = disjoint(hold_of(one if isinstance(one, Device) else device(one)) for one in devices)
-    return Claim(key_of(DRIVER, name), names, tuple(hold._replace(kind=f"dra/{DRIVER}") for hold in holds))
+    return Claim(claim_key(DRIVER, name), names, tuple(hold._replace(kind=f"dra/{DRIVER}") for hold in holds))
 
 
 def add(ledger, name, key=JOB, owner="claims"):
@@ -64,10 +64,10 @@ def over(ledger):
 
 
 def test_what_a_claim_has_is_for_nobody_else(ledger):
-    assert settle(ledger, [claim("ml/a", "pci:0")], {}).held == (key_of(DRIVER, "ml/a"),)
+    assert settle_claims(ledger, [claim("ml/a", "pci:0")], {}).held == (claim_key(DRIVER, "ml/a"),)
     with pytest.raises(Refused):
         add(ledger, "pci:0")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(UnitsRefused) as refused:
         take(ledger, GPU, [Want("d0", device("pci:0"))])
     assert "claim ml/a of DRA driver gpu.amd.com holds pci:0" in str(refused.value)
     assert add(ledger, "pci:1").holds  # another device of the kind is for whoever it is for
@@ -77,80 +77,80 @@ def test_what_a_claim_has_is_for_nobody_else(ledger):
 
 
 def test_again_changes_nothing(ledger):
-    settle(ledger, [claim("ml/a", "pci:0", "pci:1")], {})
+    settle_claims(ledger, [claim("ml/a", "pci:0", "pci:1")], {})
     before = ledger.grants()
-    assert settle(ledger, [claim("ml/a", "pci:0", "pci:1")], {}) == ((), (), ())
+    assert settle_claims(ledger, [claim("ml/a", "pci:0", "pci:1")], {}) == ((), (), ())
     assert ledger.grants() == before
 
 
-@pytest.mark.parametrize("key", [JOB, pod_holds.key_of(GPU, "d0")])
+@pytest.mark.parametrize("key", [JOB, pod_holds.unit_key(GPU, "d0")])
 def test_a_clash_takes_nothing_from_either(ledger, key):
     add(ledger, "pci:0", key, "kubernetes")
-    found = settle(ledger, [claim("ml/a", "pci:0", "pci:1")], {})
+    found = settle_claims(ledger, [claim("ml/a", "pci:0", "pci:1")], {})
     assert found.clashes == (
-        Clash(key_of(DRIVER, "ml/a"), "pci:0", f"request {key.request_id} of {key[0]}/{key[1]} (kubernetes)"),
+        Clash(claim_key(DRIVER, "ml/a"), "pci:0", f"request {key.request_id} of {key[0]}/{key[1]} (kubernetes)"),
     )
     assert holding(ledger) == {"ml/a": {"pci:1"}} and ledger.find(key)
     ledger.delete(key)
-    assert settle(ledger, [claim("ml/a", "pci:0", "pci:1")], {}).clashes == ()
+    assert settle_claims(ledger, [claim("ml/a", "pci:0", "pci:1")], {}).clashes == ()
     assert holding(ledger) == {"ml/a": {"pci:0", "pci:1"}}
 
 
 def test_of_several_claims_the_next_one_holds_when_the_first_goes(ledger):
     both = [claim("ml/a", "pci:0", names=("v.com/c=a",)), claim("ml/b", "pci:0", "pci:1", names=("v.com/c=b",))]
-    assert settle(ledger, both, {}).clashes == ()
+    assert settle_claims(ledger, both, {}).clashes == ()
     assert holding(ledger) == {"ml/a": {"pci:0"}, "ml/b": {"pci:1"}}
-    settle(ledger, both[1:], {key: token for key, token in over(ledger).items() if key.request_id == "ml/a"})
+    settle_claims(ledger, both[1:], {key: token for key, token in over(ledger).items() if key.request_id == "ml/a"})
     assert holding(ledger) == {"ml/b": {"pci:0", "pci:1"}}
 
 
 def test_a_claim_gets_its_name_when_the_kubelet_says_it_and_keeps_it(ledger):
-    settle(ledger, [claim("uid:55e9", "pci:0")], {})
+    settle_claims(ledger, [claim("uid:55e9", "pci:0")], {})
     (token,) = over(ledger).values()
-    settle(ledger, [claim("ml/a", "pci:0")], {})
-    settle(ledger, [claim("uid:55e9", "pci:0")], {})  # its pod is gone, its spec is not yet
-    assert over(ledger) == {key_of(DRIVER, "ml/a"): token} and holding(ledger) == {"ml/a": {"pci:0"}}
+    settle_claims(ledger, [claim("ml/a", "pci:0")], {})
+    settle_claims(ledger, [claim("uid:55e9", "pci:0")], {})  # its pod is gone, its spec is not yet
+    assert over(ledger) == {claim_key(DRIVER, "ml/a"): token} and holding(ledger) == {"ml/a": {"pci:0"}}
 
 
 def test_less_that_is_known_of_the_hardware_frees_none_of_it(ledger):
     whole = device("pci:0", consists_of=("node:/dev/dri/card0",))
-    settle(ledger, [claim("ml/a", "node:/dev/dri/card0")], {})
-    settle(ledger, [claim("ml/a", whole)], {})
+    settle_claims(ledger, [claim("ml/a", "node:/dev/dri/card0")], {})
+    settle_claims(ledger, [claim("ml/a", whole)], {})
     assert holding(ledger) == {"ml/a": {"node:/dev/dri/card0"}}
     for known in ([claim("ml/a", "node:/dev/dri/card0")], [claim("ml/a")]):
-        settle(ledger, known, {})
+        settle_claims(ledger, known, {})
         with pytest.raises(Refused):
             add(ledger, "pci:0")
 
 
 def test_only_the_hold_that_was_meant_is_freed(ledger):
-    settle(ledger, [claim("ml/a", "pci:0")], {})
-    assert settle(ledger, [], {key_of(DRIVER, "ml/a"): "another"}).released == ()
-    assert settle(ledger, [claim("ml/a", "pci:0")], over(ledger)).released == ()  # it is there again
-    assert settle(ledger, [], over(ledger)).released == (key_of(DRIVER, "ml/a"),)
+    settle_claims(ledger, [claim("ml/a", "pci:0")], {})
+    assert settle_claims(ledger, [], {claim_key(DRIVER, "ml/a"): "another"}).released == ()
+    assert settle_claims(ledger, [claim("ml/a", "pci:0")], over(ledger)).released == ()  # it is there again
+    assert settle_claims(ledger, [], over(ledger)).released == (claim_key(DRIVER, "ml/a"),)
     assert holding(ledger) == {}
 
 
 def test_it_is_of_this_boot_where_the_claim_is(ledger, tmp_path):
-    settle(ledger, [claim("ml/a", "pci:0")], {})
+    settle_claims(ledger, [claim("ml/a", "pci:0")], {})
     later = Ledger(str(tmp_path / "cdi"), "boot-2")
-    settle(later, [claim("ml/a", "pci:0")], {})
+    settle_claims(later, [claim("ml/a", "pci:0")], {})
     assert {part.boot_id for part in held(later).values()} == {"boot-2"}
 
 
 def test_what_the_plugin_keeps_goes_with_it(ledger):
-    settle(ledger, [claim("ml/a", "pci:0")], {})
+    settle_claims(ledger, [claim("ml/a", "pci:0")], {})
     add(ledger, "pci:1")
     take(ledger, "amd.com/mi", [Want("d2", Device("pci:2", "p", "amd.com/mi", ("2",), ()))])
     assert free(ledger) == 1 and free(ledger) == 0
-    settle(ledger, [claim("ml/a", "pci:0")], {})
+    settle_claims(ledger, [claim("ml/a", "pci:0")], {})
     assert pod_holds.clear(ledger) == 2
     assert [grant.key for grant in ledger.grants()] == [JOB]
 
 
 def test_a_request_of_an_executable_is_no_claim():
     assert not pod_holds.is_dra(Key("dra", "gpu", "uid-55e9a6b0"))
-    assert pod_holds.is_dra(key_of("driver", "a/b")) and pod_holds.is_dra(key_of("driver", "uid:55e9a6b0"))
+    assert pod_holds.is_dra(claim_key("driver", "a/b")) and pod_holds.is_dra(claim_key("driver", "uid:55e9a6b0"))
 
 
 DEVICES = {
@@ -197,7 +197,7 @@ def test_no_two_hold_the_same_and_nobody_loses_anything(acts):
             if act == "claim":
                 claims[name] = claim(name, *map(DEVICES.get, devices), names=(f"v.com/c={number}",))
             ended = {gone.key: over(ledger)[gone.key]} if gone and gone.key in over(ledger) else {}
-            settle(ledger, [*claims.values()], ended)
+            settle_claims(ledger, [*claims.values()], ended)
             assert {grant.key: grant for grant in ledger.grants() if not pod_holds.is_dra(grant.key)} == before
             holds = [hold for grant in ledger.grants() for hold in grant.holds]
             assert not any(excludes(one, other) for at, one in enumerate(holds) for other in holds[:at])

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import (
-    Refusal,
+    UnitsRefused,
     Want,
-    key_of,
     settle,
     take,
+    unit_key,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
@@ -50,7 +50,7 @@ def external(ledger, device, owner="claims", request_id="job-42"):
 
 
 def part(ledger, unit, resource=RESOURCE):
-    found = ledger.find(key_of(resource, unit))
+    found = ledger.find(unit_key(resource, unit))
     return found.parts[0] if found else None
 
 
@@ -81,7 +81,7 @@ def test_who_releases_the_older_hold_does_not_free_the_newer(ledger):
     assert settle(ledger, RESOURCE, first.tokens, free=["GPU-0"]) == frozenset()
     assert settle(ledger, RESOURCE, first.tokens, withheld={"GPU-0": "x"}) == frozenset()
     assert settle(ledger, RESOURCE, first.tokens, active=["GPU-0"]) == frozenset()
-    assert ledger.delete(key_of(RESOURCE, "GPU-0"), first.tokens.values()) is None
+    assert ledger.delete(unit_key(RESOURCE, "GPU-0"), first.tokens.values()) is None
     assert part(ledger, "GPU-0").token == second.tokens["GPU-0"]
     assert settle(ledger, RESOURCE, second.tokens, free=["GPU-0"]) == {"GPU-0"}
     assert ledger.grants() == []
@@ -120,7 +120,7 @@ def test_a_shared_unit_of_which_less_is_known_now_keeps_all_that_its_pods_have(l
     take(ledger, RESOURCE, [Want("0", GPUS[0]._replace(consists_of=(node.id,)), True)])
     handed = take(ledger, RESOURCE, [Want("0", node, True)], pending=True)
     assert (handed.changed, handed.owed) == (frozenset(), {})
-    with pytest.raises(errors.Taken):
+    with pytest.raises(errors.DevicesTaken):
         external(ledger, GPUS[0])
 
 
@@ -146,7 +146,7 @@ def test_what_could_not_be_torn_down_is_refused_until_it_is_released(ledger):
     first = take(ledger, RESOURCE, [want(0)])
     settle(ledger, RESOURCE, first.tokens, withheld={"GPU-0": "scrub failed"})
     assert part(ledger, "GPU-0").state == WITHHELD
-    with pytest.raises(Refusal, match="scrub failed.*fleet-cdi grants release pci:0000:00:00.0") as refused:
+    with pytest.raises(UnitsRefused, match="scrub failed.*fleet-cdi grants release pci:0000:00:00.0") as refused:
         take(ledger, RESOURCE, [want(0), want(1)])
     assert list(refused.value.units) == ["GPU-0"]
     assert part(ledger, "GPU-1") is None
@@ -158,7 +158,7 @@ def test_each_unit_that_others_hold_is_named_with_its_holder(ledger):
     ledger.set_owners("nvidia.com/gpu", ["kubernetes", "claims"])
     external(ledger, GPUS[1])
     older = take(ledger, RESOURCE, [want(0)])
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(UnitsRefused) as refused:
         take(ledger, RESOURCE, [want(0), want(1), want(2)])
     assert refused.value.units == {
         "GPU-1": f"{GPUS[1].id}: request job-42 of gpu/drm (claims) holds {GPUS[1].id}",
@@ -189,7 +189,7 @@ def test_hardware_that_overlaps_excludes_each_other(ledger, held, asked, fits, b
     if fits:
         take(ledger, RESOURCE, wants)
     else:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(UnitsRefused) as refused:
             take(ledger, RESOURCE, wants)
         assert list(refused.value.units) == ["asked"]
 
@@ -208,7 +208,7 @@ def test_what_a_unit_was_before_stays_locked_until_it_is_torn_down(ledger):
     handed = take(ledger, RESOURCE, [Want("0", GPUS[1])], pending=True)
     assert handed.owed == {"0": hold_of(GPUS[0])}
     for device in GPUS[:2]:
-        with pytest.raises(errors.Taken):
+        with pytest.raises(errors.DevicesTaken):
             external(ledger, device)
     settle(ledger, RESOURCE, handed.tokens, active=["0"], torn_down=[Want("0", GPUS[1])])
     assert part(ledger, "0").holds == (hold_of(GPUS[1]),)
@@ -217,14 +217,16 @@ def test_what_a_unit_was_before_stays_locked_until_it_is_torn_down(ledger):
 
 def test_a_kind_of_others_is_refused(ledger):
     ledger.set_owners("nvidia.com/gpu", ["claims"])
-    with pytest.raises(Refusal, match="nvidia.com/gpu: belongs to claims; found a request of kubernetes") as refused:
+    with pytest.raises(
+        UnitsRefused, match="nvidia.com/gpu: belongs to claims; found a request of kubernetes"
+    ) as refused:
         take(ledger, RESOURCE, [want(0), want(1)])
     assert list(refused.value.units) == ["GPU-0", "GPU-1"]
 
 
 def test_a_kind_that_nobody_was_given_belongs_to_whoever_holds_devices_of_it(ledger):
     external(ledger, GPUS[0])
-    with pytest.raises(Refusal, match="claims holds devices of it, so it is not for kubernetes"):
+    with pytest.raises(UnitsRefused, match="claims holds devices of it, so it is not for kubernetes"):
         take(ledger, RESOURCE, [want(1)])
     ledger.delete(Key("gpu", "drm", "job-42"))
     take(ledger, RESOURCE, [want(1)])
@@ -290,7 +292,7 @@ class TestAdopt:
 
     def test_what_somebody_else_holds(self, ledger):
         external(ledger, GPUS[0])
-        with pytest.raises(Refusal, match="job-42"):
+        with pytest.raises(UnitsRefused, match="job-42"):
             pod_holds.adopt(ledger, RESOURCE, want(0))
 
     def test_hardware_that_is_known_as_more_now(self, ledger):
@@ -302,7 +304,7 @@ class TestAdopt:
         before = part(ledger, "0")
         assert not pod_holds.is_held(before, known)
         assert pod_holds.adopt(ledger, RESOURCE, Want("0", known))
-        with pytest.raises(errors.Taken):
+        with pytest.raises(errors.DevicesTaken):
             external(ledger, GPUS[0])
         after = part(ledger, "0")
         assert after._replace(holds=before.holds) == before
@@ -320,7 +322,7 @@ class TestAdopt:
         take(ledger, RESOURCE, [Want("0", Device("node:/dev/gpu0", "", "nvidia.com/gpu", ("0",), ()))])
         before = part(ledger, "0")
         external(ledger, GPUS[0])
-        with pytest.raises(Refusal, match="job-42"):
+        with pytest.raises(UnitsRefused, match="job-42"):
             pod_holds.adopt(ledger, RESOURCE, Want("0", GPUS[0]))
         assert part(ledger, "0") == before
 
@@ -405,21 +407,21 @@ def check(ledger, steps):
                 assert set(handed.owed) == {f"GPU-{n}" for n in numbers if n in model}
                 model.update(dict.fromkeys(numbers, "k"))
                 tokens.update(handed.tokens)
-            except Refusal:
+            except UnitsRefused:
                 assert not fits
         elif what == "adopt":
             try:
                 assert pod_holds.adopt(ledger, RESOURCE, want(first)) == (first not in model)
                 model[first] = "k"
                 tokens[f"GPU-{first}"] = part(ledger, f"GPU-{first}").token
-            except Refusal:
+            except UnitsRefused:
                 assert model[first] == "job"
         elif what == "add" and model.get(first) != "job":
             try:
                 external(ledger, GPUS[first], request_id=f"job-{first}")
                 assert first not in model
                 model[first] = "job"
-            except errors.Taken:
+            except errors.DevicesTaken:
                 assert model[first] == "k"
         elif what == "delete" and model.get(first) == "job":
             ledger.delete(Key("gpu", "drm", f"job-{first}"))

@@ -20,7 +20,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, rebuild, schema, store
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Part
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import GrantPart
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.stores import (
@@ -438,7 +438,9 @@ def test_a_fork_while_a_thread_writes(kept):
         for stored in list(tables.all()):
             tables.remove(stored)
         for number in range(20, 120):
-            tables.insert(key(number), Part("token", "external", "active", {"gpu": 1}, (hold(number),), "boot-1", 1, 1))
+            tables.insert(
+                key(number), GrantPart("token", "external", "active", {"gpu": 1}, (hold(number),), "boot-1", 1, 1)
+            )
         begun.set()
         done.wait(0.5)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import check, info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import check_grant, info
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
     Hold,
@@ -124,7 +124,7 @@ class TestTogether:
             ledger.add(key("2", plugin), {"gpu": 1}, pick, "external")
             assert why_not(other, locks) == ""
         else:
-            with pytest.raises(errors.Taken, match=f"{other.device}: can't be held beside what is held"):
+            with pytest.raises(errors.DevicesTaken, match=f"{other.device}: can't be held beside what is held"):
                 ledger.add(key("2", plugin), {"gpu": 1}, pick, "external")
             assert ledger.find(key("2", plugin)) is None
             assert why_not(other, locks)  # the picker is told enough not to try
@@ -134,14 +134,14 @@ class TestTogether:
         if fits:
             assert add(ledger, "1", one, other).holds == (one, other)
         else:
-            with pytest.raises(errors.Taken):
+            with pytest.raises(errors.DevicesTaken):
                 add(ledger, "1", one, other)
             assert ledger.grants() == []
 
     @pytest.mark.parametrize("amount", [11, 2**63 - 1, 2**63, 0, -1])
     def test_a_share_that_no_device_has(self, ledger, amount):
         add(ledger, "1", SHARE[0])
-        with pytest.raises(errors.Taken):
+        with pytest.raises(errors.DevicesTaken):
             add(ledger, "2", GPU._replace(amounts={"memory": amount}, capacity={"memory": 10}))
 
     def test_what_is_freed_can_be_held_again(self, ledger):
@@ -211,7 +211,7 @@ class TestAdd:
         assert ledger.grants() == []
 
     def test_a_picker_that_picks_nothing(self, ledger):
-        with pytest.raises(errors.Taken, match="no device was picked"):
+        with pytest.raises(errors.DevicesTaken, match="no device was picked"):
             add(ledger, "1", wanted={"gpu": 1})
 
     @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ class TestStates:
         added = add(ledger, "1", GPU, pending=True)
         ledger.delete(key())
         newer = add(ledger, "1", GPU, pending=True)
-        with pytest.raises(errors.Gone, match="was deleted meanwhile"):
+        with pytest.raises(errors.GrantGone, match="was deleted meanwhile"):
             ledger.activate(key(), added.grant.tokens)
         assert ledger.delete(key(), added.grant.tokens) is None  # its undo leaves the newer one alone
         assert ledger.find(key()) == newer.grant
@@ -260,7 +260,7 @@ class TestStates:
         assert info(ledger).withheld == {GPU.device: "exit status 1"}
         with pytest.raises(errors.Unfinished, match="exit status 1"):
             ledger.add(key(), {"gpu": 2}, never, "external")
-        with pytest.raises(errors.Taken):
+        with pytest.raises(errors.DevicesTaken):
             add(ledger, "2", GPU)
         add(ledger, "3", TTY)
         assert ledger.delete(key()).holds == (GPU,)
@@ -270,7 +270,7 @@ class TestStates:
         grant = add(ledger, "1", GPU).grant
         ledger.withhold(key(), grant.tokens, "its teardown is not finished")
         assert info(ledger).withheld == {GPU.device: "its teardown is not finished"}
-        assert [problem.code for problem in check(ledger, key(), {GPU.device: "GPU-1"}).problems] == ["withheld"]
+        assert [problem.code for problem in check_grant(ledger, key(), {GPU.device: "GPU-1"}).problems] == ["withheld"]
 
     def test_released_by_hand(self, ledger):
         add(ledger, "1", GPU, TTY)
@@ -307,7 +307,7 @@ class TestOwners:
         ledger.set_owners("v/mig", ["kubernetes", "claims"])
         add(ledger, "1", MIG[0], owner="claims")
         add(ledger, "2", MIG[1], owner="kubernetes")
-        with pytest.raises(errors.Taken):
+        with pytest.raises(errors.DevicesTaken):
             add(ledger, "3", MIG[0], owner="kubernetes")
 
     def test_a_kind_is_not_taken_from_who_uses_it(self, ledger):
@@ -389,7 +389,7 @@ class TestCollect:
 class TestCheck:
     def test_good(self, ledger):
         add(ledger, "1", GPU)
-        assert check(ledger, key(), {GPU.device: "GPU-1"}).problems == ()
+        assert check_grant(ledger, key(), {GPU.device: "GPU-1"}).problems == ()
 
     @pytest.mark.parametrize(
         ("request_id", "boot_id", "present", "codes"),
@@ -403,7 +403,7 @@ class TestCheck:
     )
     def test_problems(self, volatile, ledger, request_id, boot_id, present, codes):
         add(ledger, "1", GPU)
-        found = check(Ledger(str(volatile / "cdi"), boot_id), key(request_id), present)
+        found = check_grant(Ledger(str(volatile / "cdi"), boot_id), key(request_id), present)
         assert [problem.code for problem in found.problems] == codes
 
 

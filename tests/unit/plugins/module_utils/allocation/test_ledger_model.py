@@ -12,7 +12,7 @@ import os
 import random
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import check, info
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import check_grant, info
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
@@ -99,7 +99,7 @@ class Model:
                 if (given and owner not in given) or (not given and self.users(kind) - {owner}):
                     return errors.Owned
             if not picked or not self.legal(self.held() + picked):
-                return errors.Taken
+                return errors.DevicesTaken
         for part in asked:
             if part["boot"] != self.boot:
                 part.update(boot=self.boot, state=state, since=self.clock)
@@ -187,7 +187,7 @@ class Run:
         tokens = [part.token for part in grant.parts if part.state == "pending"] if grant else ["gone"]
         try:
             self.ledger.activate(key, tokens)
-        except errors.Gone:
+        except errors.GrantGone:
             assert not grant
             return "gone"
         for part in self.model.grants.get(key, []):
@@ -273,7 +273,7 @@ class Run:
             expected |= {part["state"]} - {"active"}
             expected |= {"boot"} if part["boot"] != self.model.boot else set()
             expected |= {"missing"} if any(item.device == missing for item in part["holds"]) else set()
-        assert {problem.code for problem in check(self.ledger, key, present).problems} == expected
+        assert {problem.code for problem in check_grant(self.ledger, key, present).problems} == expected
         return tuple(sorted(expected))
 
     def inform(self):

@@ -96,7 +96,7 @@ def test_a_migration_is_synced_by_sqlite_and_the_log_begins_anew(ledger, pragmas
     assert pragmas[-1] == 2
     add(ledger, 2)
     assert pragmas[-1] == 0
-    assert log.newest(log.read(at(ledger, "ledger.log"))) == ledger.transact(lambda tables: tables.state)
+    assert log.last_state(log.read(at(ledger, "ledger.log"))) == ledger.transact(lambda tables: tables.state)
 
 
 @pytest.mark.parametrize("kept", [1 << 30, 8192, 0], ids=["older", "torn", "empty"])

@@ -10,7 +10,7 @@ import random
 import machines
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request, choose
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import ChoiceRequest, choose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import LINK, PCIE, SAME, fold
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 
@@ -71,7 +71,7 @@ def test_units_of_several_devices_have_the_links_of_all():
     machine = fold(units, [Link("pci:0", "pci:2", "NVL", 4, 100.0), Link("nic:0", "nic:2", "NVL", 1, 10.0)])
     assert [len(one.members) for one in machine.classes] == [1, 1, 1]
     assert machine.pairs[0][2] - machine.pairs[0][1] == 1100
-    assert choose(*machine, Request(2)).ids == ("group:0", "group:2")
+    assert choose(*machine, ChoiceRequest(2)).ids == ("group:0", "group:2")
 
 
 def test_what_is_interchangeable():
@@ -105,11 +105,11 @@ def test_the_nearest_network_card():
     )
     machine = fold([*far, *near])
     assert [one.nic for one in machine.classes] == [PCIE["SYS"]] * 2 + [PCIE["PHB"]] * 2
-    assert choose(*machine, Request(1)).ids == (near[0].id,)
-    assert choose(*machine, Request(2)).ids == tuple(one.id for one in near)
-    assert choose(*machine, Request(2, (0,))).ids == tuple(one.id for one in far)
+    assert choose(*machine, ChoiceRequest(1)).ids == (near[0].id,)
+    assert choose(*machine, ChoiceRequest(2)).ids == tuple(one.id for one in near)
+    assert choose(*machine, ChoiceRequest(2, (0,))).ids == tuple(one.id for one in far)
     linked = fold([*far, *near], [Link(far[0].id, far[1].id, "NVL", 1, 1.0)])
-    assert choose(*linked, Request(2)).ids == tuple(one.id for one in far)
+    assert choose(*linked, ChoiceRequest(2)).ids == tuple(one.id for one in far)
     assert {one.nic for one in fold(TTYS).classes} == {PCIE[""]}
 
 
@@ -121,8 +121,8 @@ def test_what_others_hold():
         (("tty:tty0", "tty:tty2"), {"memory": 16}, True),
         (("tty:tty1", "tty:tty3"), {"memory": 6}, False),
     ]
-    assert choose(*machine, Request(1, needs={"memory": 6})).ids == ("tty:tty1",)
-    assert choose(*machine, Request(1, needs={"memory": 7})).ids == ("tty:tty0",)
+    assert choose(*machine, ChoiceRequest(1, needs={"memory": 6})).ids == ("tty:tty1",)
+    assert choose(*machine, ChoiceRequest(1, needs={"memory": 7})).ids == ("tty:tty0",)
 
 
 def test_order_does_not_matter():

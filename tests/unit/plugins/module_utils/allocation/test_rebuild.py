@@ -19,7 +19,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, store
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
     MARK,
-    Part,
+    GrantPart,
     Stored,
     Unreadable,
     decode,
@@ -283,7 +283,7 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
 
 
 def stored(number):
-    part = Part(f"{number:016x}", "external", "active", {"gpu": 1}, (hold(number),), "boot-1", 1.5, 2.5)
+    part = GrantPart(f"{number:016x}", "external", "active", {"gpu": 1}, (hold(number),), "boot-1", 1.5, 2.5)
     return Stored(number, number + 1, key(number), part)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing import request
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.request import (
     LARGEST,
-    Request,
+    DeviceRequest,
     check,
     numa_nodes,
     parse,
@@ -38,7 +38,7 @@ def test_what_is_asked_for_is_what_is_read(asked):
 
 @given(st.permutations(["gpu:2", "gpu-memory:4Gi", "gpu-cores:7"]))
 def test_order_does_not_matter(items):
-    expected = Request(2, (("cores", 7), ("memory", 4096)), (("gpu", 2), ("gpu-cores", 7), ("gpu-memory", 4096)))
+    expected = DeviceRequest(2, (("cores", 7), ("memory", 4096)), (("gpu", 2), ("gpu-cores", 7), ("gpu-memory", 4096)))
     assert parse(",".join(items), "gpu") == expected
 
 

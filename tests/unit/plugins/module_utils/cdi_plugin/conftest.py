@@ -39,7 +39,7 @@ class Host:
         self.state = directory / "state"
         (directory / "run/cdi-inventory.d").mkdir(parents=True)
         places = (str(directory / "opt"), str(self.state), self.inventory, self.root, (str(directory / "cdi"),))
-        self.host = call.Host(*places)
+        self.host = call.PluginHost(*places)
 
     def configure(self, *configs):
         """Put configurations into their folders, and refresh; returns the last."""

@@ -105,7 +105,7 @@ def test_of_thousands_that_are_alike_a_claim_has_one(tmp_path):
     (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
     found = read(str(pool), "boot")
     assert isinstance(found.devices, Many)
-    assert claimed.look((str(tmp_path),), found, print).locks == {"tty:7": "whole"}
+    assert claimed.claimed_devices((str(tmp_path),), found, print).locks == {"tty:7": "whole"}
 
 
 def test_a_claim_for_a_partition_leaves_the_others(tmp_path):
@@ -122,4 +122,4 @@ def test_a_claim_for_a_partition_leaves_the_others(tmp_path):
     )
     made = spec_of("/dev/nvidia0", "/dev/cap2", "/dev/nvidiactl")
     (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
-    assert claimed.look((str(tmp_path),), pool, print).locks == {"gpu0": "parts", "mig2": "whole"}
+    assert claimed.claimed_devices((str(tmp_path),), pool, print).locks == {"gpu0": "parts", "mig2": "whole"}

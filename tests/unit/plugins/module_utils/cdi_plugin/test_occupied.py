@@ -114,7 +114,7 @@ def test_who_shares_a_device_may_have_it_open(hosts, monkeypatch):
     conf = machine.configure(config(shared=True, occupied="refuse"))
     busy = openers.Opener(1, "train", 1000)
     machine.add(conf, "gpu-memory:1000", "a")
-    monkeypatch.setattr(openers, "look", lambda numbers: openers.Seen(dict.fromkeys(numbers, (busy,)), 1))
+    monkeypatch.setattr(openers, "look", lambda numbers: openers.OpenersSeen(dict.fromkeys(numbers, (busy,)), 1))
     assert machine.add(conf, "gpu-memory:1000", "b") == ["/dev/dri/card0", "/dev/dri/renderD128"]
     machine.ask("DEL", conf, "", "a")
     machine.ask("DEL", conf, "", "b")
@@ -140,7 +140,7 @@ def test_programs_that_may_have_devices_open(consoles, opened, patterns, first):
 
 def test_who_may_not_look_says_so_before_it_relies_on_it(consoles, monkeypatch, capfd):
     machine, conf = consoles(occupied="refuse")
-    monkeypatch.setattr(openers, "look", lambda *_given: openers.Seen({}, 7, 3))
+    monkeypatch.setattr(openers, "look", lambda *_given: openers.OpenersSeen({}, 7, 3))
     machine.add(conf, "tty:1", "a")
     assert "can't be told for sure: could not look at 3 of 10 processes" in capfd.readouterr().err
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.request import parse
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Lock, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Held
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import HeldLocks
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices import Many, finest, offered, read
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.pick import Picker
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -61,7 +61,7 @@ def picked(pool, request, held=(), lost=(), near=()):
 
     picker = Picker(pool, asked, near, faults)
     holds = picker.pick(
-        Held(lambda names: {name: locks[name] for name in names if name in locks}, dict(asked.amounts), None)
+        HeldLocks(lambda names: {name: locks[name] for name in names if name in locks}, dict(asked.amounts), None)
     )
     assert {tuple(hold.amounts.items()) for hold in holds} == {() if asked.devices else asked.needs}
     return [hold.device for hold in holds]

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as provision
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
@@ -25,7 +25,7 @@ NAME = f"{KIND}=null"
 def device(tmp_path, capsys):
     """device(*arguments) -> (exit code, stdout, stderr), on a host that offers /dev/null."""
     paths = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), spec_dirs=(str(tmp_path / "etc"),))
-    provision.converge(Wanted(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"}), paths)
+    provision.converge_spec(WantedKind(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"}), paths)
     defaults = {"state_dir": paths.state_dir, "inventory": paths.inventory, "spec_dirs": [], "prefix": ""}
 
     def run(*arguments):

@@ -25,7 +25,7 @@ def run(monkeypatch, capsys):
             raise CdiError("ens2: has no SR-IOV")
         return wanted.device != "ens1"
 
-    monkeypatch.setattr(functions, "make", make)
+    monkeypatch.setattr(functions, "make_functions", make)
     return lambda *arguments: (main(["functions", *arguments], "test", DEFAULTS), *capsys.readouterr())
 
 

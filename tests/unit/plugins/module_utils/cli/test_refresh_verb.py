@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory import Memory
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
@@ -38,7 +38,7 @@ def host(tmp_path, capsys):
             return status, out, "".join(line for line in err.splitlines(True) if "warning: udev" not in line)
 
         def want(self, offered=None):
-            fields = Wanted(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"})._asdict()
+            fields = WantedKind(KIND, {"memory": ENTRY}, runtimes={"podman": "5.4.0"})._asdict()
             wanted = {key: value for key, value in fields.items() if key not in ("kind", "content")}
             record = Memory(wanted, str(tmp_path / "etc"), str(self.inventory), offered or {}).document()
             with locked_manifest(str(tmp_path / "state")) as manifest:
@@ -111,7 +111,7 @@ def test_links_by_number_where_systemd_runs(host, tmp_path, monkeypatch, booted)
     device = {"name": "0", "containerEdits": {"deviceNodes": [{"path": str(node)}]}}
     spec = {"cdiVersion": "0.3.0", "kind": "vendor.com/gpu", "devices": [device]}
     (tmp_path / "specs/a.json").write_text(json.dumps(spec))
-    monkeypatch.setattr(device_links, "HOST", device_links.Places(str(tmp_path / "dev"), str(tmp_path / "sys")))
+    monkeypatch.setattr(device_links, "HOST", device_links.DeviceFolders(str(tmp_path / "dev"), str(tmp_path / "sys")))
     monkeypatch.setattr(systemd, "booted", lambda: booted)
     if not booted:
         assert host() == (0, "Nothing to change.\n", "") and not link.is_symlink()

@@ -29,7 +29,7 @@ ENTRIES = {"cards": {"profile": "rule", "kind": KIND, "match": {"subsystem": "ca
 @pytest.fixture(autouse=True)
 def no_device_of_this_machine(tmp_path, monkeypatch):
     """Device nodes below a directory of the test's own are the only ones that get links by number."""
-    places = device_links.Places(str(tmp_path / "dev"), str(tmp_path / "sys-dev"))
+    places = device_links.DeviceFolders(str(tmp_path / "dev"), str(tmp_path / "sys-dev"))
     monkeypatch.setattr(device_links, "HOST", places)
     return places
 
@@ -87,7 +87,7 @@ class Host:
 
     def want(self, name, entries, listing=None, **more):
         # Named runtimes: those of this machine are not asked.
-        wanted = plan_kind.Wanted(name, entries, by="test", runtimes={"podman": "5.4.0"}, **more)._asdict()
+        wanted = plan_kind.WantedKind(name, entries, by="test", runtimes={"podman": "5.4.0"}, **more)._asdict()
         options = {key: value for key, value in wanted.items() if key not in ("kind", "content")}
         record = memory.Memory(options, str(self.root / "etc"), listing or self.places.inventory)
         with locked_manifest(self.places.state_dir) as manifest:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime, daemon_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers, running, survey
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, Source, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.verify import Said
 
-ON = Wanted(True)
+ON = WantedCdi(True)
 THEIRS = b'{\n  "debug": true\n}\n'
 OURS = b'{\n  "features": {"cdi": true},\n  "debug": true\n}\n'
 
@@ -22,7 +22,7 @@ class Machine:
     def __init__(self, root):
         self.config, self.state = str(root / "etc/daemon.json"), str(root / "state")
         (root / "etc").mkdir()
-        self.place = Place(
+        self.place = InstalledRuntime(
             "docker", "system", "26.1.5", (26, 1, 5), "0.7.0", "dockerd", self.config, ("docker.service",)
         )
         self.runs, self.containers, self.told, self.refuses, self.unit = None, 0, [], (), "active"
@@ -33,7 +33,7 @@ class Machine:
             self.ask,
             lambda _seconds: None,
             lambda: self.containers,
-            lambda _engine: containers.Found(tuple(self.users), tuple(self.trouble)),
+            lambda _engine: containers.RunningContainers(tuple(self.users), tuple(self.trouble)),
         )
 
     def write(self, content):
@@ -56,7 +56,9 @@ class Machine:
 
     def start(self):
         reading = survey.CONFIGURATIONS["docker"].read(self.place, Source())
-        self.runs = running.Running(reading.enabled, reading.spec_dirs if reading.enabled else (), self.containers)
+        self.runs = running.RunningDaemon(
+            reading.enabled, reading.spec_dirs if reading.enabled else (), self.containers
+        )
 
     def show(self, _unit):
         return f"ActiveState={self.unit}\nKillMode=control-group\nExecStart=x\n"
@@ -65,4 +67,4 @@ class Machine:
         return running.Asked(self.runs and self.runs._replace(would_die=self.containers), "", self.runs is not None)
 
     def converge(self, wanted=ON, **options):
-        return container_runtime.converge(self.place, wanted, self.state, by=self.by, **options)
+        return container_runtime.converge_runtime(self.place, wanted, self.state, by=self.by, **options)

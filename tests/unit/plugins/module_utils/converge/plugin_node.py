@@ -11,7 +11,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.openers_unit import PROCESSES, SOCKET
 
-UNIT = unit_file.Unit()
+UNIT = unit_file.PluginUnit()
 OLD, NEW = "0.1.0-000000000000", "0.1.0-111111111111"
 
 
@@ -29,13 +29,13 @@ class Node:
         self.stubborn = False  # its processes don't stop
 
     def install(self, unit=UNIT, check=False, wait=60):
-        host = service.Host(
+        host = service.ServiceHost(
             self.run, lambda: self.booted, self.statuses, self.environment, lambda: self.now, self.sleep
         )
         return service.install(unit, self.release, self.state_dir, wait, check, host)
 
     def uninstall(self, kubelet_dir, check=False):
-        host = service.Host(self.run, lambda: self.booted, self.statuses, self.environment)
+        host = service.ServiceHost(self.run, lambda: self.booted, self.statuses, self.environment)
         return service.uninstall(self.state_dir, kubelet_dir, check, host)
 
     def run(self, command):
@@ -63,7 +63,7 @@ class Node:
         if words[0] in ("start", "restart"):
             self.now += 10
             with open(unit_file.path(), "rb") as file:
-                mark = unit_file.mark(file.read())
+                mark = unit_file.unit_mark(file.read())
             self.processes[names[0]] = (mark, self.release, self.now, dict(self.offers))
         self.enabled |= set(names) if words[0] == "enable" else set()
         self.enabled -= set(names) if words[0] == "disable" else set()

@@ -48,7 +48,7 @@ class Host:
         (self.root / "sys-dev" / folder / number).mkdir(parents=True)
 
     def keep(self, check=False, boot_id=None):
-        changes = device_links.keep([str(self.specs)], self.state, check, boot_id)
+        changes = device_links.keep_links([str(self.specs)], self.state, check, boot_id)
         return {os.path.relpath(one.path, self.dev): (one.before, one.after) for one in changes}
 
     def links(self):
@@ -56,7 +56,7 @@ class Host:
 
     def look(self):
         specs = device_links.registry.load([str(self.specs)])
-        return {os.path.basename(one.node): one for one in device_links.look(device_links.nodes(specs))}
+        return {os.path.basename(one.node): one for one in device_links.numbered_nodes(device_links.nodes(specs))}
 
 
 @pytest.fixture

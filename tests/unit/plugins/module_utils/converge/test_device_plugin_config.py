@@ -14,7 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 
 
@@ -37,7 +37,7 @@ def host(tmp_path):
 
         def write(self, content=None, force=False, check=False, **changes):
             content = module.rendered(self.options(**changes)) if content is None else content
-            return module.write(self.path, content or None, self.state_dir, force, check)
+            return module.write_config(self.path, content or None, self.state_dir, force, check)
 
         def files(self):
             return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
@@ -60,7 +60,7 @@ def test_what_is_written_is_what_the_daemon_reads(host):
 def test_the_defaults_are_those_of_the_daemon(host):
     assert module.rendered(host.options(path=configuration.PATH))
     host.write(spec_dirs=["/etc/cdi", "/var/run/cdi"], device_list="/run/cdi-inventory.json")
-    assert configuration.read(host.path)._replace(state_dir="/var/lib/cdi") == configuration.Settings()
+    assert configuration.read(host.path)._replace(state_dir="/var/lib/cdi") == configuration.PluginSettings()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_module_warns_of_a_way_that_can_not_work_on_this_node(host, tmp_path
     gpu = {"name": "0", "containerEdits": {"env": ["A=b"]}}
     spec = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": [gpu]}
     (tmp_path / "cdi/gpu.json").write_text(json.dumps(spec))
-    reader = Reader("containerd", False, "containerd 1.7 has CDI off")
+    reader = RuntimeReader("containerd", False, "containerd 1.7 has CDI off")
     monkeypatch.setattr(module.delivery, "readers", lambda _root: (reader,))
     told = []
     monkeypatch.setattr(module, "_reload", lambda: told.append("reload"))
@@ -180,19 +180,19 @@ class TestTaken:
 
     def test_one_that_refuses_is_not_waited_for(self):
         found, waited = self.ask([("a", "other", "/etc/x.json: is wrong")])
-        assert found == (module.Taken("a", False, "/etc/x.json: is wrong"),) and waited < 2.5
+        assert found == (module.TakenOver("a", False, "/etc/x.json: is wrong"),) and waited < 2.5
 
     def test_what_it_said_of_the_file_before_does_not_count(self):
         found, waited = self.ask([("a", "other", "/etc/x.json: is wrong")], [("a", self.DIGEST, None)])
-        assert found == (module.Taken("a", True, None),) and waited == pytest.approx(module.PAUSE)
+        assert found == (module.TakenOver("a", True, None),) and waited == pytest.approx(module.PAUSE)
 
     def test_one_that_does_neither_is_waited_for_that_long(self):
         found, waited = self.ask([("a", "other", None)], wait=1.0)
-        assert found == (module.Taken("a", False, None),) and 1.0 <= waited < 2.0
+        assert found == (module.TakenOver("a", False, None),) and 1.0 <= waited < 2.0
 
     def test_one_with_another_file_does_not_count(self):
         assert self.ask([("a", "other", None)], path="/etc/y.json") == ((), 0)
 
     def test_without_a_file_the_defaults_are_in_force(self):
         found, _waited = self.ask([("a", "", None)], content=None)
-        assert found == (module.Taken("a", True, None),)
+        assert found == (module.TakenOver("a", True, None),)

@@ -149,7 +149,7 @@ def test_an_instance_that_hangs_is_named_and_not_believed(tmp_path, monkeypatch)
         "kubelet_dir": str(tmp_path / "k"),
         "state_dir": str(tmp_path / "s"),
     }
-    one = instance_status.Instance(str(tmp_path / "run"), "b")
+    one = instance_status.InstanceEntry(str(tmp_path / "run"), "b")
     one.enter()
     one.write({"since_boot": 1.0, "pid": 7, "release": "", "started": "", **instance(resource()), "instance": "b"})
     result, (warning,) = module.answer(options, False)

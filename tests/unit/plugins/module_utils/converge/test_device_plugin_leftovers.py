@@ -30,7 +30,9 @@ def test_what_claims_of_dra_drivers_have_is_kept_by_nobody_any_more(tmp_path, ch
     state, kubelet, run = (str(tmp_path / name) for name in ("state", "kubelet", "run"))
     ledger = Ledger(state, inventory.boot_id())
     hold = Hold("pci:a", dra_holds.kind_of("gpu.amd.com"))
-    dra_holds.settle(ledger, [dra_holds.Claim(dra_holds.key_of("gpu.amd.com", "ml/a"), ("a.com/b=c",), (hold,))], {})
+    dra_holds.settle_claims(
+        ledger, [dra_holds.Claim(dra_holds.claim_key("gpu.amd.com", "ml/a"), ("a.com/b=c",), (hold,))], {}
+    )
     assert tidy(read_manifest(state), state, kubelet, run, check) == []
     assert bool(ledger.grants()) == check
 
@@ -58,7 +60,7 @@ def test_what_is_given_back_is_torn_down(tmp_path):
         say = program(directory, "say", f'echo "$CDI_COMMAND $CDI_DEVICES" >> {log}')
         document = {"version": 1, "resources": {NAME: {"teardown": say}}, "state_dir": state, "spec_dirs": [run]}
         path = str(tmp_path / "device-plugin.json")
-        device_plugin_config.write(path, json.dumps({**document, "run_dir": run}).encode(), state, False, False)
+        device_plugin_config.write_config(path, json.dumps({**document, "run_dir": run}).encode(), state, False, False)
         assert tidy(read_manifest(state), state, kubelet, run) == []
     assert (tmp_path / "log").read_text() == "DEL pci:a\n"
     assert ledger.grants() == []

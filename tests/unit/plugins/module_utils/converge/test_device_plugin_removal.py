@@ -61,7 +61,7 @@ class TestAbsent:
     @pytest.fixture
     def undone(self, node, monkeypatch):
         """`fleet-cdi undo` on this node."""
-        stop, forget, this = service.stop, service.forget, service.Host(node.run, lambda: True)
+        stop, forget, this = service.stop, service.forget, service.ServiceHost(node.run, lambda: True)
         monkeypatch.setattr(service, "stop", lambda host=this: stop(host))
         monkeypatch.setattr(service, "forget", lambda host=this: forget(host))
         return lambda **options: undo(node.state_dir, **options)
@@ -138,7 +138,7 @@ class TestAbsent:
         node.install()
         document = {"version": 1, "plugin_dir": str(tmp_path / "configured/device-plugins")}
         config = str(tmp_path / "etc/device-plugin.json")
-        device_plugin_config.write(config, json.dumps(document).encode(), node.state_dir, False, False)
+        device_plugin_config.write_config(config, json.dumps(document).encode(), node.state_dir, False, False)
         ledger = Ledger(node.state_dir, inventory.boot_id())
         pod_holds.take(ledger, "vendor.com/gpu", [pod_holds.Want("gpu0", self.GPU)])
 

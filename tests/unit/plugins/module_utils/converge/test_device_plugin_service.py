@@ -35,9 +35,9 @@ def test_systemd_reads_its_units_anew_only_where_it_has_an_old_one(node, monkeyp
     def keep(_spec_dirs, _state_dir, check):
         links.append(check)
         node.told.append("links")
-        return (device_links.Change("/dev/char/195:0", "", "../nvidia0"),)
+        return (device_links.LinkChange("/dev/char/195:0", "", "../nvidia0"),)
 
-    monkeypatch.setattr(device_links, "keep", keep)
+    monkeypatch.setattr(device_links, "keep_links", keep)
     assert node.install()["diff"][-1]["after"] == "symlink to ../nvidia0\n" and "daemon-reload" not in node.told
     node.told.clear()
     node.outdated = True
@@ -70,7 +70,7 @@ def test_a_new_release_starts_beside_the_old_one_which_stops_when_the_kubelet_ha
 def test_check_mode_says_so_before_the_new_release_is_there(node, monkeypatch):
     unit = UNIT._replace(state_dir=node.state_dir)
     node.install(unit)
-    install, host = service.install, service.Host(node.run, lambda: True, node.statuses, node.environment)
+    install, host = service.install, service.ServiceHost(node.run, lambda: True, node.statuses, node.environment)
     monkeypatch.setattr(service, "install", lambda *arguments: install(*arguments, host))
     monkeypatch.setattr(service.guard, "active", lambda _prefix: OLD)
     for release, changed in ((OLD, False), (NEW, True)):
@@ -215,7 +215,7 @@ def test_a_right_one_that_a_younger_one_has_replaced_takes_over_from_that(node):
 
 def test_nothing_is_stopped_on_the_word_of_one_that_hangs(tmp_path, monkeypatch):
     monkeypatch.setattr(unit_file, "RUN_DIR", str(tmp_path))
-    one = instance_status.Instance(str(tmp_path), "b")
+    one = instance_status.InstanceEntry(str(tmp_path), "b")
     one.enter()
     one.write({"instance": "b", "since_boot": 1.0, "resources": {}})
     assert [*service.THIS.statuses()] == ["b"]

@@ -16,10 +16,10 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device_plugin_unit import (
-    Unit,
-    mark,
-    text,
-    texts,
+    PluginUnit,
+    plugin_texts,
+    unit_mark,
+    unit_text,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -34,11 +34,11 @@ LIFE = {
 }  # fmt: skip
 
 VARIANTS = {
-    "closed": Unit(),
-    "metrics for this host": Unit(metrics="127.0.0.1:9400"),
-    "metrics for all": Unit(metrics="0.0.0.0:9400"),
-    "open": Unit(metrics="127.0.0.1:9400", device_access=True),
-    "all that is offered but capabilities": Unit(metrics="[::]:9400", device_access=True),
+    "closed": PluginUnit(),
+    "metrics for this host": PluginUnit(metrics="127.0.0.1:9400"),
+    "metrics for all": PluginUnit(metrics="0.0.0.0:9400"),
+    "open": PluginUnit(metrics="127.0.0.1:9400", device_access=True),
+    "all that is offered but capabilities": PluginUnit(metrics="[::]:9400", device_access=True),
 }
 
 
@@ -58,9 +58,9 @@ def directives(content: bytes) -> set[str]:
     return {line.partition("=")[0] for line in section.splitlines() if line and not line.startswith("#")}
 
 
-def written(unit: Unit, directory: Path) -> None:
+def written(unit: PluginUnit, directory: Path) -> None:
     """All files of it, as instances of the templates where they are some."""
-    for path, content in texts(unit).items():
+    for path, content in plugin_texts(unit).items():
         (directory / os.path.basename(path).replace("@.", "@a.")).write_bytes(content or b"")
 
 
@@ -94,14 +94,14 @@ def test_systemd_has_nothing_to_say_of_it(unit, tmp_path):
 def test_every_directive_is_tried_on_a_host():
     """By extensions/molecule/device_plugin: each one's effect, and every feature with all of them in force."""
     tried = {name.partition(",")[0] for name in (*TRIED["directives"], *TRIED["unified"], *TRIED["others"])}
-    assert directives(text(Unit())) | directives(text(VARIANTS["open"])) == tried | LIFE
+    assert directives(unit_text(PluginUnit())) | directives(unit_text(VARIANTS["open"])) == tried | LIFE
     tried = {name.partition(",")[0] for name in TRIED["openers"]} | {*TRIED["others"], "PrivateNetwork"}
     looks = {"ExecStart", "StandardInput", "StandardOutput", "StandardError"}
-    assert directives(texts(Unit())[unit_file.paths()[1]]) == tried | looks
+    assert directives(plugin_texts(PluginUnit())[unit_file.paths()[1]]) == tried | looks
 
 
 def test_what_it_is_before_and_that_it_never_gives_up():
-    said = text(Unit()).decode()
+    said = unit_text(PluginUnit()).decode()
     assert "\nBefore=kubelet.service k3s.service " in said and "\nStartLimitIntervalSec=0\n" in said
     assert "\nRestart=always\n" in said and "\nWantedBy=multi-user.target\n" in said
     assert "Requires=" not in said and "After=" not in said and "Wants=" not in said
@@ -110,58 +110,75 @@ def test_what_it_is_before_and_that_it_never_gives_up():
 @pytest.mark.parametrize(
     ("unit", "has", "lacks"),
     [
-        (Unit(), ["IPAddressDeny=any", "DevicePolicy=closed", "AF_UNIX AF_NETLINK\n"], ["AF_INET", "Allow=", "/tmp"]),
-        (Unit(metrics="127.0.0.1:1"), ["AF_INET AF_INET6", "IPAddressDeny=any", "IPAddressAllow=localhost"], []),
-        (Unit(metrics="[::1]:1"), ["IPAddressAllow=localhost"], []),
-        (Unit(metrics="10.0.0.1:1"), ["AF_INET AF_INET6"], ["IPAddress"]),
-        (Unit(device_access=True), ['-"/tmp"'], ["DevicePolicy", "ProtectClock"]),
-        (Unit(), ["CapabilityBoundingSet=\n", "SystemCallFilter=~@privileged @resources\n"], ["GIVE_UP", "capset"]),
-        (Unit(capabilities=("CAP_SYS_ADMIN", "CAP_KILL")), ["CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL\n"], []),
-        (Unit(prefix="/o p%t"), ['ExecStart="/o p%%t/bin/fleet-cdi" plugin run '], []),
-        (Unit(config_file="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
-        (Unit(state_dir="/srv $x/cdi"), ['=-"/srv $x/cdi" ', '-p "/srv $$x/cdi" '], ['-"/srv $x"']),
-        (Unit(writable_paths=("/var/log/x",)), [' -"/var/log/x"\n'], ['mkdir -p "/var/log']),
+        (
+            PluginUnit(),
+            ["IPAddressDeny=any", "DevicePolicy=closed", "AF_UNIX AF_NETLINK\n"],
+            ["AF_INET", "Allow=", "/tmp"],
+        ),
+        (PluginUnit(metrics="127.0.0.1:1"), ["AF_INET AF_INET6", "IPAddressDeny=any", "IPAddressAllow=localhost"], []),
+        (PluginUnit(metrics="[::1]:1"), ["IPAddressAllow=localhost"], []),
+        (PluginUnit(metrics="10.0.0.1:1"), ["AF_INET AF_INET6"], ["IPAddress"]),
+        (PluginUnit(device_access=True), ['-"/tmp"'], ["DevicePolicy", "ProtectClock"]),
+        (
+            PluginUnit(),
+            ["CapabilityBoundingSet=\n", "SystemCallFilter=~@privileged @resources\n"],
+            ["GIVE_UP", "capset"],
+        ),
+        (
+            PluginUnit(capabilities=("CAP_SYS_ADMIN", "CAP_KILL")),
+            ["CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL\n"],
+            [],
+        ),
+        (PluginUnit(prefix="/o p%t"), ['ExecStart="/o p%%t/bin/fleet-cdi" plugin run '], []),
+        (PluginUnit(config_file="/etc/x $y.json"), ['--config "/etc/x $$y.json" --instance %i'], []),
+        (PluginUnit(state_dir="/srv $x/cdi"), ['=-"/srv $x/cdi" ', '-p "/srv $$x/cdi" '], ['-"/srv $x"']),
+        (PluginUnit(writable_paths=("/var/log/x",)), [' -"/var/log/x"\n'], ['mkdir -p "/var/log']),
     ],
 )
 def test_what_settings_change(unit, has, lacks):
-    said = text(unit).decode()
+    said = unit_text(unit).decode()
     assert [one for one in has if one not in said] == [] and [one for one in lacks if one in said] == []
 
 
 @pytest.mark.parametrize(
     ("unit", "writable"),
     [
-        (Unit(), ["/var/lib/cdi", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry"]),
+        (PluginUnit(), ["/var/lib/cdi", "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins_registry"]),
         (
-            Unit(kubelet_dir="/data/kubelet", state_dir="/srv/site/cdi"),
+            PluginUnit(kubelet_dir="/data/kubelet", state_dir="/srv/site/cdi"),
             ["/data/kubelet/device-plugins", "/data/kubelet/plugins_registry", "/srv/site/cdi"],
         ),
     ],
 )
 def test_it_may_write_what_it_needs_and_makes_that_first(unit, writable):
-    lines = text(unit).decode().splitlines()
+    lines = unit_text(unit).decode().splitlines()
     assert "ReadWritePaths=" + " ".join(f'-"{path}"' for path in writable) in lines
     made = "ExecStartPre=-+/usr/bin/mkdir -p " + " ".join(f'"{path}"' for path in writable)
     assert lines.index(made) < next(index for index, line in enumerate(lines) if line.startswith("ExecStart="))
 
 
 def test_who_looks_at_processes_is_asked_by_root_alone():
-    service, socket = (texts(Unit(prefix="/o p%t"))[path].decode() for path in unit_file.paths()[1:])
+    service, socket = (plugin_texts(PluginUnit(prefix="/o p%t"))[path].decode() for path in unit_file.paths()[1:])
     assert 'ExecStart="/o p%%t/bin/fleet-cdi" plugin openers\n' in service
     assert {"ListenStream=/run/fleet-cdi-openers.socket", "SocketMode=0600", "Accept=yes"} <= {*socket.splitlines()}
-    assert [*texts(Unit(process_access=False)).values()][1:] == [None, None]
+    assert [*plugin_texts(PluginUnit(process_access=False)).values()][1:] == [None, None]
 
 
 def test_a_frozen_daemon_is_started_again():
-    lines = text(Unit()).decode().splitlines()
+    lines = unit_text(PluginUnit()).decode().splitlines()
     assert {"WatchdogSec=30", "Restart=always"} <= set(lines)
 
 
 def test_the_mark_tells_texts_apart():
-    units = [*VARIANTS.values(), Unit(prefix="/o"), Unit(config_file="/x"), Unit(capabilities=("CAP_KILL",))]
-    marks = [mark(text(unit)) for unit in units]
+    units = [
+        *VARIANTS.values(),
+        PluginUnit(prefix="/o"),
+        PluginUnit(config_file="/x"),
+        PluginUnit(capabilities=("CAP_KILL",)),
+    ]
+    marks = [unit_mark(unit_text(unit)) for unit in units]
     assert len(set(marks)) == len(units) and all(re.fullmatch("[0-9a-f]{12}", one) for one in marks)
-    assert mark(b"[Service]\n") == ""
+    assert unit_mark(b"[Service]\n") == ""
 
 
 @pytest.mark.parametrize(
@@ -176,7 +193,7 @@ def test_the_mark_tells_texts_apart():
 )
 def test_what_makes_no_unit(changes, message):
     with pytest.raises(CdiError, match=message):
-        text(Unit(**changes))
+        unit_text(PluginUnit(**changes))
 
 
 def test_instances():

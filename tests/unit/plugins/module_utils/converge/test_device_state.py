@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import device_state, spec
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import Wanted, instant
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Wanted as WantedKind
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import WantedDeviceState, instant
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -32,7 +32,7 @@ def places(tmp_path):
     """A host that offers two devices."""
     entries = {"misc": {"profile": "misc", "nodes": ["fuse", "net/tun"]}}
     paths = Layout(str(tmp_path / "state"), str(tmp_path / "inventory.json"), spec_dirs=(str(tmp_path / "cdi"),))
-    spec.converge(WantedKind(KIND, entries), paths)
+    spec.converge_spec(WantedKind(KIND, entries), paths)
     return Layout(paths.state_dir, paths.inventory, str(tmp_path / "none"))
 
 
@@ -45,7 +45,7 @@ def offered(places):
 
 
 def change(places, *wanted, check=False, now=NOW):
-    return device_state.converge(Wanted(*wanted), places, check, lambda: now)
+    return device_state.converge_state(WantedDeviceState(*wanted), places, check, lambda: now)
 
 
 @pytest.mark.parametrize("name", ["misc:fuse", f"{KIND}=fuse"])
@@ -63,7 +63,7 @@ def test_out_of_service_and_back(places, name):
 def test_what_is_over_is_cleared_away_with_the_next_decision(places):
     change(places, "misc:fuse", "broken", instant("2026-11-21T17:00Z"))
     change(places, "misc:tun", "broken", now=NOW + 7200)
-    assert sorted(device_state.read(places.state_dir)) == ["misc:tun"]
+    assert sorted(device_state.read_disabled(places.state_dir)) == ["misc:tun"]
 
 
 def test_a_file_that_the_manifest_does_not_know_any_more_is_ours_all_the_same(places):
@@ -71,7 +71,7 @@ def test_a_file_that_the_manifest_does_not_know_any_more_is_ours_all_the_same(pl
     change(places, "misc:fuse", "broken")
     os.unlink(os.path.join(places.state_dir, "manifest.json"))
     change(places, "misc:tun", "broken")
-    assert sorted(device_state.read(places.state_dir)) == ["misc:fuse", "misc:tun"]
+    assert sorted(device_state.read_disabled(places.state_dir)) == ["misc:fuse", "misc:tun"]
 
 
 def test_check_mode_says_what_follows_and_does_nothing(places):

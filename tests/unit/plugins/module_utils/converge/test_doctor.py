@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import d
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec_info
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import managed_keys
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
@@ -28,9 +28,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError,
 from ansible_collections.fleet.cdi.plugins.module_utils.release import integrity, tree
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes import OciRuntime
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Setting
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, Running
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import State
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import CdiReading, InstalledRuntime, Setting
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, RunningDaemon
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeState
 
 KIND = "vendor.com/gpu"
 
@@ -88,7 +88,7 @@ class Host:
         return seen._replace(running=seen.running._replace(**more))
 
     def diagnose(self, *runtimes, **running):
-        return rule.apply(RULES, self.view(*runtimes, **running))
+        return rule.find_problems(RULES, self.view(*runtimes, **running))
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ class TestSurvey:
         host.put("etc/a.json", "x", ours=True)
         host.list_devices(device("x"), device("y")._replace(health=Health("reserved", "out of service")))
         out = {"id:y": Disabled("ECC errors", "2026-11-21T15:20:00Z"), "id:z": Disabled("", "", "2000-01-01T00:00:00Z")}
-        (host.root / "state/device-state.json").write_bytes(render(out))
+        (host.root / "state/device-state.json").write_bytes(render_disabled(out))
         (finding,) = host.diagnose()
         assert (finding.rule, finding.subject) == ("disabled", "id:y")
         assert "since 2026-11-21T15:20:00Z, until it is enabled: ECC errors" in finding.problem
@@ -198,11 +198,11 @@ class TestSurvey:
 
 def runtime(name, version, reads, *, enabled=True, running=None, error="", units=()):
     """A runtime that is installed; `running`: whether its daemon runs with CDI, None without a daemon."""
-    place = Place(
+    place = InstalledRuntime(
         name, "system", version, table.numbers(version), reads, f"/usr/bin/{name}", f"/etc/{name}.json", units
     )
-    asked = Asked(None) if running is None else Asked(Running(running, ("/etc/cdi",)), "", True)
-    return State(place, None if error else Reading(enabled, "default", ("/etc/cdi",)), error, asked)
+    asked = Asked(None) if running is None else Asked(RunningDaemon(running, ("/etc/cdi",)), "", True)
+    return RuntimeState(place, None if error else CdiReading(enabled, "default", ("/etc/cdi",)), error, asked)
 
 
 OLD = runtime("podman", "4.3.1", "0.5.0")
@@ -377,7 +377,7 @@ class TestLinksByNumber:
         seen = host.view(
             oci_runtimes=tuple(OciRuntime(name, version, f"/usr/bin/{name}") for name, version in runtimes)
         )
-        return rule.apply(RULES, seen._replace(live=seen.live._replace(numbered=self.NODES)))
+        return rule.find_problems(RULES, seen._replace(live=seen.live._replace(numbered=self.NODES)))
 
     @pytest.mark.parametrize(
         "runtime", [("runc", "1.1.2"), ("runc", "1.1.7"), ("runc", "1.3.0+ds"), ("crun", "1.8.1"), ("crun", "1.1.5")]
@@ -400,7 +400,7 @@ class TestLinksByNumber:
             assert found["device-link-of-udev"].details == ("/dev/card0",)
 
     def test_where_systemd_runs_they_are_looked_at(self, host, monkeypatch):
-        monkeypatch.setattr(device_links, "look", lambda paths: self.NODES if "/dev/null" in paths else ())
+        monkeypatch.setattr(device_links, "numbered_nodes", lambda paths: self.NODES if "/dev/null" in paths else ())
         host.put("etc/a.json", "x", deviceNodes=[{"path": "/dev/null"}])
         places = host.view().places
         assert view.take(places, run=lambda _command: (0, ""), booted=True).live.numbered == self.NODES

@@ -37,7 +37,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
@@ -83,26 +83,34 @@ class Everything:
         docker.state = self.state
         docker.converge()
         self.daemon_json = docker.config
-        self.podman = Place("podman", "system", "5.6.0", (5, 6, 0), "0.8.0", "podman", f"{root}/etc/containers.conf")
-        container_runtime.converge(self.podman, Wanted(True, (self.etc, "/srv/cdi")), self.state, by=docker.by)
-        wanted = plan_kind.Wanted(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
-        spec.converge(wanted, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
+        self.podman = InstalledRuntime(
+            "podman", "system", "5.6.0", (5, 6, 0), "0.8.0", "podman", f"{root}/etc/containers.conf"
+        )
+        container_runtime.converge_runtime(
+            self.podman, WantedCdi(True, (self.etc, "/srv/cdi")), self.state, by=docker.by
+        )
+        wanted = plan_kind.WantedKind(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
+        spec.converge_spec(wanted, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
         content = {"devices": [{"name": "x", "containerEdits": {"env": ["A=1"]}}]}
-        by_hand = plan_kind.Wanted("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
-        spec.converge(by_hand, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
+        by_hand = plan_kind.WantedKind("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
+        spec.converge_spec(by_hand, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
         document = {"cdiVersion": "0.0.2", "name": "zeros", "type": "zero", "plugin": "rule", "args": ENTRY}
-        cdi_plugin.converge(cdi_plugin.Wanted("zero", "zeros", document), places, f"{self.prefix}/bin")
-        device_state.converge(device_state.Wanted(f"{KIND}=full", "it is full"), places)
-        patch.setattr(openers, "look", lambda _numbers: openers.Seen())  # processes of this machine may have /dev/zero
+        cdi_plugin.converge_configuration(
+            cdi_plugin.WantedConfiguration("zero", "zeros", document), places, f"{self.prefix}/bin"
+        )
+        device_state.converge_state(device_state.WantedDeviceState(f"{KIND}=full", "it is full"), places)
+        patch.setattr(
+            openers, "look", lambda _numbers: openers.OpenersSeen()
+        )  # processes of this machine may have /dev/zero
         patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
         patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
         patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
         for module in (refresh_service, device_plugin_service):
             patch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
-        settings = refresh_unit.Settings(self.prefix, self.etc, self.state, self.inventory)
+        settings = refresh_unit.RefreshUnit(self.prefix, self.etc, self.state, self.inventory)
         refresh_service.install(settings, self.state, False, systemctl, booted=False)
-        machine = device_plugin_service.Host(systemctl, lambda: False)
-        device_plugin_service.install(device_plugin_unit.Unit(), None, self.state, 0, False, machine)
+        machine = device_plugin_service.ServiceHost(systemctl, lambda: False)
+        device_plugin_service.install(device_plugin_unit.PluginUnit(), None, self.state, 0, False, machine)
         self.plugin_config = str(root / "etc/fleet-cdi/device-plugin.json")
         options = {
             "config_file": self.plugin_config,
@@ -120,10 +128,10 @@ class Everything:
             "state_dir": self.state,
         }
         document = device_plugin_config.rendered(options)
-        device_plugin_config.write(self.plugin_config, document, self.state, False, False)
+        device_plugin_config.write_config(self.plugin_config, document, self.state, False, False)
         patch.setattr(device_plugin_unit, "RUN_DIR", self.run_dir)
         patch.setattr(view.operate, "run_dir_of", lambda _path: self.run_dir)
-        self.instance = instance_status.Instance(self.run_dir, "a")
+        self.instance = instance_status.InstanceEntry(self.run_dir, "a")
         self.instance.enter()
         self.instance.write(
             {
@@ -142,7 +150,7 @@ class Everything:
     def findings(self):
         self.instance.beat()
         places = Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,))
-        return rule.apply(RULES, view.take(places, run=systemctl, booted=True))
+        return rule.find_problems(RULES, view.take(places, run=systemctl, booted=True))
 
     def files(self):
         """Every file, but for locks, and the journal of the store, which is empty between two grants."""

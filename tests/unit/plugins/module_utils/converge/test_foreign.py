@@ -51,7 +51,7 @@ def host(tmp_path):
                 found = foreign.providers(KIND, known, manifest)
                 if not found:
                     return plan_spec(KIND, OURS, self.directories[0], known, manifest)
-                return foreign.plan(KIND, OURS, choice, found, self.directories[0], known, manifest)
+                return foreign.plan_foreign(KIND, OURS, choice, found, self.directories[0], known, manifest)
 
             return apply(make_plan, self.state_dir, check=False)
 
@@ -127,7 +127,7 @@ def test_a_provider_that_a_runtime_here_does_not_read_is_said(host):
     here = (libraries.Linked("podman 4.9.3", "0.6.0"), libraries.Linked("docker 28.5.1", "1.0.0"))
     known = registry.load(host.directories)
     place = (host.directories[0], known, read_manifest(host.state_dir))
-    plan = foreign.plan(KIND, OURS, foreign.USE, found, *place, libraries=lambda: here)
+    plan = foreign.plan_foreign(KIND, OURS, foreign.USE, found, *place, libraries=lambda: here)
     assert plan.warnings[1].startswith(f"{path}: podman 4.9.3 does not read it")
 
 
@@ -230,10 +230,10 @@ def test_what_other_vendors_leave_is_used_refused_or_replaced(host, directory, k
     manifest = read_manifest(host.state_dir)
     found = foreign.providers(kind, known, manifest)
     place = (host.directories[0], known, manifest)
-    assert foreign.plan(kind, ours, foreign.USE, found, *place).changes == ()
+    assert foreign.plan_foreign(kind, ours, foreign.USE, found, *place).changes == ()
     with pytest.raises(CdiError, match=re.escape(path)):
-        foreign.plan(kind, ours, foreign.FAIL, found, *place)
-    changes = foreign.plan(kind, ours, foreign.REPLACE, found, *place).changes
+        foreign.plan_foreign(kind, ours, foreign.FAIL, found, *place)
+    changes = foreign.plan_foreign(kind, ours, foreign.REPLACE, found, *place).changes
     assert [(change.path, change.after is None) for change in changes] == [
         (path, True),
         (os.path.join(host.directories[0], kind.replace("/", "-") + ".json"), False),

@@ -51,7 +51,7 @@ def host(request, tmp_path):
             providers = foreign.providers(KIND, known, manifest)
             if not providers:
                 return plan_spec(KIND, ours, directories[0], known, manifest)
-            return foreign.plan(KIND, ours, choice, providers, directories[0], known, manifest)
+            return foreign.plan_foreign(KIND, ours, choice, providers, directories[0], known, manifest)
 
         return apply(make_plan, state, check=False)
 

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver.virtual_functions import Wanted, make, parse
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver.virtual_functions import (
+    WantedFunctions,
+    make_functions,
+    parse,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 CARD = "sys/bus/pci/devices/0000:3b:00.0"
@@ -30,11 +34,11 @@ def now(root):
 
 @pytest.mark.parametrize("device", ["0000:3b:00.0", "ens1f0"])
 def test_made_once(root, device):
-    assert make(Wanted(device, 4), True, str(root))
+    assert make_functions(WantedFunctions(device, 4), True, str(root))
     assert now(root) == 0
-    assert make(Wanted(device, 4), False, str(root))
+    assert make_functions(WantedFunctions(device, 4), False, str(root))
     assert now(root) == 4
-    assert not make(Wanted(device, 4), False, str(root))
+    assert not make_functions(WantedFunctions(device, 4), False, str(root))
 
 
 @pytest.mark.parametrize(
@@ -48,23 +52,23 @@ def test_made_once(root, device):
 def test_refused(root, there, wanted, words):
     (root / CARD / "sriov_numvfs").write_text(str(there))
     with pytest.raises(CdiError, match=words):
-        make(Wanted("ens1f0", wanted), False, str(root))
+        make_functions(WantedFunctions("ens1f0", wanted), False, str(root))
     assert now(root) == there
 
 
 def test_devices_that_can_not_have_any(root):
     (root / "sys/bus/pci/devices/0000:00:1f.6").mkdir()
     with pytest.raises(CdiError, match="neither the device nor its driver has SR-IOV"):
-        make(Wanted("0000:00:1f.6", 1), False, str(root))
+        make_functions(WantedFunctions("0000:00:1f.6", 1), False, str(root))
     with pytest.raises(CdiError, match="there is no such PCI function"):
-        make(Wanted("0000:00:1f.7", 1), False, str(root))
+        make_functions(WantedFunctions("0000:00:1f.7", 1), False, str(root))
     (root / CARD / "sriov_numvfs").write_text("many")
     with pytest.raises(CdiError, match="can't be read"):
-        make(Wanted("ens1f0", 1), False, str(root))
+        make_functions(WantedFunctions("ens1f0", 1), False, str(root))
 
 
 def test_what_is_asked_for():
-    assert parse("0000:3b:00.0=8") == Wanted("0000:3b:00.0", 8)
+    assert parse("0000:3b:00.0=8") == WantedFunctions("0000:3b:00.0", 8)
     for text in ("", "ens1f0", "=8", "../x=8", "a/b=8", "ens1f0=-1", "ens1f0=x", "ens1f0=123456"):
         with pytest.raises(CdiError, match="expected DEVICE=COUNT"):
             parse(text)

@@ -118,7 +118,7 @@ def test_only_runtimes_that_pass_it_on_are_named(tmp_path):
     seen = view.take(places, booted=False)
 
     def found(*runtimes):
-        return list(rule.find(seen._replace(running=view.Running(oci_runtimes=runtimes))))
+        return list(rule.find(seen._replace(running=view.RunningState(oci_runtimes=runtimes))))
 
     assert found(NEW, CRUN) == []
     ((path, problem, _name),) = found(OLD, NEW, CRUN)

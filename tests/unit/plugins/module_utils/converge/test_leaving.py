@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import leaving, memory, spec_info
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import Seen, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import FoundDevices, WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, Found
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import ENTRIES, KIND, id_of
 
 CARDS = {id_of(1): ("0", "0000:00:01.0"), id_of(2): ("1", "0000:00:02.0")}
@@ -42,7 +42,7 @@ def has(**users):
     """What engines say: _1="0" is a container `_1` with the device of that name."""
 
     def find(names):
-        return Found(
+        return RunningContainers(
             tuple(
                 Container("podman", who, "running", (f"{KIND}={name}",))
                 for who, name in users.items()
@@ -54,24 +54,24 @@ def has(**users):
 
 
 def keep(entries, find, choice="keep", requests=None, found=(), known=None, live=True):
-    wanted = Wanted(KIND, entries)
+    wanted = WantedKind(KIND, entries)
     before = memory.Memory({**known_wanted(), **(known or {})}, "/etc/cdi", "", CARDS)
-    seen = Seen(Inventory(tuple(Device(id_of(slot), "card", KIND, (str(slot),), ()) for slot in found)))
-    return leaving.keep(
+    seen = FoundDevices(Inventory(tuple(Device(id_of(slot), "card", KIND, (str(slot),), ()) for slot in found)))
+    return leaving.keep_held(
         wanted,
         seen,
         before,
         spec() if live else None,
         choice,
         requests or Requests(),
-        find or (lambda _names: Found(())),
+        find or (lambda _names: RunningContainers(())),
     )
 
 
 def known_wanted():
     return {
         key: value
-        for key, value in Wanted(KIND, ENTRIES, by="role")._asdict().items()
+        for key, value in WantedKind(KIND, ENTRIES, by="role")._asdict().items()
         if key not in ("kind", "content")
     }
 
@@ -99,7 +99,7 @@ def test_what_is_held_stays(entries, find, requests, held):
     if held:
         with pytest.raises(CdiError, match=rf"{KIND}=.* is held by .*Nothing was changed"):
             keep(entries, find, leaving.FAIL, requests)
-        assert keep(entries, find, leaving.DROP, requests) == leaving.Kept(Wanted(KIND, entries))
+        assert keep(entries, find, leaving.DROP, requests) == leaving.KeptKind(WantedKind(KIND, entries))
 
 
 def test_what_still_leaves_is_asked_for_again():
@@ -113,7 +113,7 @@ def test_nobody_is_asked_for_a_device_that_stays():
 
     def find(names):
         asked.extend(names)
-        return Found(())
+        return RunningContainers(())
 
     keep(OTHERS, find, found=(1, 2))
     assert asked == []
@@ -121,14 +121,14 @@ def test_nobody_is_asked_for_a_device_that_stays():
 
 @pytest.mark.parametrize("content", [None, {"devices": [{"name": "new", "containerEdits": {"env": ["A=1"]}}]}])
 def test_of_explicit_content_a_container_keeps_its_device(content):
-    wanted = Wanted(KIND, None, content)
-    args = (Seen(), None, spec())
-    kept = leaving.keep(wanted, *args, leaving.KEEP, Requests(), has(web="1"))
+    wanted = WantedKind(KIND, None, content)
+    args = (FoundDevices(), None, spec())
+    kept = leaving.keep_held(wanted, *args, leaving.KEEP, Requests(), has(web="1"))
     names = [device["name"] for device in kept.wanted.content["devices"]]
     assert names == [*(["new"] if content else []), "1"]
     with pytest.raises(CdiError, match="container web"):
-        leaving.keep(wanted, *args, leaving.FAIL, Requests(), has(web="1"))
-    assert leaving.keep(wanted, *args, leaving.KEEP, Requests(), has()).wanted == wanted
+        leaving.keep_held(wanted, *args, leaving.FAIL, Requests(), has(web="1"))
+    assert leaving.keep_held(wanted, *args, leaving.KEEP, Requests(), has()).wanted == wanted
 
 
 class TestRefresh:

@@ -28,7 +28,7 @@ FILES = {
 
 
 def missing(base, **changes):
-    return nvidia_nodes.missing(render({"files": {**FILES, **changes}}, base))
+    return nvidia_nodes.missing_nodes(render({"files": {**FILES, **changes}}, base))
 
 
 def test_all_that_are_missing_with_the_numbers_and_modes_of_the_driver(tmp_path):
@@ -54,13 +54,13 @@ def test_what_is_there_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("files", [{"/proc/devices": DEVICES}, {**FILES, f"{DRIVER}/params": "ModifyDeviceFiles: 0\n"}])
 def test_nothing_without_the_driver_or_where_it_forbids_that(tmp_path, files):
-    assert nvidia_nodes.missing(render({"files": files}, tmp_path)) == ()
+    assert nvidia_nodes.missing_nodes(render({"files": files}, tmp_path)) == ()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
 def test_making_one(tmp_path):
     node = nvidia_nodes.Absent(str(tmp_path / "nvidia-caps/nvidia-cap1"), 506, 1, 0o444, 0, 44)
-    nvidia_nodes.make(node)
+    nvidia_nodes.make_nodes(node)
     found = os.lstat(node.path)
     assert (found.st_mode, found.st_rdev, found.st_gid) == (0o020444, os.makedev(506, 1), 44)
-    nvidia_nodes.make(node)  # somebody else was quicker
+    nvidia_nodes.make_nodes(node)  # somebody else was quicker

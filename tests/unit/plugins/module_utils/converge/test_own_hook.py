@@ -115,34 +115,36 @@ def paths(tmp_path):
 class TestRefused:
     @pytest.mark.parametrize("where", ["containerEdits", "device"])
     def test_one_that_is_not_there(self, paths, where):
-        wanted = spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook", where))
+        wanted = spec_module.WantedKind(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook", where))
         pointer = (
             "/containerEdits/hooks/0/path" if where == "containerEdits" else "/devices/0/containerEdits/hooks/0/path"
         )
         with pytest.raises(
             CdiError, match=f"^the spec of {KIND}: {pointer} is .*/bin/cdi-hook, and the host has nothing"
         ):
-            spec_module.converge(wanted, paths, release=RELEASE)
+            spec_module.converge_spec(wanted, paths, release=RELEASE)
         assert not Path(paths.spec_dir).exists() and not Path(paths.state_dir).exists()
 
     def test_one_that_can_not_be_executed_then_taken_once_it_can(self, paths):
         program = Path(paths.prefix, "bin/cdi-hook")
         program.parent.mkdir(parents=True)
         program.write_text("#!/bin/sh\n")
-        wanted = spec_module.Wanted(KIND, content=spec(program))
+        wanted = spec_module.WantedKind(KIND, content=spec(program))
         with pytest.raises(CdiError, match="can't be executed .*fleet.cdi.host_release"):
-            spec_module.converge(wanted, paths, release=RELEASE)
+            spec_module.converge_spec(wanted, paths, release=RELEASE)
         program.chmod(0o755)
-        done = spec_module.converge(wanted, paths, release=RELEASE)
+        done = spec_module.converge_spec(wanted, paths, release=RELEASE)
         assert json.loads(Path(done.plan.path).read_text()) == done.spec
 
     def test_one_of_another_prefix(self, paths, tmp_path):
         with pytest.raises(CdiError, match="elsewhere/bin/cdi-hook, and the host has nothing"):
-            spec_module.converge(spec_module.Wanted(KIND, content=spec(tmp_path / "elsewhere/bin/cdi-hook")), paths)
+            spec_module.converge_spec(
+                spec_module.WantedKind(KIND, content=spec(tmp_path / "elsewhere/bin/cdi-hook")), paths
+            )
 
     def test_a_program_of_somebody_else_may_come_later(self, paths, tmp_path):
-        assert spec_module.converge(
-            spec_module.Wanted(KIND, content=spec(tmp_path / "nvidia-cdi-hook")), paths
+        assert spec_module.converge_spec(
+            spec_module.WantedKind(KIND, content=spec(tmp_path / "nvidia-cdi-hook")), paths
         ).plan.changes
 
 
@@ -150,8 +152,11 @@ class TestCheckMode:
     """A role's first task brings the release, which a preview of the second has not got."""
 
     def test_is_told_where_the_release_is_still_to_come(self, paths):
-        done = spec_module.converge(
-            spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")), paths, check=True, release=RELEASE
+        done = spec_module.converge_spec(
+            spec_module.WantedKind(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")),
+            paths,
+            check=True,
+            release=RELEASE,
         )
         assert done.plan.changes
         assert any("cdi-hook, and the host has nothing" in text for text in done.warnings)
@@ -161,8 +166,8 @@ class TestCheckMode:
         lib.mkdir(parents=True)
         (lib / "current").symlink_to(RELEASE)
         with pytest.raises(CdiError, match="the host has nothing"):
-            spec_module.converge(
-                spec_module.Wanted(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")),
+            spec_module.converge_spec(
+                spec_module.WantedKind(KIND, content=spec(f"{paths.prefix}/bin/cdi-hook")),
                 paths,
                 check=True,
                 release=RELEASE,
@@ -170,4 +175,4 @@ class TestCheckMode:
 
 
 def test_no_spec_lacks_nothing():
-    assert own_hook.missing(None, "/opt/cdi") == ""
+    assert own_hook.missing_hook(None, "/opt/cdi") == ""

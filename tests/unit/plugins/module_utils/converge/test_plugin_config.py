@@ -12,7 +12,10 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import Wanted, converge
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.cdi_plugin import (
+    WantedConfiguration,
+    converge_configuration,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -33,8 +36,8 @@ def host(tmp_path):
         places = Layout(str(tmp_path / "state"), str(tmp_path / "run/inventory.json"), str(tmp_path / "etc"))
 
         def converge(self, *document, name="generic", type_="tty", **options):
-            wanted = Wanted(type_, name, *(document or (DOCUMENT,)), "me")
-            return converge(wanted, self.places, str(tmp_path / "bin"), **options)
+            wanted = WantedConfiguration(type_, name, *(document or (DOCUMENT,)), "me")
+            return converge_configuration(wanted, self.places, str(tmp_path / "bin"), **options)
 
         def files(self):
             found = [path for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "state" not in path.parents]

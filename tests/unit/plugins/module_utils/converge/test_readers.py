@@ -39,7 +39,7 @@ def installed(tmp_path, monkeypatch):
 def test_for_those_of_the_host(paths, installed):
     installed("podman", "podman version 4.3.1")
     installed("dockerd", "nothing that makes sense")
-    done = spec.converge(spec.Wanted(KIND, content=CONTENT), paths)
+    done = spec.converge_spec(spec.WantedKind(KIND, content=CONTENT), paths)
     assert [(engine.name, engine.reads) for engine in done.runtimes] == [("podman", "0.5.0")]
     about_docker, about_annotations = done.warnings
     assert "/dockerd: can't tell its version" in about_docker
@@ -48,13 +48,13 @@ def test_for_those_of_the_host(paths, installed):
         assert json.load(file) == done.spec == {"cdiVersion": "0.3.0", "kind": KIND, "devices": CONTENT["devices"]}
 
     installed("podman", "podman version 5.4.2")  # an upgrade brings them back
-    again = spec.converge(spec.Wanted(KIND, content=CONTENT), paths)
+    again = spec.converge_spec(spec.WantedKind(KIND, content=CONTENT), paths)
     assert again.plan.changes and again.spec["annotations"] == CONTENT["annotations"]
 
 
 def test_for_those_that_are_named(paths, installed):
     installed("podman", "podman version 4.3.1")
-    done = spec.converge(spec.Wanted(KIND, content=CONTENT, runtimes={"docker": "26.1.5"}), paths)
+    done = spec.converge_spec(spec.WantedKind(KIND, content=CONTENT, runtimes={"docker": "26.1.5"}), paths)
     assert [tuple(engine) for engine in done.runtimes] == [("docker", "26.1.5", "", "0.7.0")]
     assert done.spec["cdiVersion"] == "0.6.0" and done.warnings == ()
 
@@ -62,11 +62,11 @@ def test_for_those_that_are_named(paths, installed):
 def test_a_refusal_changes_nothing(paths, installed):
     installed("podman", "podman version 4.3.1")
     with pytest.raises(CdiError, match="annotations: new in CDI 0.6.0, and so nothing for podman 4.3.1"):
-        spec.converge(spec.Wanted(KIND, content=CONTENT, on_unsupported="fail"), paths)
+        spec.converge_spec(spec.WantedKind(KIND, content=CONTENT, on_unsupported="fail"), paths)
     assert not os.path.exists(paths.spec_dir) and not os.path.exists(paths.state_dir)
 
 
 def test_nothing_to_write_is_for_nobody(paths, installed):
     installed("podman", "podman version 4.3.1")
-    done = spec.converge(spec.Wanted(KIND), paths)
+    done = spec.converge_spec(spec.WantedKind(KIND), paths)
     assert (done.spec, done.runtimes, done.warnings) == (None, (), ())

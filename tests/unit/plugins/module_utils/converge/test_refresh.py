@@ -134,7 +134,9 @@ class TestTrouble:
         assert host.spec() == CARD1 and [one.kept for one in done.missing] == [True]
 
     def test_a_spec_whose_own_hook_is_missing_is_not_written(self, host, monkeypatch):
-        monkeypatch.setattr(refresh_all.own_hook, "missing", lambda spec, _prefix: "it has no hook" if spec else "")
+        monkeypatch.setattr(
+            refresh_all.own_hook, "missing_hook", lambda spec, _prefix: "it has no hook" if spec else ""
+        )
         host.insert(1)
         assert host.refresh().failed == (f"{KIND}: it has no hook",)
         assert not host.spec_path.exists()
@@ -177,7 +179,7 @@ class TestTrouble:
     def test_what_module_spec_changed_meanwhile_is_not_overwritten(self, host, monkeypatch, forgotten):
         """Between the look and the lock the module forgot the kind, or was asked for something else."""
         host.insert(1)
-        look = refresh_all.look
+        look = refresh_all.discover_kind
 
         def late(*arguments):
             seen = look(*arguments)
@@ -187,6 +189,6 @@ class TestTrouble:
                 manifest.remember({KIND: None if forgotten else other})
             return seen
 
-        monkeypatch.setattr(refresh_all, "look", late)
+        monkeypatch.setattr(refresh_all, "discover_kind", late)
         host.refresh()
         assert not host.spec_path.exists()

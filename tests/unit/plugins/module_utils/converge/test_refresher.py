@@ -16,7 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import und
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
-SETTINGS = refresh_unit.Settings()
+SETTINGS = refresh_unit.RefreshUnit()
 SERVICE, PATH, TIMER, LIBRARIES_PATH = refresh_service.UNITS
 UNITS = " ".join(refresh_service.UNITS)
 
@@ -122,7 +122,7 @@ def test_systemd_reads_its_units_anew_only_where_it_has_an_old_one(host):
 class TestLinks:
     """By number, to the device nodes of the specs; device_links.py makes them, to real nodes in its own test."""
 
-    CHANGE = device_links.Change("/dev/char/195:0", "", "../nvidia0")
+    CHANGE = device_links.LinkChange("/dev/char/195:0", "", "../nvidia0")
 
     def test_they_are_made_before_systemd_reads_its_units_anew(self, host, monkeypatch):
         install(host)
@@ -133,7 +133,7 @@ class TestLinks:
             asked.append((spec_dirs, state_dir, check, list(host[0].told)))
             return (self.CHANGE,)
 
-        monkeypatch.setattr(device_links, "keep", keep)
+        monkeypatch.setattr(device_links, "keep_links", keep)
         done = install(host, timeout=61, spec_dir="/srv/cdi")
         assert asked == [(("/srv/cdi", "/etc/cdi", "/var/run/cdi"), host[1], False, [])]
         assert done["diff"][-1] == {
@@ -146,12 +146,12 @@ class TestLinks:
     def test_one_that_was_lost_is_a_change(self, host, monkeypatch):
         install(host)
         host[0].told.clear()
-        monkeypatch.setattr(device_links, "keep", lambda *_arguments: (self.CHANGE,))
+        monkeypatch.setattr(device_links, "keep_links", lambda *_arguments: (self.CHANGE,))
         assert install(host, check=True) == install(host) and install(host)["changed"]
         assert host[0].told == []
 
     def test_in_an_image_there_are_none(self, host, monkeypatch):
-        monkeypatch.setattr(device_links, "keep", lambda *_arguments: pytest.fail("an image has no devices"))
+        monkeypatch.setattr(device_links, "keep_links", lambda *_arguments: pytest.fail("an image has no devices"))
         install(host, booted=False)
 
 
@@ -210,7 +210,7 @@ def test_absent_stops_and_takes_every_trace(host, tmp_path):
 def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
     install(host)
     systemd, state_dir = host
-    monkeypatch.setattr(refresh_service, "run", systemd)
+    monkeypatch.setattr(refresh_service, "run_on_host", systemd)
     monkeypatch.setattr(refresh_service.systemd, "booted", lambda: True)
     assert len(undo(state_dir, check=True).removed) == 6 and systemd.enabled
     undo(state_dir)
@@ -250,7 +250,7 @@ def test_settings_that_make_no_unit(host, options, message):
 
 class TestTexts:
     def text(self, unit, **options):
-        return refresh_unit.texts(SETTINGS._replace(**options))[f"{refresh_unit.UNIT_DIR}/{unit}"].decode()
+        return refresh_unit.refresh_texts(SETTINGS._replace(**options))[f"{refresh_unit.UNIT_DIR}/{unit}"].decode()
 
     def test_the_service_is_before_what_starts_containers_and_ends_in_time(self):
         text = self.text(SERVICE, timeout=60)
@@ -273,7 +273,7 @@ class TestTexts:
         assert '\nExecStartPre=-+/usr/bin/mkdir -p "/run" "/srv/a%%b/cdi" "/var/lib/cdi"\n' in text
 
     def test_the_rules_make_the_file_that_the_path_unit_waits_for_and_the_service_removes(self):
-        rules = refresh_unit.texts(SETTINGS)[refresh_unit.RULES].decode().splitlines()
+        rules = refresh_unit.refresh_texts(SETTINGS)[refresh_unit.RULES].decode().splitlines()
         assert f'RUN+="/usr/bin/touch {refresh_unit.WANTED}"' in rules
         assert f"PathExists={refresh_unit.WANTED}" in self.text(PATH).splitlines()
         lines = [line for line in self.text(SERVICE).splitlines() if line.startswith("ExecStart")]
@@ -289,7 +289,7 @@ class TestTexts:
     @pytest.mark.counterpart("udev")
     def test_systemd_and_udev_take_them(self, tmp_path):
         """The real parsers; systemd-analyze and udevadm verify come with these packages."""
-        texts = refresh_unit.texts(SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True))
+        texts = refresh_unit.refresh_texts(SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True))
         paths = []
         for path, content in texts.items():
             place = tmp_path / os.path.basename(path)

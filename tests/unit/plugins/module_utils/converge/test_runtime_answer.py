@@ -35,7 +35,9 @@ class TestAnswer:
     @pytest.fixture
     def answer(self, docker, monkeypatch):
         places = [docker.place]
-        monkeypatch.setattr(installations, "find", lambda *_path, **_names: installations.Found(tuple(places), ()))
+        monkeypatch.setattr(
+            installations, "find_installations", lambda *_path, **_names: installations.Installations(tuple(places), ())
+        )
         monkeypatch.setattr(container_runtime, "Restarter", lambda: docker.by)
 
         def run(check=False, **options):

@@ -100,12 +100,12 @@ class TestRestarted:
         by = docker.by._replace(
             show=lambda _unit: f"ActiveState=active\nKillMode={kill}\nExecStart=x\n", shims=lambda: shims
         )
-        asked = running.Asked(running.Running(False, ()))
+        asked = running.Asked(running.RunningDaemon(False, ()))
         found = daemon_restart.decide(docker.place._replace(name=name), True, asked, "when_idle", by)
         assert found.restart == restart and why in found.why
 
     def test_crio_is_reloaded(self, docker):
-        docker.runs = running.Running(True, ("/a",))
+        docker.runs = running.RunningDaemon(True, ("/a",))
         reading = survey.CONFIGURATIONS["docker"].read(docker.place, Source())._replace(enabled=True, spec_dirs=("/a",))
         daemon_restart.restart(docker.place._replace(name="cri-o"), reading, docker.by)
         assert docker.told == ["systemctl reload docker.service"]

@@ -16,7 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import und
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import WantedCdi
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import OURS, THEIRS
 
 DEFAULTS = {"state_dir": "/none", "inventory": "/none", "spec_dirs": ["/none"], "prefix": "/none"}
@@ -118,7 +118,7 @@ class TestHeld:
 
     WEB = Container("docker", "web", "exited", ("fleet.cdi/tty=tty13",))
 
-    @pytest.mark.parametrize("wanted", [None, Wanted(False)])
+    @pytest.mark.parametrize("wanted", [None, WantedCdi(False)])
     def test_it_stays_on_until_the_container_is_removed(self, docker, wanted):
         docker.write(THEIRS)
         docker.converge()
@@ -146,4 +146,4 @@ class TestHeld:
     def test_nobody_is_asked_where_it_stays_on(self, docker):
         docker.users = [self.WEB]
         assert docker.converge().changed
-        assert docker.converge(Wanted(True, ("/etc/cdi",))).changed
+        assert docker.converge(WantedCdi(True, ("/etc/cdi",))).changed

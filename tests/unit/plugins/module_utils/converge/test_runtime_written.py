@@ -16,7 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import 
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import survey
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Setting, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Setting, WantedCdi
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import ON, OURS, THEIRS
 
 
@@ -44,7 +44,7 @@ class TestWritten:
     def test_off_after_on_has_no_key_of_ours(self, docker):
         docker.write(THEIRS)
         docker.converge()
-        docker.converge(Wanted(False))
+        docker.converge(WantedCdi(False))
         assert (docker.content, os.path.exists(docker.state)) == (THEIRS, False)
 
     def test_mode_and_owner_stay(self, docker):
@@ -106,7 +106,7 @@ class TestWritten:
     @pytest.mark.parametrize("content", [b"{", b'{"a": 1, "a": 2}', b"\xff\xfe{\0", b"// \n{}"])
     def test_a_broken_file_is_never_written_over(self, docker, content):
         docker.write(content)
-        for wanted in (ON, Wanted(False), None):
+        for wanted in (ON, WantedCdi(False), None):
             with pytest.raises(CdiError, match="daemon.json"):
                 docker.converge(wanted)
             assert docker.content == content
@@ -122,7 +122,7 @@ class TestWritten:
 
     def test_what_somebody_writes_at_the_same_time_stays(self, docker, monkeypatch):
         docker.write(THEIRS)
-        plan, made = container_runtime.plan, []
+        plan, made = container_runtime.plan_runtime, []
 
         def late(*arguments):
             made.append(plan(*arguments))
@@ -130,15 +130,15 @@ class TestWritten:
                 docker.write(b'{"debug": false}')
             return made[-1]
 
-        monkeypatch.setattr(container_runtime, "plan", late)
+        monkeypatch.setattr(container_runtime, "plan_runtime", late)
         with pytest.raises(CdiError, match="was changed by somebody else just now; nothing was changed"):
             docker.converge()
         assert docker.content == b'{"debug": false}'
 
     def test_the_diff_is_by_key(self, docker):
         docker.write(b'{"features": {"cdi": false}, "debug": true}')
-        made = docker.converge(Wanted(True, ("/opt/cdi",)), check=True)
-        (one,) = container_runtime.diff(made.plan)
+        made = docker.converge(WantedCdi(True, ("/opt/cdi",)), check=True)
+        (one,) = container_runtime.runtime_diff(made.plan)
         assert one["before"] == {"features.cdi": False}
         assert one["after"] == {"features.cdi": True, "cdi-spec-dirs": ["/opt/cdi"]}
         assert one["after_header"] == docker.config
@@ -160,7 +160,7 @@ class TestVerified:
         docker.converge()
         docker.refuses = ("--validate",)
         with pytest.raises(CdiError, match="is as it was before"):
-            docker.converge(Wanted(True, ("/opt/cdi",)))
+            docker.converge(WantedCdi(True, ("/opt/cdi",)))
         assert docker.content == OURS
         docker.converge(None)
         assert docker.content == THEIRS

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Change
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_service import State
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_service import UnitsState
 
 HEADERS = {"before_header": "/etc/a", "after_header": "/etc/a"}
 
@@ -29,7 +29,7 @@ def test_files(before, after, as_text, as_document):
 
 
 def test_units():
-    off, on = State((), ()), State(("a.service",), ("a.path",))
+    off, on = UnitsState((), ()), UnitsState(("a.service",), ("a.path",))
     assert module_diff.units(on, on) == []
     (one,) = module_diff.units(off, on)
     assert (one["before"], one["after"]) == (off._asdict(), on._asdict())

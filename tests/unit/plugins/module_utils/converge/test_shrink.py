@@ -187,7 +187,9 @@ def test_without_a_ledger_none_is_made_and_with_a_broken_one_nothing_is_dropped(
 def test_one_that_an_operator_took_out_of_service_goes_at_once(host):
     host.insert(1, 2)
     host.refresh()
-    content = out_of_service.render({id_of(1): out_of_service.Disabled("it overheats", "2026-11-21T15:20:00Z")})
+    content = out_of_service.render_disabled(
+        {id_of(1): out_of_service.Disabled("it overheats", "2026-11-21T15:20:00Z")}
+    )
     files.replace(out_of_service.path_of(host.places.state_dir), content)
     assert [(one.id, one.kept) for one in host.refresh().missing] == [(id_of(1), False)]
     assert set(host.spec().values()) == {"/dev/card2"}
@@ -212,8 +214,8 @@ def test_other_settings_name_what_is_there_anew():
     """Module spec with another name_by while a granted device is gone: only the names of that one are taken."""
     before = memory.Memory({"entries": {"old": {}}}, "", "", {"a": ("0",), "b": ("1",)})
     device = plan_kind.Device("b", "rule", KIND, ("0", "front"), ())
-    now = memory.Gone("then", "boot", 0)
-    kept = keep_lost.keep([device], {"new": {}}, before, keep_lost.Terms(now, 0, {"a"}.__contains__))
+    now = memory.GoneSince("then", "boot", 0)
+    kept = keep_lost.keep_lost_devices([device], {"new": {}}, before, keep_lost.Terms(now, 0, {"a"}.__contains__))
     assert [one.names for one in kept.devices] == [("front",)]
 
 

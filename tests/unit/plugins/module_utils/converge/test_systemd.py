@@ -33,7 +33,7 @@ def test_which_are_active():
 def test_a_failure_is_told_with_all_that_was_said():
     with pytest.raises(CdiError, match=r"`systemctl enable a` failed \(exit status 1\): no such unit a$"):
         systemd.do(lambda _command: (1, "no such\nunit a\n"), ["systemctl", "enable", "a"])
-    assert systemd.run(["/nowhere/systemctl"]) == (127, "/nowhere/systemctl: No such file or directory")
+    assert systemd.run_on_host(["/nowhere/systemctl"]) == (127, "/nowhere/systemctl: No such file or directory")
 
 
 @pytest.mark.parametrize("outdated", [[], ["b.path"], UNITS])

@@ -16,9 +16,12 @@ from unittest import mock
 import grpc
 import grpc.aio
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, registration, unix_sockets
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.register_call import Part, Site
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.register_call import (
+    RegisteredResource,
+    Site,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.registration import Registrar
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.server import Answers, Server
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.stream import Feed
@@ -107,7 +110,7 @@ class Places:
     def __init__(self, tmp_path: Path, **settings: Any) -> None:
         for name in ("plugins", "registry", "run"):
             (tmp_path / name).mkdir()
-        self.settings = Settings(
+        self.settings = PluginSettings(
             plugin_dir=str(tmp_path / "plugins"),
             registry_dir=str(tmp_path / "registry"),
             run_dir=str(tmp_path / "run"),
@@ -120,7 +123,7 @@ class Places:
         self.site = Site(self.settings, peers, Log(self.log), self.metrics, lambda: None)
         self.feed = Feed(lambda _stream: self.registrar.look())
         self.feed.publish(api.v1beta1.ListAndWatchResponse(devices=[api.v1beta1.Device(ID="w0", health="Healthy")]))
-        part = Part(NAME, self.feed, self._server, self._prepare, lambda: {"w0"})
+        part = RegisteredResource(NAME, self.feed, self._server, self._prepare, lambda: {"w0"})
         self.registrar = Registrar(part, self.site)
 
     def _server(self, path: str) -> Server:
@@ -176,15 +179,15 @@ def other_instance(
     state: str,
     stream: bool = True,
     at: Optional[Sequence[int]] = None,  # the kubelet where it was last registered
-) -> instance_status.Instance:
-    other = instance_status.Instance(places.settings.run_dir, name)
+) -> instance_status.InstanceEntry:
+    other = instance_status.InstanceEntry(places.settings.run_dir, name)
     other.enter()
     say(other, since_boot, state, stream, at)
     return other
 
 
 def say(
-    one: instance_status.Instance, since_boot: float, state: str, stream: bool, at: Optional[Sequence[int]]
+    one: instance_status.InstanceEntry, since_boot: float, state: str, stream: bool, at: Optional[Sequence[int]]
 ) -> None:
     socket = os.path.join(os.path.dirname(one.run_dir), "socket")
     Path(socket).touch()

@@ -18,9 +18,9 @@ import grpc.aio
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import (
-    Health,
+    HealthSettings,
+    PluginSettings,
     ResourceSettings,
-    Settings,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_resource import (
     Hands,
@@ -31,14 +31,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.occ
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, unix_sockets
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.register_call import Site
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.server import Server
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Peers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import Metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
-from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Seen
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import OpenersSeen
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import run
 
 NAME = "acme.com/widget"
@@ -47,8 +47,8 @@ DEADLINE = 30  # seconds, for what takes one at most
 OPTIONS = api.v1beta1.Empty()
 
 
-def unit(name: str) -> Unit:
-    return Unit(name, (f"{NAME}={name}",), Device(f"node:/dev/{name}", "", NAME, (name,), ()))
+def unit(name: str) -> OfferedUnit:
+    return OfferedUnit(name, (f"{NAME}={name}",), Device(f"node:/dev/{name}", "", NAME, (name,), ()))
 
 
 class Allocator:
@@ -67,12 +67,12 @@ class Stage:
         self.metrics = Metrics()
         self.allocator = Allocator()
         self.looks = 0
-        self.readers: list[Reader] = []
-        self.seen = Seen()
-        settings = ResourceSettings(NAME, (NAME,), pre_start=pre_start, health=Health(hold_down=0.0))
+        self.readers: list[RuntimeReader] = []
+        self.seen = OpenersSeen()
+        settings = ResourceSettings(NAME, (NAME,), pre_start=pre_start, health=HealthSettings(hold_down=0.0))
         self.resource = Resource(NAME, (unit("d0"), unit("d1")), settings=settings)
         peers = Peers(str(tmp_path), "a", 1.0)
-        site = Site(Settings(), peers, Log(self.log), self.metrics, lambda: None)
+        site = Site(PluginSettings(), peers, Log(self.log), self.metrics, lambda: None)
         pool = ThreadPoolExecutor(1)
         readers = Readers(lambda: self.readers, pool)
         lookout = Lookout(ask=lambda _numbers: self.seen)

@@ -12,10 +12,10 @@ from functools import partial
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key, hold_of
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read, taken
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read_ledger, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 EXPANDED = Delivery(False, False, True)
@@ -82,7 +82,7 @@ class TestAbandoned:
         token = host.part("0").token
         host.resource = host.resource._replace(settings=host.resource.settings._replace(teardown=tuple(command)))
         late = partial(host.allocator.allocate, host.resource, ["0", "1"], host.registry, EXPANDED)
-        with pytest.raises(Failed, match="nobody waits"):
+        with pytest.raises(AllocateFailed, match="nobody waits"):
             late(abandoned=lambda: True)
         assert [host.state_of(unit) for unit in "01"] == ["active", "free"]
         assert host.part("0").token == token
@@ -90,13 +90,13 @@ class TestAbandoned:
     def test_what_is_given_up_while_a_setup_runs_is_undone(self, tmp_path, say):
         """It would stay held for as long as a kubelet may take to list it."""
         host = Host(tmp_path, setup=say, teardown=say)
-        with pytest.raises(Failed, match="nobody waits"):
+        with pytest.raises(AllocateFailed, match="nobody waits"):
             host.allocator.allocate(host.resource, ["0"], host.registry, EXPANDED, abandoned=lambda: bool(host.ran()))
         assert host.state_of("0") == "free"
         assert host.ran() == ["ADD 0", "DEL 0"]
 
     def test_a_start_of_a_container(self, host):
-        with pytest.raises(Failed, match="nobody waits"):
+        with pytest.raises(AllocateFailed, match="nobody waits"):
             host.allocator.start(host.resource, ["0"], lambda: True)
         assert host.state_of("0") == "free"
 
@@ -165,7 +165,7 @@ class TestLook:
         """No look has seen it yet."""
         out = {host.resource.units[1].device.id: Disabled("it smells", "2026-01-01T00:00:00Z")}
         host.state.mkdir()
-        (host.state / "device-state.json").write_bytes(render(out))
+        (host.state / "device-state.json").write_bytes(render_disabled(out))
         assert host.refused("0", "1")[1] == {
             "1": "reserved: out of service since 2026-01-01T00:00:00Z, until it is enabled: it smells"
         }
@@ -239,7 +239,7 @@ class TestTaken:
         """Each unit that Allocate would refuse is in trouble, and no other."""
         self.external(host, 1)
         host.allocate("0")
-        assert taken(host.resource, read(host.ledger)) == {
+        assert taken(host.resource, read_ledger(host.ledger)) == {
             "1": "taken: request job-42 of gpu/drm (claims) holds node:/dev/gpu1"
         }
 

@@ -13,12 +13,12 @@ import time
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands import turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, key_of, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, settle, take, unit_key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import longest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read, taken
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read_ledger, taken
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
 
 
@@ -115,14 +115,14 @@ class TestCommands:
         assert "vendor.com/gpu: 1: setup: " in said
         assert [host.state_of(unit) for unit in "012"] == ["free", "withheld", "free"]
         assert [line for line in host.ran() if line.startswith("DEL")] == ["DEL 0", "DEL 1", "DEL 2"]  # undone
-        kept = taken(host.resource, read(host.ledger))
+        kept = taken(host.resource, read_ledger(host.ledger))
         assert list(kept) == ["1"]
         assert kept["1"].startswith("setup: ")
         assert "fleet-cdi grants release node:/dev/gpu1" in kept["1"]
         assert list(host.refused("0", "1")[1]) == ["1"]
         host.allocate("0", "2")
         host.ledger.release("node:/dev/gpu1")
-        assert taken(host.resource, read(host.ledger)) == {}
+        assert taken(host.resource, read_ledger(host.ledger)) == {}
 
     def test_a_failed_teardown_withholds_and_nobody_is_set_up(self, host, trusted):
         host.allocate("0")
@@ -171,8 +171,8 @@ class TestCommands:
         """A daemon that was killed in its setup."""
         host.allocate("0")
         part = host.part("0")
-        host.ledger.delete(key_of(NAME, "0"))
-        host.ledger.add(key_of(NAME, "0"), {NAME: 1}, lambda _held: part.holds, "kubernetes", pending=True)
+        host.ledger.delete(unit_key(NAME, "0"))
+        host.ledger.add(unit_key(NAME, "0"), {NAME: 1}, lambda _held: part.holds, "kubernetes", pending=True)
         host.log.unlink()
         host.allocate("0")
         assert host.ran() == ["ADD 0", "DEL 0"]
@@ -205,7 +205,7 @@ class TestCommands:
         entered = threading.Event()
 
         def other():
-            with turns.turn(str(host.state), [key_of(NAME, "0")], 1):
+            with turns.turn(str(host.state), [unit_key(NAME, "0")], 1):
                 entered.set()
                 time.sleep(0.3)
                 settle(host.ledger, NAME, {"0": host.part("0").token}, free=["0"])
@@ -220,7 +220,7 @@ class TestCommands:
 
     def test_and_not_for_ever(self, host):
         self.configure(host, time_limit=0.1)
-        with turns.turn(str(host.state), [key_of(NAME, "1")], 1):
+        with turns.turn(str(host.state), [unit_key(NAME, "1")], 1):
             said, troubles = host.refused("0", "1")
         assert "another call has been working on it for 0.1 s" in said
         assert troubles == {}
@@ -243,7 +243,7 @@ class TestCommands:
         token = host.part("0").token
         settle(host.ledger, NAME, {"0": token}, withheld={"0": INTERRUPTED})
         self.configure(host, setup=(), teardown=(), time_limit=0.1)
-        with turns.turn(str(host.state), [key_of(NAME, "0")], 1):
+        with turns.turn(str(host.state), [unit_key(NAME, "0")], 1):
             assert "another call has been working on it" in host.refused("0")[0]
         assert host.part("0").token == token
         host.allocate("0")
@@ -258,5 +258,5 @@ class TestCommands:
 
 
 def test_no_command_is_no_failure():
-    assert commands.run(ResourceSettings("a.com/b"), "setup", {"0": (("x",), ())}) == {}
-    assert commands.run(ResourceSettings("a.com/b", setup=("/none",)), "setup", {}) == {}
+    assert commands.run_command(ResourceSettings("a.com/b"), "setup", {"0": (("x",), ())}) == {}
+    assert commands.run_command(ResourceSettings("a.com/b", setup=("/none",)), "setup", {}) == {}

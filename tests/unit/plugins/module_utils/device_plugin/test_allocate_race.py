@@ -19,9 +19,9 @@ import time
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import key_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import unit_key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Allocator, Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed, Allocator
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import offer
@@ -66,7 +66,7 @@ def kubelet(host, resource, specs, number, spans):
         try:
             (response,) = allocator.allocate(resource, [ids], specs, Delivery(True, False, False))
             names = [one.name for one in response.cdi_devices]
-        except Failed as error:
+        except AllocateFailed as error:
             assert all(why.startswith("taken: ") for why in error.troubles.values()), error
             time.sleep(chance.random() / 50)
             continue
@@ -75,7 +75,7 @@ def kubelet(host, resource, specs, number, spans):
         gone = time.monotonic()
         spans.put([(name.rpartition("=")[2], came, gone, f"{resource.name}-{round_}") for name in names])
         for one in ids:
-            assert ledger.delete(key_of(resource.name, one)) is not None
+            assert ledger.delete(unit_key(resource.name, one)) is not None
 
 
 @pytest.fixture

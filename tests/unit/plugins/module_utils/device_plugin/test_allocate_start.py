@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import settle
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
@@ -72,7 +72,7 @@ class TestStart:
         host.reboot("boot-2")
         fails = program(trusted, "fails", "exit 1")
         host.resource = host.resource._replace(settings=host.resource.settings._replace(setup=tuple(fails)))
-        with pytest.raises(Failed) as refused:
+        with pytest.raises(AllocateFailed) as refused:
             host.allocator.start(host.resource, ["0"])
         assert list(refused.value.troubles) == ["0"]
         assert host.state_of("0") == "withheld"
@@ -84,7 +84,7 @@ class TestStart:
         ready = host.resource
         fails = program(trusted, "fails", "test $CDI_REQUEST_ID != 1")
         host.resource = ready._replace(settings=ready.settings._replace(setup=tuple(fails)))
-        with pytest.raises(Failed, match="setup: "):
+        with pytest.raises(AllocateFailed, match="setup: "):
             host.allocator.start(host.resource, ["0", "1"])
         assert [host.state_of(unit) for unit in "01"] == ["pending", "withheld"]
         host.ledger.release(ready.units[1].device.id)
@@ -99,7 +99,7 @@ class TestStart:
         settle(host.ledger, NAME, {"0": host.part("0").token}, withheld={"0": why})
         host.log.unlink()
         if refused:
-            with pytest.raises(Failed, match="scrub failed"):
+            with pytest.raises(AllocateFailed, match="scrub failed"):
                 host.allocator.start(host.resource, ["0"])
             assert host.state_of("0") == "withheld"
         else:
@@ -107,7 +107,7 @@ class TestStart:
             assert (host.ran(), host.state_of("0")) == (["ADD 0"], "active")
 
     def test_unknown(self, host):
-        with pytest.raises(Failed, match="found the device '9'"):
+        with pytest.raises(AllocateFailed, match="found the device '9'"):
             host.allocator.start(host.resource, ["9"])
 
     def test_a_shared_device_in_use_since_a_reboot_is_set_up_for_the_next_replica(self, tmp_path, say):

@@ -15,11 +15,11 @@ from hypothesis import given
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import (
-    Group,
-    Health,
+    GroupSettings,
+    HealthSettings,
     Match,
+    PluginSettings,
     ResourceSettings,
-    Settings,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.resource_names import why_no_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
@@ -78,12 +78,12 @@ def test_what_is_large_is_refused_in_a_line_and_at_once(tmp_path, text):
 def test_the_least_document_says_what_the_defaults_are(tmp_path):
     (tmp_path / "c.json").write_text('{"version": 1}', encoding="utf-8")
     settings = configuration.read(str(tmp_path / "c.json"))
-    assert settings == Settings()
+    assert settings == PluginSettings()
     assert settings.plugin_dir == api.PLUGIN_DIR
     assert settings.registry_dir == api.REGISTRY_DIR
     assert settings.pod_resources == api.POD_RESOURCES
     assert settings.spec_dirs == SPEC_DIRS
-    assert configuration.parse({"version": 1, "resources": {}}, "c") == Settings()
+    assert configuration.parse({"version": 1, "resources": {}}, "c") == PluginSettings()
 
 
 def test_everything_that_can_be_said():
@@ -136,7 +136,7 @@ def test_everything_that_can_be_said():
         "root": "/host",
     }
     settings = configuration.parse(document, "c")
-    assert not [name for name, value in settings._asdict().items() if value == Settings._field_defaults[name]]
+    assert not [name for name, value in settings._asdict().items() if value == PluginSettings._field_defaults[name]]
     found = settings.resources["acme.com/gpu"]
     for record in (found, found.match, found.health):
         assert not [name for name, value in record._field_defaults.items() if getattr(record, name) == value]
@@ -152,8 +152,8 @@ def test_everything_that_can_be_said():
         True,
         {"ID_MODEL": ("A*", "B*")},
     )
-    assert found.groups == (Group("set0", ("a.com/gpu=0", "a.com/nic=0"), ("a.com/nic=1",)),)
-    assert found.health == Health(("mount-*", "device: temperature *"), 0.0, 3600.0)
+    assert found.groups == (GroupSettings("set0", ("a.com/gpu=0", "a.com/nic=0"), ("a.com/nic=1",)),)
+    assert found.health == HealthSettings(("mount-*", "device: temperature *"), 0.0, 3600.0)
     assert [*found.replicas_by] == ["GPU-1*", "*"]  # the first that matches counts
     assert json.loads(json.dumps(document)) == document
 
@@ -168,7 +168,7 @@ def test_which_resources_there_may_be():
     settings = configuration.parse({"version": 1, "resources": document}, "c")
     names = ("a.com/x.y", "a.com/mig-1g.5gb", "a.com/xay", "a.com/mig-", "b.a.com/mig-1g.5gb", "a.com/x.yz")
     assert [settings.wants(name) for name in names] == [True, True, False, False, False, False]
-    assert Settings().wants("anything/else")
+    assert PluginSettings().wants("anything/else")
 
 
 NAMES = [
@@ -197,10 +197,10 @@ def test_names_of_resources(name, good):
 LEAVES = st.none() | st.booleans() | st.integers(-2, 2000) | st.floats() | st.text(max_size=4)
 WORDS = st.sampled_from(
     [
-        *Settings._fields,
+        *PluginSettings._fields,
         *ResourceSettings._fields,
         *Match._fields,
-        *Health._fields,
+        *HealthSettings._fields,
         "acme.com/gpu",
         "members",
         "version",
@@ -217,7 +217,7 @@ DOCUMENTS = st.recursive(
 def test_any_document_is_taken_or_refused_in_one_line(document, resource):
     for some in (document, {"version": 1, **document}, {"version": 1, "resources": {"acme.com/gpu": resource}}):
         try:
-            assert isinstance(configuration.parse(some, "c"), Settings)
+            assert isinstance(configuration.parse(some, "c"), PluginSettings)
         except CdiError as error:
             assert "\n" not in str(error)
             assert len(str(error)) < 900

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import (
@@ -32,7 +32,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin
 
 def test_a_device_that_fails_in_allocate_is_unhealthy_on_every_stream_before_the_refusal(stage: Stage) -> None:
     def fail(*_given: Any, **_named: Any) -> None:
-        raise Failed("d1: setup: exit code 1", {"d1": "setup: exit code 1"})
+        raise AllocateFailed("d1: setup: exit code 1", {"d1": "setup: exit code 1"})
 
     async def scene() -> None:
         stage.allocator.allocate = fail
@@ -199,7 +199,7 @@ def test_pre_start_is_announced_where_it_is_wanted_and_looks_at_the_devices(tmp_
     stage = Stage(tmp_path, pre_start)
 
     def fail(*_given: Any, **_named: Any) -> None:
-        raise Failed("d0: setup: exit code 1", {"d0": "setup: exit code 1"})
+        raise AllocateFailed("d0: setup: exit code 1", {"d0": "setup: exit code 1"})
 
     began: list[int] = []
 

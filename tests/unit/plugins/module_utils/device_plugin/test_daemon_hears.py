@@ -20,14 +20,14 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_node as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import Node
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import ServedNode
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import udev_events
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice
@@ -48,13 +48,13 @@ DOUBTS = [
 ]
 
 
-def beside(directory: Path, state: str, said: dict[str, bool], doubt: Any) -> tuple[Node, set[str]]:
+def beside(directory: Path, state: str, said: dict[str, bool], doubt: Any) -> tuple[ServedNode, set[str]]:
     """A node with one resource, and the resources that another instance of ours serves."""
     peers: set[str] = set()
-    settings = Settings(pod_resources=str(directory / "pods.sock"))
+    settings = PluginSettings(pod_resources=str(directory / "pods.sock"))
     site: Any = SimpleNamespace(settings=settings, peers=SimpleNamespace(serve=peers.__contains__))
     nothing: Any = None
-    node = Node(site, nothing, nothing, nothing)
+    node = ServedNode(site, nothing, nothing, nothing)
     served: Any = SimpleNamespace(
         name=NAME,
         state=state,
@@ -145,10 +145,10 @@ def test_a_kubelet_is_asked_for_what_it_lists_only_after_others_came_or_went(
 
 def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_that_starts(tmp_path: Path) -> None:
     stream, nothing, viewer = io.StringIO(), SimpleNamespace(), SimpleNamespace(keeper=None)
-    settings = Settings(pod_resources=str(tmp_path / "none.sock"))
+    settings = PluginSettings(pod_resources=str(tmp_path / "none.sock"))
     site: Any = SimpleNamespace(settings=settings, log=Log(stream))
     reclaimer: Any = SimpleNamespace(step=lambda *_given: [])
-    node = Node(site, nothing, viewer, reclaimer)  # type: ignore[arg-type]
+    node = ServedNode(site, nothing, viewer, reclaimer)  # type: ignore[arg-type]
     served: Any = SimpleNamespace(state=instance_status.REGISTERED, resource=None)
     node.served[NAME] = served
     lines = []
@@ -226,7 +226,7 @@ def test_events_of_devices_that_may_matter(monitor: Monitor, events: Any, moves:
         found = udev_events.Events(lambda: told.append(1))
         assert found.start() == ""
         device = Device("d", "", NAME, ("d",), (), net_devices=moves)
-        found.noise = udev_events.noise([Resource(NAME, (Unit("d", (f"{NAME}=d",), device),))])
+        found.noise = udev_events.noise([Resource(NAME, (OfferedUnit("d", (f"{NAME}=d",), device),))])
         monitor.put(*events)
         for _turn in range(DEADLINE * 100):
             await asyncio.sleep(0.01)
@@ -267,7 +267,7 @@ def test_the_real_monitor_opens() -> None:
 def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tmp_path: Path) -> None:
     """Each Allocate would have a look at the host at its heels, which the next one has to share the machine with."""
     ours, theirs = (Ledger(str(tmp_path / "state"), "boot-1") for _time in range(2))
-    found = Settings(spec_dirs=(str(tmp_path),), state_dir=str(tmp_path / "state"), inventory=str(tmp_path / "i"))
+    found = PluginSettings(spec_dirs=(str(tmp_path),), state_dir=str(tmp_path / "state"), inventory=str(tmp_path / "i"))
     subjects = Viewer(found, ours).subjects()
 
     def states() -> list[Any]:

@@ -31,7 +31,7 @@ LIVES = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
-one = instance_status.Instance(sys.argv[2], sys.argv[3])
+one = instance_status.InstanceEntry(sys.argv[2], sys.argv[3])
 one.enter()
 resources = {sys.argv[5]: {"state": "registered", "stream": True, "kubelet": [1, 2, 3], "socket": sys.argv[2]}}
 one.write({"instance": sys.argv[3], "since_boot": float(sys.argv[4]), "resources": resources})
@@ -61,13 +61,13 @@ def document(name: str, since_boot: float, state: str) -> dict[str, object]:
 
 def instances(run_dir: Path) -> list[tuple[str, bool]]:
     """Names, and whether they live."""
-    return [(seen.document["instance"], seen.alive) for seen in instance_status.look(str(run_dir))]
+    return [(seen.document["instance"], seen.alive) for seen in instance_status.instances_in(str(run_dir))]
 
 
 def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_path: Path) -> None:
     other = another(tmp_path, "b", 20.0)
     try:
-        own = instance_status.Instance(str(tmp_path), "a")
+        own = instance_status.InstanceEntry(str(tmp_path), "a")
         assert own.enter() == []
         own.write(document("a", 10.0, instance_status.REGISTERED))
         assert instances(tmp_path) == [
@@ -89,7 +89,7 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
         ("b", False),
     ]
     assert (older.heard(NAME, KUBELET), older.hopeful(NAME), older.serve(NAME)) == ("", False, False)
-    third = instance_status.Instance(str(tmp_path), "c")
+    third = instance_status.InstanceEntry(str(tmp_path), "c")
     assert [seen.document["instance"] for seen in third.enter()] == ["b"]
     assert sorted(os.listdir(tmp_path)) == ["a.json", "a.lock", "c.lock"]
     for one in (own, third):
@@ -98,7 +98,7 @@ def test_an_instance_lives_until_it_is_killed_and_the_next_clears_it_away(tmp_pa
 
 def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_believed(tmp_path: Path) -> None:
     """One of an earlier release has a lock of a time of the calendar, which is ahead of any since the host began."""
-    own, peers = instance_status.Instance(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
+    own, peers = instance_status.InstanceEntry(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
     own.enter()
     own.write(document("b", 20.0, instance_status.REGISTERED))
     before = os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns
@@ -110,21 +110,21 @@ def test_an_instance_that_gives_no_sign_of_life_hangs_and_one_that_never_did_is_
     ):
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(ago * 1e9)
         os.utime(tmp_path / "b.lock", ns=(now, now))
-        [seen] = instance_status.look(str(tmp_path))
+        [seen] = instance_status.instances_in(str(tmp_path))
         assert (seen.alive, seen.hangs) == (True, hangs)
         assert peers.heard(NAME, KUBELET) == ("" if hangs else "b")
         assert peers.hopeful(NAME) != hangs
         assert peers.serve(NAME), "its stream may be open"
     own.beat()
-    assert not instance_status.look(str(tmp_path))[0].hangs
+    assert not instance_status.instances_in(str(tmp_path))[0].hangs
     assert (os.listdir(tmp_path), (tmp_path / "b.json").stat().st_ctime_ns) == before, "nothing is written for it"
     own.leave()
-    assert not instance_status.look(str(tmp_path))[0].hangs, "one that is gone does not hang"
+    assert not instance_status.instances_in(str(tmp_path))[0].hangs, "one that is gone does not hang"
 
 
 def test_who_may_not_ask_whether_it_lives_takes_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`plugin status` of somebody else than root; a lock that they could hold would keep an instance from starting."""
-    own = instance_status.Instance(str(tmp_path), "a")
+    own = instance_status.InstanceEntry(str(tmp_path), "a")
     own.enter()
     own.write(document("a", 10.0, instance_status.REGISTERED))
     own.leave()
@@ -148,7 +148,7 @@ def test_what_another_instance_says_is_read_once_and_again_when_it_says_somethin
     """Each resource asks every second, and a document may name ten thousand devices."""
     reads, read = [], instance_status.files.read
     monkeypatch.setattr(instance_status.files, "read", lambda *given: reads.append(1) or read(*given))
-    other, peers = instance_status.Instance(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
+    other, peers = instance_status.InstanceEntry(str(tmp_path), "b"), instance_status.Peers(str(tmp_path), "a", 10.0)
     other.enter()
     other.write(document("b", 20.0, instance_status.IDLE))
     assert [peers.heard(NAME, KUBELET) for _time in range(3)] == ["", "", ""]
@@ -169,7 +169,7 @@ def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> 
         return sum(isinstance(one, dict) and one.get("instance") == "gone" for one in gc.get_objects())
 
     peers = instance_status.Peers(str(tmp_path), "a", 10.0)
-    other = instance_status.Instance(str(tmp_path), "gone")
+    other = instance_status.InstanceEntry(str(tmp_path), "gone")
     other.enter()
     other.write(document("gone", 20.0, instance_status.WAITING))
     other.leave()
@@ -180,7 +180,7 @@ def test_what_instances_said_that_are_gone_is_kept_by_nobody(tmp_path: Path) -> 
 
 def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_path: Path) -> None:
     """They ask by a lock, which they have for a moment: the older instance, for each resource, every second."""
-    own = instance_status.Instance(str(tmp_path), "a")
+    own = instance_status.InstanceEntry(str(tmp_path), "a")
     with open(tmp_path / "a.lock", "w", encoding="ascii") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
         timer = threading.Timer(0.1, asking.close)
@@ -191,7 +191,7 @@ def test_who_asks_whether_an_instance_lives_does_not_keep_it_from_starting(tmp_p
 
 
 def test_one_name_runs_once(tmp_path: Path) -> None:
-    first, second = (instance_status.Instance(str(tmp_path), "a") for _number in range(2))
+    first, second = (instance_status.InstanceEntry(str(tmp_path), "a") for _number in range(2))
     first.enter()
     with pytest.raises(CdiError, match="runs already"):
         second.enter()
@@ -203,8 +203,8 @@ def test_one_name_runs_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 1}', '{"version": 2, "instance": "x"}', "null"])
 def test_a_document_that_is_none_is_left_out(tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)
-    assert instance_status.look(str(tmp_path)) == []
-    assert instance_status.look(str(tmp_path / "nowhere")) == []
+    assert instance_status.instances_in(str(tmp_path)) == []
+    assert instance_status.instances_in(str(tmp_path / "nowhere")) == []
 
 
 @given(

@@ -23,8 +23,8 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import daemon as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.daemon import Daemon
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import View, Viewer
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import Node
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import NodeView, Viewer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import ServedNode
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 
@@ -94,7 +94,7 @@ def test_a_device_that_goes_between_the_first_look_and_its_being_watched(
 ) -> None:
     look = Viewer.look
 
-    def look_and_lose(viewer: Viewer) -> View:
+    def look_and_lose(viewer: Viewer) -> NodeView:
         found = look(viewer)
         stage.file.unlink(missing_ok=True)
         return found
@@ -108,13 +108,13 @@ def test_a_device_that_goes_between_the_first_look_and_its_being_watched(
 
 
 def test_a_configuration_that_changes_while_the_daemon_starts(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    enter = instance_status.Instance.enter
+    enter = instance_status.InstanceEntry.enter
 
-    def meanwhile(instance: instance_status.Instance) -> Any:
+    def meanwhile(instance: instance_status.InstanceEntry) -> Any:
         stage.configure(resources={NAME: {"replicas": 2}})
         return enter(instance)
 
-    monkeypatch.setattr(instance_status.Instance, "enter", meanwhile)
+    monkeypatch.setattr(instance_status.InstanceEntry, "enter", meanwhile)
 
     async def scene() -> None:
         await stage.until(lambda: len(stage.devices) == 2)
@@ -192,7 +192,7 @@ def test_a_look_that_hangs_is_said_until_it_is_over(stage: Stage, monkeypatch: p
     monkeypatch.setattr(module, "LONG", 0.1)
     look, end = Viewer.look, threading.Event()
 
-    def hang(viewer: Viewer) -> View:
+    def hang(viewer: Viewer) -> NodeView:
         end.wait(DEADLINE)
         return look(viewer)
 
@@ -241,11 +241,11 @@ def test_what_pods_have_is_asked_for_however_long_the_grace_is(stage: Stage, mon
     stage.configure(grace=86400)
     asked = []
 
-    async def reclaim(_node: Node, _pool: Any) -> bool:
+    async def reclaim(_node: ServedNode, _pool: Any) -> bool:
         asked.append(1)
         return False
 
-    monkeypatch.setattr(Node, "reclaim", reclaim)
+    monkeypatch.setattr(ServedNode, "reclaim", reclaim)
 
     async def scene() -> None:
         await stage.until(lambda: len(asked) > 2)
@@ -267,7 +267,7 @@ def test_a_defect_is_said_once_and_ends_nothing(stage: Stage, monkeypatch: pytes
     async def later(*_given: Any) -> Any:
         fail()
 
-    monkeypatch.setattr(Viewer if work == "look" else Node, work, fail if work == "look" else later)
+    monkeypatch.setattr(Viewer if work == "look" else ServedNode, work, fail if work == "look" else later)
 
     async def scene() -> None:
         await stage.until(lambda: len(calls) > 3)
@@ -280,16 +280,16 @@ def test_a_defect_is_said_once_and_ends_nothing(stage: Stage, monkeypatch: pytes
 def test_nothing_is_begun_when_it_has_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The status was to be written when the loop had no threads any more: a traceback was the last that it said."""
     written: list[bool] = []
-    stopped: list[Node] = []
-    monkeypatch.setattr(instance_status.Instance, "write", lambda _self, _document: written.append(bool(stopped)))
-    stop = Node.stop
+    stopped: list[ServedNode] = []
+    monkeypatch.setattr(instance_status.InstanceEntry, "write", lambda _self, _document: written.append(bool(stopped)))
+    stop = ServedNode.stop
 
-    async def stop_and_tell(node: Node) -> None:
+    async def stop_and_tell(node: ServedNode) -> None:
         await stop(node)
         stopped.append(node)
         node.site.changed()
 
-    monkeypatch.setattr(Node, "stop", stop_and_tell)
+    monkeypatch.setattr(ServedNode, "stop", stop_and_tell)
 
     async def whole() -> None:
         stage.daemon = Daemon(str(stage.config), "a", Log(stage.log))

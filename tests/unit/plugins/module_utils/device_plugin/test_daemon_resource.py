@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import delivery_decision
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import FIXED, Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_resource import Readers
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import (
     DEADLINE,
@@ -35,7 +35,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin
 
 def test_specs_that_come_to_lie_where_the_runtime_does_not_look(stage: Stage, tmp_path: Path) -> None:
     """No registration comes between."""
-    stage.readers = [Reader("containerd 2.1.4", True, "", (str(tmp_path),), "1.0.0")]
+    stage.readers = [RuntimeReader("containerd 2.1.4", True, "", (str(tmp_path),), "1.0.0")]
     (tmp_path / "other").mkdir()
 
     async def scene() -> None:
@@ -82,7 +82,7 @@ def test_runtimes_that_hang_are_not_asked_again_meanwhile(monkeypatch: pytest.Mo
     monkeypatch.setattr(delivery_decision, "DECIDE", 0.01)
     end, asked = threading.Event(), []
 
-    def hang() -> Sequence[Reader]:
+    def hang() -> Sequence[RuntimeReader]:
         asked.append(1)
         end.wait(DEADLINE)
         return ()
@@ -155,7 +155,7 @@ def test_a_list_that_takes_long_holds_up_no_call_and_is_told_even_if_nobody_wait
         return make(*said)
 
     def fail(*_given: Any, **_named: Any) -> None:
-        raise Failed("d1: node-missing: x", {"d1": "node-missing: x"})
+        raise AllocateFailed("d1: node-missing: x", {"d1": "node-missing: x"})
 
     async def scene() -> None:
         stage.allocator.allocate = fail

@@ -23,7 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import registration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import metrics
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import Instance
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import InstanceEntry
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import MOST, Log, quoted
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import (
     METRICS,
@@ -325,7 +325,7 @@ def test_an_address_that_is_free_again_is_taken(monkeypatch: pytest.MonkeyPatch,
         stream = io.StringIO()
         tasks: set[asyncio.Future[None]] = set()
         teller = publisher.Teller(
-            Instance(str(tmp_path), "b"), Log(stream), dict, lambda work: tasks.add(asyncio.ensure_future(work))
+            InstanceEntry(str(tmp_path), "b"), Log(stream), dict, lambda work: tasks.add(asyncio.ensure_future(work))
         )
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]

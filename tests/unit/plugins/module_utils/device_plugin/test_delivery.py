@@ -20,18 +20,18 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.d
     expand,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, place, running, survey
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import Reader
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
-OLD = Reader("containerd", False, "containerd 1.6.20 is from before CDI")
-OFF = Reader("containerd", False, "containerd 1.7.24: enable_cdi is off (default)")
-NEW = Reader("cri-o", True)
-HERE = Reader("containerd 2.1.4", True, "", ("/etc/cdi", "/var/run/cdi"), "1.0.0")
-ELSEWHERE = Reader("cri-o 1.30.0", True, "", ("/opt/cdi",), "0.7.0")
+OLD = RuntimeReader("containerd", False, "containerd 1.6.20 is from before CDI")
+OFF = RuntimeReader("containerd", False, "containerd 1.7.24: enable_cdi is off (default)")
+NEW = RuntimeReader("cri-o", True)
+HERE = RuntimeReader("containerd 2.1.4", True, "", ("/etc/cdi", "/var/run/cdi"), "1.0.0")
+ELSEWHERE = RuntimeReader("cri-o 1.30.0", True, "", ("/opt/cdi",), "0.7.0")
 
 BY_NAME = Delivery(True, True, False)
 ALL_WAYS = Delivery(True, True, True)
@@ -287,7 +287,8 @@ def registry():
 
 def test_what_is_lost_is_told_once_for_each_spec():
     units = [
-        Unit(name, (f"v.com/gpu={name}",), Device(name, "p", "v.com/gpu", (name,), ())) for name in ("a", "b", "gone")
+        OfferedUnit(name, (f"v.com/gpu={name}",), Device(name, "p", "v.com/gpu", (name,), ()))
+        for name in ("a", "b", "gone")
     ]
     lines = delivery.lost(Resource("v.com/gpu", tuple(units)), registry())
     assert len(lines) == 1

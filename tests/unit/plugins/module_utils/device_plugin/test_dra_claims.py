@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import Listed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import ClaimRegistry
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import ListedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -21,12 +21,12 @@ UID = "55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f"
 
 def known(case):
     found = specs.registry(*({**specs.spec(*rest), "file": file} for file, *rest in case["specs"]))
-    return Known(found, specs.inventory(case["inventory"]) if "inventory" in case else None)
+    return ClaimRegistry(found, specs.inventory(case["inventory"]) if "inventory" in case else None)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_case(case):
-    listed = [Listed(driver, claim, tuple(names)) for driver, claim, names in case.get("listed", ())]
+    listed = [ListedClaim(driver, claim, tuple(names)) for driver, claim, names in case.get("listed", ())]
     found = known(case).claims(listed)
     locks = {
         f"{claim.key.plugin} {claim.key.request_id}": {
@@ -42,7 +42,7 @@ def test_case(case):
 
 def write(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    return Known(registry.load([str(tmp_path)]), None)
+    return ClaimRegistry(registry.load([str(tmp_path)]), None)
 
 
 SPEC = f"""\
@@ -64,7 +64,7 @@ def test_a_spec_shows_its_claim_as_long_as_it_is_there(tmp_path):
     torn = write(tmp_path, name, SPEC[:70])
     assert not torn.claims(()).claims and torn.shows(mine)
     (tmp_path / name).unlink()
-    assert not Known(registry.load([str(tmp_path)]), None).shows(mine)
+    assert not ClaimRegistry(registry.load([str(tmp_path)]), None).shows(mine)
 
 
 def test_two_files_with_one_name_are_no_way_out(tmp_path):
@@ -75,6 +75,6 @@ def test_two_files_with_one_name_are_no_way_out(tmp_path):
 
 
 def test_nothing_is_known_to_be_gone_where_a_directory_can_not_be_listed(tmp_path):
-    assert Known(registry.load([str(tmp_path), str(tmp_path / "none")]), None).complete
+    assert ClaimRegistry(registry.load([str(tmp_path), str(tmp_path / "none")]), None).complete
     (tmp_path / "file").touch()
-    assert not Known(registry.load([str(tmp_path), str(tmp_path / "file")]), None).complete
+    assert not ClaimRegistry(registry.load([str(tmp_path), str(tmp_path / "file")]), None).complete

@@ -11,9 +11,13 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import held
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_keeper import SOME, Event, Keeper
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse, Listed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import ClaimRegistry
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_keeper import (
+    SOME,
+    ClaimEvent,
+    Keeper,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse, ListedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -52,12 +56,12 @@ class Scene:
         return self.look()
 
     def look(self):
-        return self.keeper.look(Known(registry.load([str(self.directory)]), None))
+        return self.keeper.look(ClaimRegistry(registry.load([str(self.directory)]), None))
 
     def step(self, *claims, after=10.0, asked=True):
         """podresources lists these claims: [name, CDI names]."""
         self.now += after
-        listed = tuple(Listed(DRIVER, name, tuple(names)) for name, *names in claims)
+        listed = tuple(ListedClaim(DRIVER, name, tuple(names)) for name, *names in claims)
         return self.keeper.step(InUse(3, frozenset(), self.kubelet, listed) if asked else None, self.now, GRACE)
 
     def steps(self, *claims, limit=40, **more):
@@ -93,8 +97,8 @@ def test_a_claim_holds_what_its_spec_says_from_the_first_look(scene):
     assert scene.step(NAMED)
     assert scene.held == {"ml/a": ["node:/dev/gpu0"]}
     assert scene.events() == [
-        Event("claim-held", DRIVER, f"uid:{UID}"),
-        Event("claim-held", DRIVER, "ml/a"),
+        ClaimEvent("claim-held", DRIVER, f"uid:{UID}"),
+        ClaimEvent("claim-held", DRIVER, "ml/a"),
     ]
     assert scene.steps(NAMED) is None
 
@@ -106,7 +110,7 @@ def test_a_claim_is_over_when_spec_and_kubelet_say_nothing_of_it(scene):
     assert scene.steps() is None
     scene.unprepare()
     assert scene.steps() == 4  # left out from the first to this one: 30 s
-    assert scene.held == {} and scene.events()[-1] == Event("claim-released", DRIVER, "ml/a")
+    assert scene.held == {} and scene.events()[-1] == ClaimEvent("claim-released", DRIVER, "ml/a")
 
 
 def test_it_is_not_while_the_kubelet_lists_it(scene):
@@ -172,7 +176,7 @@ def test_a_spec_that_is_torn_or_a_directory_that_can_not_be_listed_frees_nothing
 
 
 def test_a_clash_is_told_until_it_is_over(scene):
-    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, key_of, take
+    from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take, unit_key
     from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
     take(scene.ledger, "amd.com/gpu", [Want("0", Device("node:/dev/gpu0", "", "amd.com/gpu", ("0",), ()))])
@@ -180,7 +184,7 @@ def test_a_clash_is_told_until_it_is_over(scene):
     assert f"claim uid:{UID} of DRA driver gpu.amd.com has node:/dev/gpu0" in text
     assert "request 0 of kubernetes/amd.com/gpu (kubernetes) holds as well" in text
     assert scene.held == {}
-    scene.ledger.delete(key_of("amd.com/gpu", "0"))
+    scene.ledger.delete(unit_key("amd.com/gpu", "0"))
     assert scene.look().warnings == () and scene.held == {f"uid:{UID}": ["node:/dev/gpu0"]}
 
 

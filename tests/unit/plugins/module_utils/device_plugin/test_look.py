@@ -38,7 +38,7 @@ def root(tmp_path):
 
 def offered(*some, inventory=None):
     registry = specs.registry(*some)
-    (resource,) = resources.offer(configuration.Settings(), registry, inventory).resources
+    (resource,) = resources.offer(configuration.PluginSettings(), registry, inventory).resources
     return resource, registry
 
 
@@ -195,7 +195,7 @@ def test_a_node_is_missing_whoever_says_so(root):
         inventory=specs.inventory([{"id": "pci:0", "nodes": ["/dev/g0"]}]),
     )
     (root / "dev/g0").unlink()
-    settings = resource.settings._replace(health=configuration.Health(("node-missing",)))
+    settings = resource.settings._replace(health=configuration.HealthSettings(("node-missing",)))
     assert probe.look(resource._replace(settings=settings), registry, str(root)) == {}
 
 
@@ -221,7 +221,9 @@ def test_real_devices_of_this_host():
         pytest.skip("this host has no device of the profiles misc and tty")
     made = [spec_of(kind, [one for one in usable if one.kind == kind.name]) for kind in found.kinds]
     registry = specs.registry(*filter(None, made))
-    result = resources.offer(configuration.Settings(), registry, Inventory(found.devices, found.kinds, found.links))
+    result = resources.offer(
+        configuration.PluginSettings(), registry, Inventory(found.devices, found.kinds, found.links)
+    )
     units = [unit for resource in result.resources for unit in resource.units]
     assert sorted(unit.device.id for unit in units) == sorted(device.id for device in usable)
     for resource in result.resources:

@@ -20,9 +20,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.fau
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.occupied_units import AGE, DOUBT, Lookout
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, Seen
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, OpenersSeen
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import Stage
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -53,7 +53,7 @@ class Host:
 
     def _ask(self, numbers):
         self.asked.append(sorted(numbers))
-        return Seen({one: (TRAIN,) for one in numbers if one in self.openers}, 10, self.unseen)
+        return OpenersSeen({one: (TRAIN,) for one in numbers if one in self.openers}, 10, self.unseen)
 
     @property
     def units(self):
@@ -134,13 +134,13 @@ def test_what_can_not_be_seen_is_a_problem_of_the_look(host):
 
 def test_the_inventory_knows_which_node_of_an_only_device_is_its_own(host):
     nodes = (Node("/dev/gpu0", "c", 195, 0),)
-    unit = Unit("0", (f"{KIND}=0",), Device("pci:0", "", KIND, ("0",), nodes), paths=("/dev/gpu0", "/dev/gpu1"))
+    unit = OfferedUnit("0", (f"{KIND}=0",), Device("pci:0", "", KIND, ("0",), nodes), paths=("/dev/gpu0", "/dev/gpu1"))
     host.lookout.now([unit], host.settings)
     assert host.asked == [[FIRST]]
 
 
 def test_the_node_of_a_driver_is_no_devices_own(host):
-    unit = Unit("0", (f"{KIND}=0",), Device("x", "", KIND, ("0",), ()), paths=("/dev/gpu0", "/dev/nvidiactl"))
+    unit = OfferedUnit("0", (f"{KIND}=0",), Device("x", "", KIND, ("0",), ()), paths=("/dev/gpu0", "/dev/nvidiactl"))
     host.lookout.now([unit], host.settings)
     assert host.asked == [[FIRST]]
 
@@ -152,7 +152,7 @@ def allocating(stage: Stage, choice: str) -> None:
     """Have an Allocate check a unit with a node that a process has open."""
     stage.resource = stage.resource._replace(settings=stage.resource.settings._replace(occupied=choice))
     unit = stage.resource.units[0]._replace(paths=("/dev/null",))
-    stage.seen = Seen({("c", 1, 3): (TRAIN,)}, 10, 0)
+    stage.seen = OpenersSeen({("c", 1, 3): (TRAIN,)}, 10, 0)
     stage.allocator.allocate = lambda *_given, check=lambda _units: None, **_named: check([unit])
     stage.resource = stage.resource._replace(units=(unit, *stage.resource.units[1:]))
 
@@ -184,7 +184,7 @@ def test_a_warning_is_logged_and_the_device_is_handed_out(stage: Stage, choice: 
 def test_the_container_that_got_the_device_is_no_reason_for_a_warning(stage: Stage, later: int, lines: int) -> None:
     allocating(stage, "warn")
     began = time.clock_gettime(time.CLOCK_BOOTTIME) + later
-    stage.seen = Seen({("c", 1, 3): (TRAIN._replace(began=began),)}, 10, 0)
+    stage.seen = OpenersSeen({("c", 1, 3): (TRAIN._replace(began=began),)}, 10, 0)
     allocate(stage)
     assert stage.log.getvalue().count("event=occupied") == lines
 

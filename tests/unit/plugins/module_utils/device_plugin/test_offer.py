@@ -71,7 +71,7 @@ def test_case(case):
 
 def test_what_nvidias_generator_leaves_on_a_host_with_one_gpu(tmp_path):
     (tmp_path / "nvidia.yaml").write_bytes(NVIDIA.read_bytes())
-    (resource,) = resources.offer(configuration.Settings(), specs_of.load([str(tmp_path)])).resources
+    (resource,) = resources.offer(configuration.PluginSettings(), specs_of.load([str(tmp_path)])).resources
     assert resource.name == "nvidia.com/gpu"
     (unit,) = resource.units
     assert unit.id == "GPU-bbe4e49b-1d0b-56af-b274-62b4215a4325"
@@ -84,7 +84,7 @@ def gpus(number, length=1):
 
 
 def test_60000_devices_are_offered():
-    (resource,) = resources.offer(configuration.Settings(), specs.registry(gpus(60_000))).resources
+    (resource,) = resources.offer(configuration.PluginSettings(), specs.registry(gpus(60_000))).resources
     assert len(resource.units) == 60_000
 
 
@@ -112,7 +112,7 @@ def test_device_ids_and_their_units():
         "b::0": None,
         "a": None,
     }
-    assert [resources.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]
+    assert [unit_ids.unit_id(name) for name in ("a::1", "b", "x:0", "y::")] == ["a", "b", "x:0", "y::"]
 
 
 def test_the_units_of_a_resource_are_gone_through_once_however_often_the_kubelet_calls():
@@ -123,7 +123,7 @@ def test_the_units_of_a_resource_are_gone_through_once_however_often_the_kubelet
             Counted.times += 1
             return super().__iter__()
 
-    unit = resources.Unit("a", (), (), ())
+    unit = resources.OfferedUnit("a", (), (), ())
     resource = resources.Resource("acme.com/gpu", Counted([unit]))
     for _call in range(3):
         assert resources.units_of(resource, ["a", "b"]) == {"a": unit, "b": None}
@@ -146,7 +146,7 @@ def test_broken_files_on_disk_cost_only_their_own_devices(tmp_path):
     (tmp_path / "directory.json").mkdir()
     registry = specs_of.load([str(tmp_path), str(tmp_path / "none")])
     assert {Path(path).name for path in registry.errors} == {*broken, "directory.json"}
-    result = resources.offer(configuration.Settings(), registry)
+    result = resources.offer(configuration.PluginSettings(), registry)
     assert [(one.name, [unit.id for unit in one.units]) for one in result.resources] == [("acme.com/gpu", ["a", "b"])]
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.dra_holds import excludes
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Lock, hold_of, why_not
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import Known
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_claims import ClaimRegistry
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration, unit_ids
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import resources
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.items import items_of
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.names import DEVICE
@@ -79,7 +79,7 @@ def test_ids_are_unique_and_names_as_cdi_takes_them(document, some, devices):
         assert len(set(ids)) == len(ids)
         for unit in resource.units:
             assert all(DEVICE.match(name) for name in unit.device_ids)
-            assert {resources.unit_id(name) for name in unit.device_ids} == {unit.id}
+            assert {unit_ids.unit_id(name) for name in unit.device_ids} == {unit.id}
 
 
 @given(SETTINGS, SPECS, DEVICES)
@@ -124,7 +124,7 @@ def test_capacity_is_the_number_of_devices_however_often_they_are_named(number, 
     if partitioned and number > 1:
         devices.update({"gpu0": ["/dev/gpu0"], "gpu1": ["/dev/gpu1"]})
     registry = specs.registry(specs.spec("acme.com/gpu", devices, ["/dev/ctl"]))
-    (resource,) = resources.offer(configuration.Settings(), registry).resources
+    (resource,) = resources.offer(configuration.PluginSettings(), registry).resources
     assert [unit.id for unit in resource.units] == sorted(f"n0-{index}" for index in range(number))
 
 
@@ -135,7 +135,7 @@ def claimed(some, devices, edits):
     """What a claim holds whose transient spec has these edits, beside all the others."""
     one = {**specs.spec("k8s.gpu.acme.com/gpu", {f"{UID}-0": []}), "file": f"k8s.gpu.acme.com-gpu_{UID}.json"}
     one["devices"][0]["containerEdits"] = edits
-    known = Known(specs.registry(*some, one), specs.inventory(devices) if devices else None)
+    known = ClaimRegistry(specs.registry(*some, one), specs.inventory(devices) if devices else None)
     (claim,) = known.claims(()).claims
     assert not any(excludes(hold, other) for at, hold in enumerate(claim.holds) for other in claim.holds[:at])
     return claim.holds

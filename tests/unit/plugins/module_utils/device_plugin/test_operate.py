@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import Settings
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import operate
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -77,7 +77,7 @@ CASES = {
 def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: list[str]) -> None:
     with ExitStack() as stack:
         for since_boot, (name, document) in enumerate(zip("ab", documents)):
-            one = instance_status.Instance(str(tmp_path), name)
+            one = instance_status.InstanceEntry(str(tmp_path), name)
             one.enter()
             stack.callback(one.leave)
             one.write({"instance": name, "since_boot": since_boot, **document})
@@ -87,7 +87,7 @@ def test_findings(tmp_path: Path, documents: list[dict[str, Any]], findings: lis
 
 
 def test_what_an_instance_that_hangs_says_is_not_believed(tmp_path: Path) -> None:
-    instances = [instance_status.Instance(str(tmp_path), name) for name in "ab"]
+    instances = [instance_status.InstanceEntry(str(tmp_path), name) for name in "ab"]
     for since_boot, (one, document) in enumerate(zip(instances, (says(instance_status.RETRYING, error="no"), says()))):
         one.enter()
         one.write({"instance": one.name, "since_boot": since_boot, "pid": 7, **document})
@@ -106,7 +106,7 @@ class TestForget:
     """Nobody else gets what pods held as they left it."""
 
     @pytest.fixture
-    def settings(self, tmp_path: Path, say: list[str]) -> Settings:
+    def settings(self, tmp_path: Path, say: list[str]) -> PluginSettings:
         host = Host(tmp_path, teardown=say)
         host.allocate("0", "1")
         places = {"state_dir": str(host.state), "run_dir": str(tmp_path / "run"), "root": str(host.root)}
@@ -115,17 +115,17 @@ class TestForget:
         return configuration.parse(document, "c")
 
     @staticmethod
-    def held(settings: Settings) -> dict[str, str]:
+    def held(settings: PluginSettings) -> dict[str, str]:
         grants = Ledger(settings.state_dir, inventory.boot_id()).grants()
         return {grant.key.request_id: grant.parts[0].state for grant in grants}
 
-    def test_it_is_torn_down(self, settings: Settings, tmp_path: Path) -> None:
+    def test_it_is_torn_down(self, settings: PluginSettings, tmp_path: Path) -> None:
         assert operate.forget(settings) == 2
         assert sorted((tmp_path / "log").read_text().split("\n")) == ["", "DEL 0", "DEL 1"]
         assert self.held(settings) == {}
         assert operate.forget(settings) == 0
 
-    def test_what_can_not_be_stays_withheld(self, settings: Settings, trusted: str) -> None:
+    def test_what_can_not_be_stays_withheld(self, settings: PluginSettings, trusted: str) -> None:
         fails = tuple(program(trusted, "fails", "test $CDI_REQUEST_ID = 1"))
         one = settings.resources[NAME]._replace(teardown=fails)
         with pytest.raises(CdiError, match="1 devices may be granted again; .* withheld: 0: teardown: .*failed"):

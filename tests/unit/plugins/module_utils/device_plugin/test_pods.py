@@ -76,8 +76,8 @@ def test_what_claims_have(path):
 
     found = served(path, {"List": listing_claims}, lambda: podresources.in_use(path))
     assert found.claims == (
-        podresources.Listed("gpu.amd.com", "ml/train", ("v.com/c=xa", "v.com/c=xb", "v.com/c=ya", "v.com/c=yb")),
-        podresources.Listed("net.amd.com", "ml/train", ("v.com/c=za", "v.com/c=zb")),
+        podresources.ListedClaim("gpu.amd.com", "ml/train", ("v.com/c=xa", "v.com/c=xb", "v.com/c=ya", "v.com/c=yb")),
+        podresources.ListedClaim("net.amd.com", "ml/train", ("v.com/c=za", "v.com/c=zb")),
     )
     assert served(path, {"List": listing}, lambda: podresources.in_use(path)).claims == ()
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import Request
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.choose import ChoiceRequest
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.machine import fold
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import prefer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.prefer import preferred
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit, unit_id
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.unit_ids import unit_id
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Link
 
 
@@ -26,7 +27,7 @@ def resource(devices, links=(), replicas=1, sharing="spread"):
     """Units named GPU-<number>; `replicas` one number for all, or one for each."""
     each = [replicas] * len(devices) if isinstance(replicas, int) else replicas
     units = [
-        Unit(f"GPU-{number}", (f"vendor.com/test=GPU-{number}",), device, replicas=count)
+        OfferedUnit(f"GPU-{number}", (f"vendor.com/test=GPU-{number}",), device, replicas=count)
         for number, (device, count) in enumerate(zip(devices, each))
     ]
     return Resource("vendor.com/test", tuple(units), tuple(links), ResourceSettings("vendor.com/test", sharing=sharing))
@@ -75,7 +76,7 @@ def test_it_is_the_best_set_of_all(request_):
     units = {unit.id: unit for unit in offered.units}
     devices = [units[one].device for one in available]
     inside = tuple(units[one].device.id for one in must)
-    best = machines.best(fold(devices, offered.links), Request(size, (), inside))
+    best = machines.best(fold(devices, offered.links), ChoiceRequest(size, (), inside))
     answer = preferred(offered, available, must, size)
     assert sorted(units[one].device.id for one in answer) == sorted(best)
     assert sorted(answer[: len(must)]) == sorted(must)

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands import turns
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, key_of, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, settle, take, unit_key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED, Key, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate import commands
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Event, Reclaimer
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import HoldEvent, Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource
@@ -58,7 +58,7 @@ def scene(tmp_path):
 
 
 def released(*units):
-    return [Event("released", NAME, unit) for unit in units]
+    return [HoldEvent("released", NAME, unit) for unit in units]
 
 
 class TestRelease:
@@ -202,7 +202,7 @@ class TestAdopt:
     """What podresources shows is in use, whatever the ledger says."""
 
     def test_without_a_hold(self, scene):
-        assert scene.look("1") == [Event("adopted", NAME, "1")]
+        assert scene.look("1") == [HoldEvent("adopted", NAME, "1")]
         assert scene.host.part("1").owner == "kubernetes"
         assert scene.look("1") == []
         assert scene.until_released() == (4, released("1"))
@@ -211,7 +211,7 @@ class TestAdopt:
         scene.run("0")
         scene.host.reboot("boot-2")
         scene.reclaimer = Reclaimer(scene.host.ledger, GRACE, {})
-        assert scene.look("0") == [Event("adopted", NAME, "0")]
+        assert scene.look("0") == [HoldEvent("adopted", NAME, "0")]
         assert scene.host.part("0").boot_id == "boot-2"
 
     @pytest.mark.parametrize("listed", [True, False])
@@ -223,13 +223,13 @@ class TestAdopt:
         first, *others = scene.host.resource.units
         known = first._replace(device=first.device._replace(id="pci:0", nodes=(Node("/dev/gpu0", "c", 1, 3),)))
         scene.host.resource = scene.host.resource._replace(units=(known, *others))
-        assert scene.look(*shown) == [Event("adopted", NAME, "0")]
+        assert scene.look(*shown) == [HoldEvent("adopted", NAME, "0")]
         assert set(scene.host.part("0").holds[0].locks()) == {"node:/dev/gpu0", "pci:0"}
         assert scene.look(*shown) == []
 
     def test_a_replica(self, tmp_path):
         scene = Scene(Host(tmp_path, 2, replicas=2))
-        assert scene.look("1::0", "1::1") == [Event("adopted", NAME, "1")]
+        assert scene.look("1::0", "1::1") == [HoldEvent("adopted", NAME, "1")]
 
     def test_what_somebody_else_holds_is_told_once(self, scene):
         device = scene.host.resource.units[0].device
@@ -278,7 +278,7 @@ class TestTeardown:
 
     def test_an_allocate_that_is_at_it_wins(self, scene):
         scene.run("0")
-        with turns.turn(str(scene.host.state), [key_of(NAME, "0")], 1):
+        with turns.turn(str(scene.host.state), [unit_key(NAME, "0")], 1):
             assert scene.until_released() == (None, [])
         assert scene.look() == released("0")
 
@@ -311,7 +311,7 @@ class TestTeardown:
     def test_one_that_runs_is_not_interrupted(self, scene):
         scene.run("0")
         settle(scene.host.ledger, NAME, {"0": scene.host.part("0").token}, withheld={"0": INTERRUPTED})
-        with turns.turn(str(scene.host.state), [key_of(NAME, "0")], 1):
+        with turns.turn(str(scene.host.state), [unit_key(NAME, "0")], 1):
             assert scene.look() == []
         assert scene.look() == released("0")
 
@@ -319,7 +319,7 @@ class TestTeardown:
         """Its hold is left out all the time; once it is set up it counts anew."""
         device = scene.host.resource.units[0].device
         tokens = take(scene.host.ledger, NAME, [Want("0", device)], pending=True).tokens
-        with turns.turn(str(scene.host.state), [key_of(NAME, "0")], 1):
+        with turns.turn(str(scene.host.state), [unit_key(NAME, "0")], 1):
             assert scene.until_released() == (None, [])
             settle(scene.host.ledger, NAME, tokens, active=["0"])
         assert scene.look("0") == []
@@ -353,7 +353,7 @@ class TestTeardown:
         first, *others = scene.host.resource.units
         now = first._replace(device=first.device._replace(id="pci:0", nodes=(Node(path, "c", 1, 3),)))
         scene.host.resource = scene.host.resource._replace(units=(now, *others))
-        assert scene.look("0") == [Event("adopted", NAME, "0")]
+        assert scene.look("0") == [HoldEvent("adopted", NAME, "0")]
         assert scene.until_released() == (4, released("0"))
         assert scene.host.ran() == [f"DEL {told}"]
 

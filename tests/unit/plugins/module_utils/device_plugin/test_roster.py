@@ -13,14 +13,15 @@ import yaml
 from hypothesis import given
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import (
-    Health,
+    HealthSettings,
     ResourceSettings,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.unit_ids import unit_id
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import device_list as module
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import TOLD, Roster
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.list_size import LONGEST, size
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit, unit_id
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 CASES = yaml.safe_load(Path(__file__).with_name("roster.yml").read_text(encoding="utf-8"))
@@ -31,16 +32,18 @@ def unit(text):
     text, _at, nodes = text.partition("@")
     name, _times, replicas = text.partition("*")
     near = tuple(int(node) for node in nodes.split(",") if node)
-    return Unit(name, (f"acme.com/gpu={name}",), specs.device(f"pci:{name}"), near, int(replicas or 1))
+    return OfferedUnit(name, (f"acme.com/gpu={name}",), specs.device(f"pci:{name}"), near, int(replicas or 1))
 
 
-def resource(texts, health=Health()):  # noqa: B008 - a record
+def resource(texts, health=HealthSettings()):  # noqa: B008 - a record
     return Resource("acme.com/gpu", tuple(map(unit, texts)), (), ResourceSettings("acme.com/gpu", health=health))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_case(case):
-    health = Health(**{key: tuple(v) if isinstance(v, list) else v for key, v in case.get("health", {}).items()})
+    health = HealthSettings(
+        **{key: tuple(v) if isinstance(v, list) else v for key, v in case.get("health", {}).items()}
+    )
     roster = Roster(HOST)
     offers = []
     for step in case["steps"]:

@@ -22,7 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process im
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group import Group
-from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, Seen
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, OpenersSeen
 
 NUMBER = ("c", 195, 0)
 RIGHTS = "+dac_read_search,+sys_ptrace"
@@ -118,7 +118,7 @@ def test_who_is_asked_sees_what_the_daemon_may_not(serve):
 
 
 def test_where_there_is_no_socket_the_daemon_looks_itself(tmp_path, monkeypatch):
-    seen = Seen(trouble="why")
+    seen = OpenersSeen(trouble="why")
     monkeypatch.setattr(openers, "look", lambda _numbers: seen)
     assert openers_service.Channel(str(tmp_path / "none")).look([NUMBER]) is seen
 
@@ -193,11 +193,11 @@ def test_one_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
 
 def test_what_is_seen_comes_over_as_it_is(tmp_path, monkeypatch):
     opener = Opener(7, "tr\nain", 1000, Group("/x", container="caf\u00e9\x1b", engine="LXC"), True, 12.5)
-    seen = Seen({NUMBER: (opener,), ("b", 8, 0): ()}, 5, 1, "why")
+    seen = OpenersSeen({NUMBER: (opener,), ("b", 8, 0): ()}, 5, 1, "why")
     asked = []
     monkeypatch.setattr(openers, "look", lambda numbers: asked.append(list(numbers)) or seen)
     answers = io.BytesIO()
-    openers_service.serve(io.BytesIO(b'[["b", 8, 0], ["c", 195, 0]]\n[]\n'), answers)
+    openers_service.answer_questions(io.BytesIO(b'[["b", 8, 0], ["c", 195, 0]]\n[]\n'), answers)
     assert asked == [[("b", 8, 0), NUMBER], []]
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
@@ -228,10 +228,10 @@ def test_what_is_seen_comes_over_as_it_is(tmp_path, monkeypatch):
 def test_what_is_no_question_ends_it(line, monkeypatch):
     monkeypatch.setattr(openers, "look", None)
     with pytest.raises(CdiError, match="expected one line of JSON"):
-        openers_service.serve(io.BytesIO(line), io.BytesIO())
+        openers_service.answer_questions(io.BytesIO(line), io.BytesIO())
 
 
 def test_a_question_is_read_up_to_a_bound(monkeypatch):
     monkeypatch.setattr(openers_service, "LONGEST", 20)
     with pytest.raises(CdiError, match="of 20 bytes at most"):
-        openers_service.serve(io.BytesIO(json.dumps([NUMBER] * 9).encode() + b"\n"), io.BytesIO())
+        openers_service.answer_questions(io.BytesIO(json.dumps([NUMBER] * 9).encode() + b"\n"), io.BytesIO())

@@ -14,17 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Refusal, Want, settle, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import (
+    UnitsRefused,
+    Want,
+    settle,
+    take,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Refused
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED, Key, hold_of
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import (
-    Held,
+    LedgerView,
     overlapping,
-    read,
+    read_ledger,
     taken,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, Unit
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a commit costs nothing
@@ -47,7 +52,7 @@ DEVICES = {
 
 
 def resource(name, *units):
-    return Resource(name, tuple(Unit(unit, (f"{GPU}={unit}",), DEVICES[unit]) for unit in units))
+    return Resource(name, tuple(OfferedUnit(unit, (f"{GPU}={unit}",), DEVICES[unit]) for unit in units))
 
 
 GPUS = resource("nvidia.com/gpu", "gpu0", "gpu1")
@@ -67,40 +72,40 @@ def add(ledger, what, owner="claims", amounts=None, request_id="job"):
 
 
 def test_without_a_store_none_is_made(ledger):
-    assert read(ledger) == Held()
+    assert read_ledger(ledger) == LedgerView()
     assert not os.path.exists(os.path.dirname(ledger.path))
 
 
 def test_own_holds_are_no_trouble(ledger):
     take(ledger, GPUS.name, [Want("gpu0", DEVICES["gpu0"])])
-    assert taken(GPUS, read(ledger)) == {}
-    assert taken(OTHER, read(ledger)) == {
+    assert taken(GPUS, read_ledger(ledger)) == {}
+    assert taken(OTHER, read_ledger(ledger)) == {
         "gpu0": "taken: request gpu0 of kubernetes/nvidia.com/gpu (kubernetes) holds pci:0"
     }
-    assert set(taken(PARTS, read(ledger))) == {"mig0", "mig1"}
+    assert set(taken(PARTS, read_ledger(ledger))) == {"mig0", "mig1"}
 
 
 def test_parts_exclude_the_whole_and_not_each_other(ledger):
     take(ledger, PARTS.name, [Want("mig0", DEVICES["mig0"])])
-    assert taken(PARTS, read(ledger)) == {}
-    assert set(taken(GPUS, read(ledger))) == {"gpu0"}
+    assert taken(PARTS, read_ledger(ledger)) == {}
+    assert set(taken(GPUS, read_ledger(ledger))) == {"gpu0"}
 
 
 def test_all_of_a_kind_that_somebody_else_holds_a_device_of(ledger):
     add(ledger, "gpu0")
-    assert taken(GPUS, read(ledger)) == dict.fromkeys(
+    assert taken(GPUS, read_ledger(ledger)) == dict.fromkeys(
         ["gpu0", "gpu1"],
         "taken: nvidia.com/gpu: claims holds devices of it, so it is not for kubernetes. To share it, give it to both",
     )
     ledger.set_owners(GPU, ["kubernetes", "claims"])
-    assert taken(GPUS, read(ledger)) == {"gpu0": "taken: request job of gpu/drm (claims) holds pci:0"}
+    assert taken(GPUS, read_ledger(ledger)) == {"gpu0": "taken: request job of gpu/drm (claims) holds pci:0"}
 
 
 def test_a_share_excludes_the_whole(ledger):
     ledger.set_owners(GPU, ["kubernetes", "claims"])
     add(ledger, "gpu1", amounts={"memory": 2})
-    assert set(taken(GPUS, read(ledger))) == {"gpu1"}
-    assert set(taken(OTHER, read(ledger))) == {"group"}
+    assert set(taken(GPUS, read_ledger(ledger))) == {"gpu1"}
+    assert set(taken(OTHER, read_ledger(ledger))) == {"group"}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_a_share_excludes_the_whole(ledger):
 def test_what_is_withheld(ledger, why, told):
     tokens = take(ledger, GPUS.name, [Want("gpu0", DEVICES["gpu0"])]).tokens
     settle(ledger, GPUS.name, tokens, withheld={"gpu0": why})
-    found = taken(GPUS, read(ledger))
+    found = taken(GPUS, read_ledger(ledger))
     assert list(found) == (["gpu0"] if told else [])
     assert told in found.get("gpu0", "")
 
@@ -122,11 +127,11 @@ def test_what_is_withheld(ledger, why, told):
 def test_a_store_that_may_have_lost_grants(ledger):
     """Nobody gets anything; what the kubelet has it keeps."""
     take(ledger, GPUS.name, [Want("gpu0", DEVICES["gpu0"])])
-    found = taken(GPUS, read(ledger)._replace(complete=False))
+    found = taken(GPUS, read_ledger(ledger)._replace(complete=False))
     assert list(found) == ["gpu1"]
     assert "accept-loss" in found["gpu1"]
-    more = Unit("gpu0", (), DEVICES["gpu0"]._replace(consists_of=("pci:9",)))  # which somebody may have had
-    assert list(taken(Resource(GPUS.name, (more,)), read(ledger)._replace(complete=False))) == ["gpu0"]
+    more = OfferedUnit("gpu0", (), DEVICES["gpu0"]._replace(consists_of=("pci:9",)))  # which somebody may have had
+    assert list(taken(Resource(GPUS.name, (more,)), read_ledger(ledger)._replace(complete=False))) == ["gpu0"]
 
 
 ACTIONS = st.one_of(
@@ -157,7 +162,7 @@ def check(ledger, actions):
             if what == "take":
                 take(ledger, one, [Want(other, DEVICES[other])])
             elif what == "withhold":
-                found = ledger.find(pod_holds.key_of(one, other))
+                found = ledger.find(pod_holds.unit_key(one, other))
                 if found:
                     settle(ledger, one, {other: found.tokens[0]}, withheld={other: "setup: failed"})
             elif what == "give":
@@ -166,13 +171,13 @@ def check(ledger, actions):
                 add(ledger, one, other, {"memory": 1} if what == "share" else None, f"job-{number}")
         except Refused:
             pass
-    found = read(ledger)
+    found = read_ledger(ledger)
     for resource_ in RESOURCES:
         refused = set()
         for unit in resource_.units:
             try:
                 ledger.transact(_nothing_stays(ledger, resource_.name, unit))
-            except Refusal:
+            except UnitsRefused:
                 refused.add(unit.id)
             except _Undone:
                 pass
@@ -221,5 +226,5 @@ def test_only_holds_of_overlapping_resources_are_news_to_others(names, data):
         ledger = Ledger(directory, "boot-1")
         unit = one.units[0]
         take(ledger, one.name, [Want(unit.id, unit.device)])
-        held = read(ledger)
+        held = read_ledger(ledger)
     assert any(taken(other, held) for other in some) <= (one.name in overlapping(some))

@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 NIC = "acme.com/nic"
@@ -107,7 +107,7 @@ class TestLedgerThatCanNotBeRead:
         def busy(_ledger):
             raise Unusable("others keep it locked", "busy")
 
-        monkeypatch.setattr(held_elsewhere, "read", busy)
+        monkeypatch.setattr(held_elsewhere, "read_ledger", busy)
         view = viewer.look()
         assert view.troubles == before
         assert view.problems["ledger"] == "others keep it locked"
@@ -132,7 +132,7 @@ def test_what_is_out_of_service_stays_so_where_nobody_can_read_on(viewer, tmp_pa
     (tmp_path / "state_dir").mkdir()
     (resource,) = viewer.look().offer.resources
     path = tmp_path / "state_dir/device-state.json"
-    path.write_bytes(render({resource.units[1].device.id: Disabled("it smells", "2026-01-01T00:00:00Z")}))
+    path.write_bytes(render_disabled({resource.units[1].device.id: Disabled("it smells", "2026-01-01T00:00:00Z")}))
     assert troubles(viewer) == {"b": "reserved"}
     path.write_text("{")
     assert troubles(viewer) == {"b": "reserved"}

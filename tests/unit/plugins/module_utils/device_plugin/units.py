@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import key_of
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Part
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import unit_key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import GrantPart
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import Allocator, Failed
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed, Allocator
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, offer
@@ -97,14 +97,14 @@ class Host:
 
     def refused(self, *ids: str, **more: Any) -> tuple[str, dict[str, str]]:
         """The text of the refusal, and the units that are in trouble."""
-        with pytest.raises(Failed) as refused:
+        with pytest.raises(AllocateFailed) as refused:
             self.allocate(*ids, **more)
         assert "\n" not in str(refused.value)
         return str(refused.value), refused.value.troubles
 
-    def part(self, unit: str) -> Part | None:
+    def part(self, unit: str) -> GrantPart | None:
         """The hold on a unit."""
-        found = self.ledger.find(key_of(NAME, unit))
+        found = self.ledger.find(unit_key(NAME, unit))
         assert found is None or len(found.parts) == 1
         return found.parts[0] if found else None
 

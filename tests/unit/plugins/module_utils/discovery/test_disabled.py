@@ -21,10 +21,10 @@ BROKEN = {GPU.id: Disabled("ECC errors", SINCE, unique="92a4b81f")}
 
 
 def test_what_is_written_is_read(tmp_path):
-    assert out_of_service.read(str(tmp_path)) == {}
-    (tmp_path / "device-state.json").write_bytes(out_of_service.render(BROKEN))
-    assert out_of_service.read(str(tmp_path)) == BROKEN
-    assert out_of_service.render({}) is None
+    assert out_of_service.read_disabled(str(tmp_path)) == {}
+    (tmp_path / "device-state.json").write_bytes(out_of_service.render_disabled(BROKEN))
+    assert out_of_service.read_disabled(str(tmp_path)) == BROKEN
+    assert out_of_service.render_disabled({}) is None
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,9 @@ def test_what_is_written_is_read(tmp_path):
     [("", 4e9, True), ("2026-11-22T00:00:00Z", 1795305599, True), ("2026-11-22T00:00:00Z", 1795305600, False)],
 )
 def test_it_ends_when_it_was_to_end(tmp_path, until, now, still):
-    (tmp_path / "device-state.json").write_bytes(out_of_service.render({GPU.id: Disabled("hot", SINCE, until)}))
+    (tmp_path / "device-state.json").write_bytes(
+        out_of_service.render_disabled({GPU.id: Disabled("hot", SINCE, until)})
+    )
     assert (GPU.id in out_of_service.in_force(str(tmp_path), lambda: now)) == still
 
 
@@ -81,5 +83,5 @@ def test_discovery_says_so(tmp_path):
 def test_refused(tmp_path, content, words):
     (tmp_path / "device-state.json").write_text(content)
     with pytest.raises(CdiError, match=words) as caught:
-        out_of_service.read(str(tmp_path))
+        out_of_service.read_disabled(str(tmp_path))
     assert str(tmp_path / "device-state.json") in str(caught.value)

@@ -17,7 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapsho
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.discover import discover
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology import kfd, markup, report
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import apply, from_bytes, from_file
-from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import links as links_of
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.file import file_links as links_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.graph import Topology
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.nics import nics as nics_of
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.topology.pcie import address, pcie_path
@@ -272,14 +272,14 @@ def test_kfd(case, tmp_path):
     functions = {f"/sys/devices/pci0000:00/{name}": {"subsystem": "bus/pci"} for name in case.get("functions", ())}
     view = snapshot.take(render({"devices": functions, "files": files}, tmp_path))
     assert [[gpu.number, gpu.function] for gpu in kfd.gpus(view)] == case["gpus"]
-    links, warnings = kfd.links(view)
+    links, warnings = kfd.kfd_links(view)
     assert plain(links) == case["links"]
     assert list(warnings) == case.get("warnings", [])
 
 
 def test_no_kfd(tmp_path):
     tree = {"devices": {"/sys/devices/pci0000:00/0000:00:01.0": {"subsystem": "bus/pci"}}}
-    assert kfd.links(snapshot.take(render(tree, tmp_path))) == ((), ())
+    assert kfd.kfd_links(snapshot.take(render(tree, tmp_path))) == ((), ())
 
 
 def test_the_option_is_checked():

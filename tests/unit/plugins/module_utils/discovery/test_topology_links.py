@@ -142,7 +142,7 @@ def test_a_dump_of_kfd_says_what_its_machine_has(dumps, tmp_path):
     hives = {}
     for gpu in kfd.gpus(view):
         hives.setdefault(gpu.properties["hive_id"], set()).add(f"pci:{gpu.function}")
-    links, warnings = kfd.links(view)
+    links, warnings = kfd.kfd_links(view)
     assert warnings == ()
     assert sorted(map(len, hives.values())) == [4, 4]
     assert {(link.a, link.b) for link in links} == {

@@ -99,38 +99,38 @@ def plain(links):
 
 @pytest.mark.parametrize("as_bytes", [False, True])
 def test_gpus_that_are_linked_directly(as_bytes):
-    links, warnings = nvml.links(Library(DIRECT, as_bytes))
+    links, warnings = nvml.nvml_links(Library(DIRECT, as_bytes))
     assert plain(links) == [("06:00", "07:00", "NVL", 2, 50.0), ("06:00", "0a:00", "NVL", 1, 25.0)]
     assert links[0].a == "pci:0000:06:00.0"
     assert warnings == ()
 
 
 def test_gpus_on_switches():
-    links, warnings = nvml.links(Library(SWITCHED))
+    links, warnings = nvml.nvml_links(Library(SWITCHED))
     assert plain(links) == [("06:00", "07:00", "NVL", 16, 400.0)]
     assert warnings == ()
 
 
 def test_links_to_a_cpu_join_no_gpus():
     power = {A: ((7, 0), [("00000004:00:01.0", NPU)] * 3), B: ((7, 0), [("00000004:00:01.1", NPU)] * 3)}
-    assert nvml.links(Library(power)) == ((), ())
+    assert nvml.nvml_links(Library(power)) == ((), ())
 
 
 def test_a_gpu_that_this_host_does_not_have():
-    links, warnings = nvml.links(Library({A: ((8, 0), [(C, GPU), (B, GPU)]), B: ((8, 0), [(A, GPU)])}))
+    links, warnings = nvml.nvml_links(Library({A: ((8, 0), [(C, GPU), (B, GPU)]), B: ((8, 0), [(A, GPU)])}))
     assert plain(links) == [("06:00", "07:00", "NVL", 1, 25.0)]
     assert warnings == ("NVML: links name devices that are not there: pci:0000:0a:00.0; those links are left out",)
 
 
 def test_a_library_before_driver_470_knows_no_types():
-    assert plain(nvml.links(Library(DIRECT, old=True))[0])[0] == ("06:00", "07:00", "NVL", 2, 50.0)
-    assert nvml.links(Library(SWITCHED, old=True)) == ((), ())
+    assert plain(nvml.nvml_links(Library(DIRECT, old=True))[0])[0] == ("06:00", "07:00", "NVL", 2, 50.0)
+    assert nvml.nvml_links(Library(SWITCHED, old=True)) == ((), ())
 
 
 @pytest.mark.parametrize("name", ["nvmlDeviceGetCount", "nvmlDeviceGetPciInfo", "nvmlDeviceGetCudaComputeCapability"])
 def test_a_library_that_fails_is_told_and_closed(name):
     library = Library(DIRECT, broken=name)
-    assert nvml.links(library) == (
+    assert nvml.nvml_links(library) == (
         (),
         ("NVML can't be asked for NVLinks (Unknown Error); links between GPUs are not known",),
     )
@@ -138,11 +138,11 @@ def test_a_library_that_fails_is_told_and_closed(name):
 
 
 def test_a_host_without_driver_or_library(monkeypatch):
-    assert nvml.links(Library(DIRECT, broken="nvmlInit")) == ((), ())
+    assert nvml.nvml_links(Library(DIRECT, broken="nvmlInit")) == ((), ())
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvml.links() == ((), ())
+    assert nvml.nvml_links() == ((), ())
     monkeypatch.setitem(sys.modules, "pynvml", Library(DIRECT))
-    assert len(nvml.links()[0]) == 2
+    assert len(nvml.nvml_links()[0]) == 2
 
 
 def test_calls_grow_with_gpus_not_with_pairs():
@@ -150,7 +150,7 @@ def test_calls_grow_with_gpus_not_with_pairs():
 
     def calls(number):
         library = Library({f"00000000:{index:02x}:00.0": ((8, 0), [(HIDDEN, SWITCH)] * 12) for index in range(number)})
-        assert len(nvml.links(library)[0]) == number * (number - 1) / 2
+        assert len(nvml.nvml_links(library)[0]) == number * (number - 1) / 2
         return library.calls
 
     assert calls(16) < 2.1 * calls(8)

@@ -14,7 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import 
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman, table
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, Source, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import CONFIGURATIONS
 
 CASES = yaml.safe_load(Path(__file__).with_name("configurations.yml").read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ class Host:
         name, version = case["runtime"], case["version"]
         numbers = table.numbers(version)
         installation = case.get("installation", "system")
-        self.place = Place(
+        self.place = InstalledRuntime(
             name,
             installation,
             version,
@@ -70,7 +70,7 @@ class Host:
         return {str(path.relative_to(self.root)): path.read_bytes().decode() for path in found}
 
     def run(self, wanted):
-        made = plan.plan(self.place, wanted, self.manifest, self.source)
+        made = plan.plan_runtime(self.place, wanted, self.manifest, self.source)
         for change in made.changes:
             path = Path(change.path)
             if change.after is None:
@@ -97,7 +97,11 @@ def test_case(case, tmp_path):
     before = host.content if case.get("error") != "is not valid UTF-8" else {}
     read = CONFIGURATIONS[case["runtime"]].read
     if "error" in case:
-        for attempt in (lambda: read(host.place, host.source), lambda: host.run(Wanted(True)), lambda: host.run(None)):
+        for attempt in (
+            lambda: read(host.place, host.source),
+            lambda: host.run(WantedCdi(True)),
+            lambda: host.run(None),
+        ):
             with pytest.raises(CdiError) as raised:
                 attempt()
             assert case["error"].replace("{}", str(tmp_path)) in str(raised.value)
@@ -109,7 +113,7 @@ def test_case(case, tmp_path):
         assert relative(getattr(reading, field), tmp_path) == expected, field
     if "wanted" not in case:
         return
-    wanted = Wanted(case["wanted"]["enabled"], tuple(case["wanted"].get("spec_dirs", ())) or None)
+    wanted = WantedCdi(case["wanted"]["enabled"], tuple(case["wanted"].get("spec_dirs", ())) or None)
     if "refused" in case:
         with pytest.raises(CdiError, match=".") as raised:
             host.run(wanted)

@@ -47,7 +47,7 @@ def docker(requests, nodes=()):
     ],
 )
 def test_devices_of_a_container(document, devices):
-    found = containers.find(NAMES, {"one": lambda: [document]})
+    found = containers.find_containers(NAMES, {"one": lambda: [document]})
     assert [list(one.devices) for one in found.containers] == ([devices] if devices else [])
     assert found.trouble == ()
 
@@ -55,13 +55,13 @@ def test_devices_of_a_container(document, devices):
 @pytest.mark.parametrize("answer", ["text", 5, [[]], [{"HostConfig": [1]}], [{"Config": {"CreateCommand": 7}}]])
 def test_an_engine_that_says_nonsense_is_trouble_and_hides_no_other(answer):
     good = podman(["--device=fleet.cdi/tty=tty13"])
-    found = containers.find(NAMES, {"bad": lambda: answer, "good": lambda: [good]})
+    found = containers.find_containers(NAMES, {"bad": lambda: answer, "good": lambda: [good]})
     assert [one.engine for one in found.containers] == ["good"]
     assert len(found.trouble) == 1 and found.trouble[0].startswith("bad: its containers can't be told: ")
 
 
 def test_nobody_is_asked_for_no_device():
-    assert containers.find({}, {"never": lambda: 1 // 0}) == ((), ())
+    assert containers.find_containers({}, {"never": lambda: 1 // 0}) == ((), ())
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def program(tmp_path, monkeypatch):
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
         monkeypatch.setattr(containers, "PODMAN", (str(path),))
-        return containers.find(NAMES, {"podman": containers.ENGINES["podman"]})
+        return containers.find_containers(NAMES, {"podman": containers.ENGINES["podman"]})
 
     return put
 
@@ -146,18 +146,18 @@ def test_docker_is_asked_over_its_socket(daemon):
     daemon["/containers/json?all=1"] = (200, [{"Id": "1"}, {"Id": "2"}])
     daemon["/containers/1/json"] = (200, docker([{"Driver": "cdi", "DeviceIDs": ["fleet.cdi/tty=tty13"]}]))
     daemon["/containers/2/json"] = (404, {"message": "No such container"})
-    found = containers.find(NAMES, {"docker": containers.ENGINES["docker"]})
+    found = containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]})
     assert [str(one) for one in found.containers] == ["container web (docker, exited)"] and found.trouble == ()
     daemon["/containers/2/json"] = (500, {"message": "driver failed"})
-    found = containers.find(NAMES, {"docker": containers.ENGINES["docker"]})
+    found = containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]})
     assert "answered with status 500" in found.trouble[0]
 
 
 def test_a_docker_that_does_not_run_has_no_containers(tmp_path, monkeypatch):
     monkeypatch.setattr(containers, "DOCKER", str(tmp_path / "none.sock"))
-    assert containers.find(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())
+    assert containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())
     monkeypatch.chdir(tmp_path)  # the whole path may be too long for a socket's name
     with socket.socket(socket.AF_UNIX) as left:
         left.bind("left.sock")
     monkeypatch.setattr(containers, "DOCKER", "left.sock")
-    assert containers.find(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())
+    assert containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())

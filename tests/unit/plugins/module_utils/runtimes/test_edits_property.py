@@ -13,11 +13,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan_runtime
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import podman
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit.key_edits import same
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source, Wanted, satisfied
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import (
+    InstalledRuntime,
+    Source,
+    WantedCdi,
+    satisfied,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import CONFIGURATIONS
 
 tomllib = pytest.importorskip("tomllib")  # new in Python 3.11
@@ -33,14 +38,16 @@ CONFIG = {
 
 def place_of(name, numbers):
     version = ".".join(map(str, numbers))
-    return Place(name, "system", version, numbers, "1.0.0", f"/usr/bin/{name}", CONFIG[name], ("some.service",))
+    return InstalledRuntime(
+        name, "system", version, numbers, "1.0.0", f"/usr/bin/{name}", CONFIG[name], ("some.service",)
+    )
 
 
 def docker(pick):
     made = configurations.daemon_json(pick)
-    wanted = Wanted(pick.random() < 0.8, pick.choice([None, None, ("/etc/cdi",), ("/opt/cdi", "/run/cdi")]))
+    wanted = WantedCdi(pick.random() < 0.8, pick.choice([None, None, ("/etc/cdi",), ("/opt/cdi", "/run/cdi")]))
     if not wanted.enabled:
-        wanted = Wanted(False)
+        wanted = WantedCdi(False)
     return place_of("docker", pick.choice([(25, 0, 0), (26, 1, 5), (28, 2, 0), (29, 0, 1)])), made, wanted
 
 
@@ -56,14 +63,14 @@ def containerd(pick):
     imports = ['imports = ["/none/conf.d/*.toml"]'] if pick.random() < 0.3 else []
     table = ("plugins", configurations.PLUGINS[version or 1])
     made = configurations.toml(pick, version, table, keys, imports)
-    wanted = Wanted(pick.random() < 0.7, pick.choice([None, None, ("/etc/cdi",), ("/opt/cdi", "/run/cdi")]))
-    return place_of("containerd", numbers), made, wanted if wanted.enabled else Wanted(False)
+    wanted = WantedCdi(pick.random() < 0.7, pick.choice([None, None, ("/etc/cdi",), ("/opt/cdi", "/run/cdi")]))
+    return place_of("containerd", numbers), made, wanted if wanted.enabled else WantedCdi(False)
 
 
 def list_of_directories(name, numbers, table):
     def make(pick):
         keys = {"cdi_spec_dirs": '["/opt/cdi"]'} if pick.random() < 0.5 else {}
-        wanted = Wanted(True, pick.choice([None, ("/etc/cdi",), ("/opt/cdi",)]))
+        wanted = WantedCdi(True, pick.choice([None, ("/etc/cdi",), ("/opt/cdi",)]))
         return place_of(name, numbers), configurations.toml(pick, 0, table, keys, []), wanted
 
     return make
@@ -85,7 +92,7 @@ class Host:
         self.files = {place.config: content, podman.VENDOR: None}
 
     def run(self, wanted):
-        made = plan(self.place, wanted, self.manifest, Source(self.files))
+        made = plan_runtime(self.place, wanted, self.manifest, Source(self.files))
         for change in made.changes:
             self.files[change.path] = change.after
             self.manifest.edits.pop(change.path, None)

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import crio
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Source
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, Source
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
@@ -39,7 +39,7 @@ class TestCrio:
     """pkg/config/config.go, UpdateFromPath: every file of the directory and of those below it, by filepath.Walk."""
 
     def place(self, tmp_path, *arguments):
-        return Place(
+        return InstalledRuntime(
             "cri-o", "system", "1.31.0", (1, 31, 0), "0.8.0", "crio", str(tmp_path / "crio.conf"), arguments=arguments
         )
 

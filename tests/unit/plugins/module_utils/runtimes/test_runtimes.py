@@ -118,7 +118,7 @@ class TestDetect:
 
     def test_nothing_installed(self, programs):
         programs.prints("docker", "Docker version 26.1.5, build 411e817")  # the client alone
-        assert detect.detect("/nowhere::relative") == detect.Found((), ())
+        assert detect.detect("/nowhere::relative") == detect.DetectedRuntimes((), ())
 
     def test_all_four_in_the_table_order(self, programs):
         for name, text in (
@@ -224,7 +224,7 @@ class TestNamed:
             ("docker", "24.0", "", ""),
             ("containerd", "v2.1.0", "", "1.0.0"),
         ]
-        assert detect.named({}) == detect.Found((), ())
+        assert detect.named({}) == detect.DetectedRuntimes((), ())
 
     def test_a_newer_release_is_a_warning_here_too(self):
         assert detect.named({"cri-o": "1.40"}).warnings[0].startswith("cri-o: cri-o 1.40 is newer than 1.35")

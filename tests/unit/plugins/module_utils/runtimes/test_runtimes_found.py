@@ -22,7 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import (
     survey,
     verify,
 )
-from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import Place, Reading, Source
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import CdiReading, InstalledRuntime, Source
 
 DOCKER_UNIT = """MainPID=0
 ActiveState=inactive
@@ -35,7 +35,9 @@ EnvironmentFiles=/none/there (ignore_errors=yes)
 
 
 def place(name="docker", numbers=(26, 1, 5), **more):
-    return Place(name, "system", ".".join(map(str, numbers)), numbers, "0.7.0", "/bin/true", "/none/config", **more)
+    return InstalledRuntime(
+        name, "system", ".".join(map(str, numbers)), numbers, "0.7.0", "/bin/true", "/none/config", **more
+    )
 
 
 def text_of(path):
@@ -87,7 +89,7 @@ class TestFind:
         kinds = installations.INSTALLATIONS["containerd"]
         monkeypatch.setitem(kinds, "k3s", kinds["k3s"]._replace(programs=(str(tmp_path / "k3s"),)))
         path = f"{tmp_path}/usr:{tmp_path}/k3s"
-        found = installations.find(path, show=lambda _unit: "", names=["containerd", "docker"]).places
+        found = installations.find_installations(path, show=lambda _unit: "", names=["containerd", "docker"]).places
         ours = [one for one in found if one.program.startswith(str(tmp_path))]
         docker, usual, k3s = ours
         assert (usual.installation, usual.config, usual.generated) == ("system", "/etc/containerd/config.toml", False)
@@ -99,7 +101,9 @@ class TestFind:
     def test_the_command_line_names_the_configuration(self, program, tmp_path):
         program("usr", "dockerd", "Docker version 28.5.2, build x")
         unit = "ExecStart={ path=x ; argv[]=x --config-file=/srv/daemon.json ; }\nActiveState=inactive\n"
-        found = installations.find(str(tmp_path / "usr"), show=lambda _unit: unit, names=["docker"]).places
+        found = installations.find_installations(
+            str(tmp_path / "usr"), show=lambda _unit: unit, names=["docker"]
+        ).places
         assert [one.config for one in found if one.program.startswith(str(tmp_path))] == ["/srv/daemon.json"]
 
     def test_every_installation_is_one_of_the_modules(self):
@@ -154,10 +158,10 @@ class TestRunning:
     @pytest.mark.parametrize(
         ("info", "expected"),
         [
-            (INFO, running.Running(True, ("/etc/cdi",), 3)),
-            ({**INFO, "LiveRestoreEnabled": True}, running.Running(True, ("/etc/cdi",), 0)),
-            ({**INFO, "CDISpecDirs": []}, running.Running(False, (), 3)),
-            ({**INFO, "CDISpecDirs": None}, running.Running(False, (), 3)),
+            (INFO, running.RunningDaemon(True, ("/etc/cdi",), 3)),
+            ({**INFO, "LiveRestoreEnabled": True}, running.RunningDaemon(True, ("/etc/cdi",), 0)),
+            ({**INFO, "CDISpecDirs": []}, running.RunningDaemon(False, (), 3)),
+            ({**INFO, "CDISpecDirs": None}, running.RunningDaemon(False, (), 3)),
         ],
     )
     def test_docker(self, daemon, info, expected):
@@ -167,7 +171,7 @@ class TestRunning:
     def test_crio(self, daemon):
         path = daemon(http('[crio]\n[crio.runtime]\ncdi_spec_dirs = ["/a"]\n'))
         asked = running.ask(place("cri-o", (1, 33, 0), socket=path))
-        assert asked.running == running.Running(True, ("/a",))
+        assert asked.running == running.RunningDaemon(True, ("/a",))
 
     @pytest.mark.parametrize(
         "answer",
@@ -199,11 +203,11 @@ class TestRunning:
             assert running.ask(place(socket=path)) == running.Asked(None)
 
     def test_pending_is_what_runs_against_what_is_written(self):
-        on, off = Reading(True, "x", ("/a",)), Reading(False, "x", ("/a",))
+        on, off = CdiReading(True, "x", ("/a",)), CdiReading(False, "x", ("/a",))
         runs = {
-            "on": running.Running(True, ("/a",)),
-            "other": running.Running(True, ("/b",)),
-            "off": running.Running(False, ()),
+            "on": running.RunningDaemon(True, ("/a",)),
+            "other": running.RunningDaemon(True, ("/b",)),
+            "off": running.RunningDaemon(False, ()),
         }
         pending = {name: running.is_pending(running.Asked(one), on) for name, one in runs.items()}
         assert pending == {"on": False, "other": True, "off": True}
@@ -215,10 +219,10 @@ class TestReaders:
     """What delivery of the device plugin asks."""
 
     def state(self, name, enabled, runs=None, answers=False, reads="1.0.0", error=""):
-        reading = None if error else Reading(enabled, "x", ("/a",))
-        now = None if runs is None else running.Running(runs, ("/a",))
+        reading = None if error else CdiReading(enabled, "x", ("/a",))
+        now = None if runs is None else running.RunningDaemon(runs, ("/a",))
         one = place(name, (2, 0, 0))._replace(reads=reads)
-        return survey.State(one, reading, error, running.Asked(now, "", answers or runs is not None))
+        return survey.RuntimeState(one, reading, error, running.Asked(now, "", answers or runs is not None))
 
     def test_what_runs_counts_and_what_nobody_uses_does_not(self):
         found = survey.readers(
@@ -238,7 +242,7 @@ class TestReaders:
 
     def test_where_they_look_and_what_they_read(self):
         written, runs = self.state("cri-o", True), self.state("containerd", True, runs=True)
-        runs = runs._replace(asked=running.Asked(running.Running(True, ("/b",)), "", True))
+        runs = runs._replace(asked=running.Asked(running.RunningDaemon(True, ("/b",)), "", True))
         assert [one[3:] for one in survey.readers([written])] == [(("/a",), "1.0.0", "1.1.0")]
         assert [one[3:] for one in survey.readers([runs])] == [(("/b",), "1.0.0", "0.8.0")]
 
@@ -268,9 +272,9 @@ class TestVerify:
             return verify.Said(0, "", "")
 
         one = place(arguments=("-H", "fd://"))
-        verify.verify(one, Reading(True, "x", files=("/none/config",)), run)
-        verify.verify(one._replace(numbers=(20, 10, 0)), Reading(True, "x", files=("/none/config",)), run)
-        verify.verify(one, Reading(True, "x"), run)
+        verify.verify(one, CdiReading(True, "x", files=("/none/config",)), run)
+        verify.verify(one._replace(numbers=(20, 10, 0)), CdiReading(True, "x", files=("/none/config",)), run)
+        verify.verify(one, CdiReading(True, "x"), run)
         assert told == [["/bin/true", "--validate", "--config-file", "/none/config", "-H", "fd://"]]
 
     @pytest.mark.parametrize(
@@ -284,13 +288,13 @@ class TestVerify:
         ],
     )
     def test_containerd(self, numbers, out, fault):
-        one, reading = place("containerd", numbers), Reading(True, "x", ("/a",), files=("/none/config",))
+        one, reading = place("containerd", numbers), CdiReading(True, "x", ("/a",), files=("/none/config",))
         said = verify.Said(0, out, "")
         with pytest.raises(CdiError, match=fault) if fault else contextlib.nullcontext():
             verify.verify(one, reading, lambda _command: said)
 
     def test_crio(self):
-        one, reading = place("cri-o", (1, 33, 0)), Reading(True, "always", ("/a",), "/x/zz-fleet-cdi.conf")
+        one, reading = place("cri-o", (1, 33, 0)), CdiReading(True, "always", ("/a",), "/x/zz-fleet-cdi.conf")
         good = '# comments\n[crio]\n[crio.runtime]\ncdi_spec_dirs = [\n\t"/a",\n]\n'
         verify.verify(one, reading, lambda _command: verify.Said(0, good, ""))
         with pytest.raises(CdiError, match="with directories"):
@@ -301,6 +305,6 @@ class TestVerify:
         with pytest.raises(CdiError, match=r"does not take its configuration \(exit status 1\): bad key"):
             verify.verify(
                 place(name),
-                Reading(True, "x", files=("/none/config",)),
+                CdiReading(True, "x", files=("/none/config",)),
                 lambda _command: verify.Said(1, "", "bad\nkey"),
             )

@@ -32,7 +32,7 @@ def build(parts):
 
 def readers_of(case):
     words = [text.split() for text in case["readers"]]
-    return [cap.Reader(name, version, "" if reads == "none" else reads) for name, version, reads in words]
+    return [cap.SpecReader(name, version, "" if reads == "none" else reads) for name, version, reads in words]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
@@ -67,7 +67,7 @@ class TestCases:
 def test_one_line_for_any_number_of_devices():
     spec = build({"device": {"annotations": {"a": "b"}}})
     spec["devices"] = [{**spec["devices"][0], "name": f"dev{number}"} for number in range(1000)]
-    fitted = cap.fit(spec, [cap.Reader("podman", "4.3.1", "0.5.0")])
+    fitted = cap.fit(spec, [cap.SpecReader("podman", "4.3.1", "0.5.0")])
     assert len(fitted.warnings) == 1
     assert "/devices/0/annotations and 999 more: new in CDI 0.6.0" in fitted.warnings[0]
 
@@ -76,7 +76,7 @@ def tables(table=model.SPEC):
     """The tables of the model, outermost first."""
     yield table
     for field in table.fields.values():
-        if isinstance(field.type, model.Table):
+        if isinstance(field.type, model.FieldTable):
             yield from tables(field.type)
 
 
@@ -149,7 +149,7 @@ def made_valid(spec):
     return spec
 
 
-READERS = st.lists(st.builds(cap.Reader, st.just("podman"), st.just("1"), st.sampled_from(["", *model.VERSIONS])))
+READERS = st.lists(st.builds(cap.SpecReader, st.just("podman"), st.just("1"), st.sampled_from(["", *model.VERSIONS])))
 
 
 def is_valid(spec):
@@ -161,7 +161,7 @@ def fields(value, table=model.SPEC, pointer=""):
     for key, found in value.items():
         at, field = f"{pointer}/{key}", table.fields[key]
         yield at, table, key
-        if isinstance(field.type, model.Table):
+        if isinstance(field.type, model.FieldTable):
             for index, item in enumerate(found if field.many else [found]):
                 yield from fields(item, field.type, f"{at}/{index}" if field.many else at)
 

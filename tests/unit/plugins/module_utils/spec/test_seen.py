@@ -35,7 +35,7 @@ def names_of(text):
 def test_case(case):
     name, content = as_file(case)
     for reading in (None, codec.read(content, name)):
-        sight = seen.read(content, name, reading)
+        sight = seen.read_sight(content, name, reading)
         assert sight.crashes == set(case.get("crashes", ()))
         assert case["unclear"] in sight.unclear.why if "unclear" in case else sight.unclear is None
         found = {" ".join(device["name"] for device in one.spec["devices"]): one.by for one in sight.taken}

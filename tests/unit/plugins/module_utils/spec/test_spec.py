@@ -222,7 +222,7 @@ def test_values_are_counted_with_what_aliases_repeat(monkeypatch):
 @pytest.mark.parametrize("case", TABLE["scalars"], ids=lambda case: case["yaml"])
 def test_unquoted_yaml(case):
     """What the reference library's parsers make of a scalar. A list stands for a number that has two readings."""
-    (found,) = yaml_subset.load(f"[{case['yaml']}]", "a.yaml")
+    (found,) = yaml_subset.load_yaml(f"[{case['yaml']}]", "a.yaml")
     if isinstance(case["is"], list):
         assert isinstance(found, (yaml_subset.Number, yaml_subset.Octal)) and repr(found) == case["is"][0]
     else:

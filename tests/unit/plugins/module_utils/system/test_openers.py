@@ -160,7 +160,7 @@ def test_no_time_left_is_said():
 
 
 def test_nothing_asked_is_nothing_looked_at():
-    assert openers.look([]) == openers.Seen()
+    assert openers.look([]) == openers.OpenersSeen()
 
 
 def test_without_proc_it_says_so(tmp_path):
@@ -198,6 +198,6 @@ def test_a_program_that_others_can_change_says_nothing_by_its_name(node, process
 
 def test_of_many_openers_some_are_named():
     many = [Opener(pid, "sleep", 1000) for pid in range(10, 15)]
-    assert openers.named(many) == (
+    assert openers.named_openers(many) == (
         "pid 10 (sleep, uid 1000); pid 11 (sleep, uid 1000); pid 12 (sleep, uid 1000); and 2 more"
     )

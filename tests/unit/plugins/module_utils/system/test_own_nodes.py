@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.system.control_group import Group
 from ansible_collections.fleet.cdi.plugins.module_utils.system.occupied import numbers, occupied, own_nodes
-from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, Seen
+from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import Opener, OpenersSeen
 
 
 def device(name, *minors, part_of=(), consists_of=(), profile="nvidia"):
@@ -68,7 +68,7 @@ def test_a_node_of_devices_that_are_no_parts_is_at_most_one_devices(devices):
 TRAIN = Opener(7, "train", 1000, Group(container="web\x1b[2J", engine="LXC"))
 DCGM = Opener(8, "nv-hostengine", 0, Group(unit="nvidia-dcgm.service"), True)
 NODES = own_nodes([device("a", 0, 1), device("b", 2)])
-SEEN = Seen({("c", 195, 0): (DCGM,), ("c", 195, 1): (DCGM, TRAIN), ("c", 195, 2): (DCGM,)}, 100)
+SEEN = OpenersSeen({("c", 195, 0): (DCGM,), ("c", 195, 1): (DCGM, TRAIN), ("c", 195, 2): (DCGM,)}, 100)
 
 
 def test_who_is_expected_to_have_a_device_open_does_not_occupy_it():
