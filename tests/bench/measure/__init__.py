@@ -54,7 +54,7 @@ class Commits:
     """Durable commits of one row with SQLite alone: the same file system, pragmas and number of connections as ours."""
 
     def __init__(self, path: str) -> None:
-        from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.store import PRAGMAS
+        from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.store_file import PRAGMAS
 
         self._path, self._pragmas = path, PRAGMAS
         with sqlite3.connect(path) as db:

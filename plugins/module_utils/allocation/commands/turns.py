@@ -69,7 +69,7 @@ def _open(path: str) -> int:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
             from ... import files
-            from ..ledger.store import sync
+            from ..ledger.store_file import sync
 
             for directory in files.make_directory(os.path.dirname(path)):  # where a grant is stored in a moment
                 sync(os.path.dirname(directory))

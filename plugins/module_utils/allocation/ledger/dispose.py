@@ -12,7 +12,7 @@ from contextlib import suppress
 from .errors import Refused
 from .ledger import Ledger
 from .lock_file import gate
-from .store import connected, discard
+from .store_file import connected, discard
 from .tables import Tables
 
 WAIT = 5.0  # seconds for others who use the store

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from ...records import CdiError
+from . import store_file
 from .grant import Grant
 from .lock_file import Left, peek
 
@@ -44,11 +45,11 @@ def examine(state_dir: str, boot_id: str) -> Examined:
         if left.boot_id:
             return Examined(path, GONE, "it was here, and is gone with the grants in it", None)
         return Examined(path)
-    from . import errors, store  # here: SQLite is slow
+    from . import errors  # here: SQLite is slow
 
     try:
         for _try in range(TRIES):
-            found = store.look(path)
+            found = store_file.look(path)
             left = peek(lock)
             as_left = left.boot_id != boot_id or found == left.stat
             if as_left:
@@ -97,18 +98,18 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
 
 def _stored(path: str, left: Left) -> tuple[StoreState, list[Grant]]:
     """All that is in the store. Raises Damaged, Unusable."""
-    from . import errors, filesystem, schema, store, verify
+    from . import errors, filesystem, schema, verify
     from .tables import Tables
 
     kind = filesystem.type_of(os.path.dirname(path))
     if not filesystem.durability(kind):
-        raise store.network(path, kind)
-    store.check_directory(os.path.dirname(path))
-    store.check_header(path)
+        raise store_file.network(path, kind)
+    store_file.check_directory(os.path.dirname(path))
+    store_file.check_header(path)
     size = os.path.getsize(path)
-    with store.connected(path, time.monotonic() + 1, "ro") as db:
+    with store_file.connected(path, time.monotonic() + 1, "ro") as db:
         db.execute("BEGIN")
-        store.check_version(path, db, schema.OLDEST)
+        store_file.check_version(path, db, schema.OLDEST)
         tables = Tables(db)
         if tables.state.generation < left.generation:
             raise errors.Damaged("it is older than we left it: an older copy was put in its place")

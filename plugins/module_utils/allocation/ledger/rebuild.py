@@ -22,7 +22,7 @@ from . import errors, log
 from .errors import Damaged, DevicesTaken
 from .grant import MARK, Stored, Unreadable, decode, encode
 from .schema import USER_VERSION, VERSION, versions
-from .store import PAGE, connected, create, look, newer, sync
+from .store_file import PAGE, connected, create, look, newer, sync
 from .tables import STATE_MARK, StoreState, Tables, checksum, decode_state
 
 INCIDENTS = 10  # so many are remembered

@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.collect import gc
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, store
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, store_file
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import (
     MARK,
     GrantPart,
@@ -272,7 +272,7 @@ def test_a_rebuilt_store_replaces_nothing_where_there_is_no_room(ledger, whole, 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "reserve", full)
+        patch.setattr(store_file, "reserve", full)
         with pytest.raises(errors.Unusable, match="can't make it: No space left on device") as caught:
             held(ledger)
     assert caught.value.cause == "full"
