@@ -12,7 +12,8 @@ import judge
 import pytest
 import yaml
 
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, yaml_subset
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.text import yaml_subset
 
 DEVICES = 10_000
 MEMORY = 160  # MiB that reading may add, whatever the file says

@@ -21,14 +21,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispos
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
-    cdi_plugin,
-    device_state,
-    refresh_all,
-)
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
-    spec as spec_module,
-)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import spec as spec_module
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind as Kind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime, daemon_restart
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (

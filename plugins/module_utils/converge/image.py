@@ -17,7 +17,7 @@ from ..records import CdiError
 # What is imported only where it is needed. Inside there is nothing to import it from.
 CODECS = ("ascii", "idna", "latin_1", "utf_8_sig")
 LATER = (*(f"encodings.{name}" for name in CODECS), "difflib", "sqlite3", "time")
-OURS = ("allocation.ledger.ledger", "spec.yaml_subset", "system.processes")
+OURS = ("allocation.ledger.ledger", "spec.text.yaml_subset", "system.processes")
 THEIRS = ("yaml", "selinux")  # where the host has them
 
 

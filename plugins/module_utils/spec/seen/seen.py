@@ -22,7 +22,8 @@ from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ...records import CdiError
-from .. import codec, model, names, versions, yaml_subset
+from .. import codec, model, names, versions
+from ..text import json_subset, yaml_subset
 from ..validate import HOOK_NAMES, RULES
 from . import releases
 
@@ -230,7 +231,7 @@ def _tree(content: bytes, path: str) -> Any:
             with suppress(ValueError, RecursionError):  # else it may be YAML
                 return _json(text)
         return yaml_subset.load_yaml(text, path, _Document)
-    except codec.Malformed as error:
+    except json_subset.Malformed as error:
         if error.args[0] == "duplicate-key":
             raise _RefusedError from None
         raise _UnclearError(f"{error.args[1]}, expected {error.args[2]}") from None
@@ -243,15 +244,15 @@ def _json(text: str) -> Any:
     document = json.loads(
         text, object_pairs_hook=_json_object, parse_int=_Plain, parse_float=_Plain, parse_constant=_Plain
     )
-    if "\\" in text and codec.HALF.search(text):
+    if "\\" in text and json_subset.HALF.search(text):
         raise _RefusedError  # YAML has no surrogates
-    if codec.not_for_yaml(text):
+    if json_subset.not_for_yaml(text):
         raise ValueError
     return document
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> _Object:
-    if any(len(key) > codec.LONGEST_KEY // 6 for key, _value in pairs):
+    if any(len(key) > json_subset.LONGEST_KEY // 6 for key, _value in pairs):
         raise _UnclearError("a key so long that YAML parsers may not see its colon")
     return _object(pairs)
 
@@ -259,7 +260,7 @@ def _json_object(pairs: list[tuple[str, Any]]) -> _Object:
 def _object(pairs: Any) -> _Object:
     texts = [key if isinstance(key, str) else key.text for key, _value in pairs]
     if len(set(texts)) < len(texts):
-        raise codec.Malformed("duplicate-key", "a key twice in one object", "each key once")
+        raise json_subset.Malformed("duplicate-key", "a key twice in one object", "each key once")
     return _Object(tuple(pairs))
 
 
@@ -275,15 +276,15 @@ class _Document(yaml_subset.YamlReading):
             if written == "<<":
                 objects = value if isinstance(value, list) else [value]
                 if not all(isinstance(item, _Object) for item in objects):
-                    raise codec.Malformed("duplicate-key", "a << that is followed by no object", "YAML")
+                    raise json_subset.Malformed("duplicate-key", "a << that is followed by no object", "YAML")
                 merged += [pair for item in objects for pair in item.pairs]
             elif isinstance(key, _Plain) and (key.text in _NULLS or _typed(key.text, 2) is not key.text):
-                raise codec.Malformed("yaml-subset", f"the key {key.text[:60]}", "keys in quotes")
+                raise json_subset.Malformed("yaml-subset", f"the key {key.text[:60]}", "keys in quotes")
             else:
                 merged.append((key, value))
         texts = [key if isinstance(key, str) else key.text for key, _value in merged]
         if len(set(texts)) < len(texts) and "<<" in {written for _key, _value, written in pairs}:
-            raise codec.Malformed("yaml-subset", "a << and a key that it overrides", "each key once")
+            raise json_subset.Malformed("yaml-subset", "a << and a key that it overrides", "each key once")
         return _object(merged)
 
 

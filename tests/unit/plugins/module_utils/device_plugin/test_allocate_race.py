@@ -21,7 +21,10 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import unit_key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed, Allocator
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import (
+    AllocateFailed,
+    Allocator,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import offer

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names, yaml_subset
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, model, names
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.text import json_subset, yaml_subset
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.versions import minimum_version
 
@@ -266,14 +267,14 @@ PARTS = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("pattern", [codec.FAR_COLON, codec.ESCAPE], ids=["colon", "escape"])
+@pytest.mark.parametrize("pattern", [json_subset.FAR_COLON, json_subset.ESCAPE], ids=["colon", "escape"])
 @given(text=st.lists(PARTS).map("".join), piece=st.integers(1, 300))
 def test_a_search_in_pieces_finds_what_one_search_finds(pattern, text, piece):
     once = pattern.search(text)
-    said = codec.not_for_yaml(text)
-    with mock.patch.object(codec, "PIECE", piece):
-        found = codec._first(pattern, text)
-        assert codec.not_for_yaml(text) == said
+    said = json_subset.not_for_yaml(text)
+    with mock.patch.object(json_subset, "PIECE", piece):
+        found = json_subset._first(pattern, text)
+        assert json_subset.not_for_yaml(text) == said
     assert (found and found.span()) == (once and once.span())
 
 
@@ -286,10 +287,10 @@ def test_no_search_goes_over_many_megabytes():
             searched.append((start, end))
 
     text = '"key": "value", ' * 100_000
-    assert codec._first(Pattern(), text) is None
+    assert json_subset._first(Pattern(), text) is None
     assert [start for start, _end in searched] == [0, *(end for _start, end in searched[:-1])]
-    assert searched[-1][1] == len(text) > 2 * codec.PIECE
-    assert all(end - start < codec.PIECE + 16 for start, end in searched)
+    assert searched[-1][1] == len(text) > 2 * json_subset.PIECE
+    assert all(end - start < json_subset.PIECE + 16 for start, end in searched)
 
 
 class Counted(str):
@@ -308,8 +309,8 @@ def test_a_key_that_comes_twice_is_found_in_one_pass():
     """A file of 16,000 keys took a second while each key was compared with all before it."""
     count = 2000
     pairs = [(Counted(f"key{number}"), 1) for number in (*range(count), count - 1)]
-    with pytest.raises(codec.Malformed) as caught:
-        codec.unique(pairs)
+    with pytest.raises(json_subset.Malformed) as caught:
+        json_subset.unique(pairs)
     assert caught.value.args == ("duplicate-key", f"the key 'key{count - 1}' twice in one object", "each key once")
     assert Counted.compared < 10 * count
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Optional
 
-from ..records import CdiError
-from .codec import Malformed, unique, unreadable
+from ...records import CdiError
+from .json_subset import Malformed, unique, unreadable
 
 DEPTH = 32  # a spec has seven levels
 # In characters: as many as `files.read` reads at most; a minute's worth where PyYAML has no libyaml.
