@@ -26,7 +26,6 @@ import sys
 import tempfile
 import time
 from functools import partial
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +167,8 @@ def footprint(node: Node) -> None:
 
 
 def cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    return (
-        sum(float(Path(one).read_text(encoding="ascii").split()[0]) for one in glob(f"/proc/{pid}/task/*/schedstat"))
-        / 1e9
-    )
+    """The CPU seconds of a process, with those of threads that have ended (clock_getcpuclockid(3))."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def idle(node: Node) -> None:
