@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Carry a plan out, or only show it. Private API of fleet.cdi."""
+"""Carry out a plan, or only show it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .change import MODE, Plan
 
 
 def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:
-    """Carry out what `make_plan` answers to the manifest in `state_dir`; returns it. With `check` nothing is changed,
-    and what would be refused is refused.
+    """Carry out and return the plan that `make_plan` returns for the manifest in `state_dir`.
 
-    Nothing is written, no lock taken and no directory made on a host that is as it should be. Raises CdiError.
+    With `check` change nothing, but refuse what a real run would refuse. On a host that already agrees with the plan,
+    write no file, take no lock and make no directory. Raises CdiError.
     """
     manifest = read_manifest(state_dir)
     plan = make_plan(manifest)
@@ -25,7 +25,7 @@ def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) ->
         manifest.check(change.path for change in plan.changes)
         return plan
     with locked_manifest(state_dir) as manifest:
-        plan = make_plan(manifest)  # again: now nobody else changes it
+        plan = make_plan(manifest)  # again: now the lock is ours
         manifest.remember(plan.kinds)
         for change in plan.changes:
             manifest.write(change.path, change.after, change.kind, MODE, change.by)

@@ -17,13 +17,13 @@ MODE = 0o644  # a rootless runtime has to read it
 
 
 class Change(NamedTuple):
-    """One file, its content before and after; None stands for no file."""
+    """The content of one file before and after; None: the file does not exist."""
 
     path: str
     kind: str  # the kind of a spec; "" for any other file
     before: Optional[bytes]
     after: Optional[bytes]
-    by: str = ""  # who asked for it, for the manifest
+    by: str = ""  # who asked for the file, for the manifest
 
 
 class Plan(NamedTuple):
@@ -43,10 +43,10 @@ def plan_file(
     force: bool = False,
     advice: str = "Move it away.",
 ) -> tuple[Change, ...]:
-    """Return the changes that make `after` the content of `path`, a file that isn't a spec. None removes the file.
+    """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file.
 
-    A file that has this content already becomes ours. Raises CdiError, which ends with `advice`, for a file with
-    another content that the manifest does not know, unless `force` is set.
+    A file that already has this content becomes ours. Raises CdiError, which ends with `advice`, if the file has
+    another content and the manifest does not list it; `force` replaces such a file.
     """
     path = canonical(path)
     live = read(path)
@@ -60,5 +60,5 @@ def plan_file(
 
 
 def not_ours(path: str, advice: str) -> CdiError:
-    """Return the refusal to touch a file that the manifest does not know."""
+    """Return the error for a file that the manifest does not list."""
     return CdiError(f"{path}: is not ours: fleet.cdi has no record of writing it. It stays unchanged. {advice}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The devices of a host, who holds each, and which of their names a spec defines."""
+"""List the devices of a host, who holds each, and the name that a spec gives it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from ..spec.registry import load
 
 
 class DeviceListing(NamedTuple):
-    """The devices, with what an operator asks about them."""
+    """The devices of a host, their holders and their names."""
 
     devices: tuple[Device, ...]
-    held: Optional[Mapping[str, tuple[str, ...]]]  # id -> its holders; None where the store of grants can't be read
-    why_unknown: str  # why not
+    held: Optional[Mapping[str, tuple[str, ...]]]  # id -> its holders; None: the store of grants can't be read
+    why_unknown: str  # why the store of grants can't be read
     offered: Mapping[str, str]  # qualified name -> path of the spec that defines it
     warnings: tuple[str, ...] = ()
 
     def is_free(self, device: Device) -> bool:
-        """Whether it may be handed out now: well, not reserved, and held by none."""
+        """Return True if the device may be granted now: healthy, not reserved, and not held."""
         return device.health.is_usable and not (self.held or {}).get(device.id)
 
     def name_of(self, device: Device) -> str:
-        """The first of its names that a spec defines; "" for none."""
+        """Return the first name of the device that a spec defines; "" if no spec defines one."""
         return next((name for name in device.qualified_names if name in self.offered), "")
 
 
 def list_devices(state_dir: str, listing: str, spec_dirs: Sequence[str], scan: bool = False) -> DeviceListing:
-    """The devices of the inventory `listing`, or with `scan` those that are found now. Raises CdiError."""
+    """Return the devices of the inventory `listing`, or with `scan` those found now. Raises CdiError."""
     boot_id = inventory.boot_id()
     devices, warnings = _scanned(state_dir) if scan else (tuple(inventory.read(listing, boot_id).devices), ())
     store = examine(state_dir, boot_id)
@@ -54,7 +54,7 @@ def _trouble(store: Examined) -> str:
 
 
 def _held(devices: Sequence[Device], store: Examined) -> Optional[dict[str, tuple[str, ...]]]:
-    """Id -> who holds the device, a part of it, or what it is a part of."""
+    """Return for each id who holds the device, a part of it, or the device that it is part of."""
     if store.grants is None or not store.complete:
         return None
     holders: dict[str, list[str]] = {}
@@ -67,7 +67,7 @@ def _held(devices: Sequence[Device], store: Examined) -> Optional[dict[str, tupl
 
 
 def _holder(grant: Grant) -> str:
-    """Who holds: a request of an executable, or what the kubelet gave to a pod."""
+    """Return the holder for people: a request of an executable, or a pod."""
     from ..allocation.holds import pod_holds  # here: it needs SQLite
 
     if pod_holds.is_ours(grant.key):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Working on a mounted image as if it were this host. Private API of fleet.cdi.
+"""Work on a mounted image as if it were this host.
 
-The image becomes the root directory of the process (chroot(2)), so that every path, and every symlink, means what it
-will mean when the image runs, the manifest's too, and none leads out of it.
+The image becomes the root directory of the process (chroot(2)). So every path and symlink, including those in the
+manifest, means what it will mean when the image runs, and none leads out of the image.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from importlib import import_module
 
 from ..records import CdiError
 
-# What is imported only where it is needed. Inside there is nothing to import it from.
+# Modules that are otherwise imported late. Inside the image they can't be imported.
 CODECS = ("ascii", "idna", "latin_1", "utf_8_sig")
 LATER = (*(f"encodings.{name}" for name in CODECS), "difflib", "sqlite3", "time")
 OURS = ("allocation.ledger.ledger", "spec.text.yaml_subset", "system.processes")
-THEIRS = ("yaml", "selinux")  # where the host has them
+THEIRS = ("yaml", "selinux")  # if the host has them
 
 
 def enter(root: str) -> None:
-    """Make `root` the root directory of this process, for good. Raises CdiError."""
+    """Make `root` the root directory of this process. This can't be reverted. Raises CdiError."""
     if not root.startswith("/") or not os.path.isdir(root):
         raise CdiError(
             f"root: found {root!r}; expected the absolute path of a directory, as one that an image is mounted on"

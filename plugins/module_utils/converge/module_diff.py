@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What changes, as the diff of a module shows it. Private API of fleet.cdi."""
+"""Build the diff that a module returns."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .change import Change
 
 
 def diff(name: str, before: Any, after: Any) -> dict[str, Any]:
-    """One part of a diff."""
+    """Return one part of a diff."""
     return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 
 def text(change: Change) -> dict[str, Any]:
-    """A file that is text."""
+    """Return the diff of a text file."""
     before, after = ((content or b"").decode(errors="replace") for content in (change.before, change.after))
     return diff(change.path, before, after)
 
 
 def document(change: Change) -> dict[str, Any]:
-    """A file that is JSON."""
+    """Return the diff of a JSON file."""
     return diff(change.path, parsed(change.before), parsed(change.after))
 
 
 def parsed(content: Optional[bytes]) -> Any:
-    """The document in a file, or its text if it holds none, or "" for no file."""
+    """Return the JSON document in a file, its text if it is not JSON, or "" for no file."""
     try:
         return json.loads(content) if content else ""
     except (ValueError, RecursionError):
@@ -37,7 +37,7 @@ def parsed(content: Optional[bytes]) -> Any:
 
 
 def units(before: Any, after: Any) -> list[dict[str, Any]]:
-    """What systemd is to say of units (a record) other than it does; [] where that is the same."""
+    """Return the diff of the state of units (a record) in systemd; [] if it stays the same."""
     return [] if before == after else [diff("systemd", before._asdict(), after._asdict())]
 
 
@@ -45,9 +45,9 @@ NAMED = 10  # devices that a short diff names, for each of what was added, remov
 
 
 def brief(part: dict[str, Any]) -> dict[str, Any]:
-    """`part` in a line for each kind, "fleet.cdi/tty: + tty61, - tty60, ~ tty3: deviceNodes (PATH)".
+    """Shorten `part` to a line for each kind: "fleet.cdi/tty: + tty61, - tty60, ~ tty3: deviceNodes (PATH)".
 
-    Only where it is about devices, of a spec or of an inventory; other parts are short, and stay.
+    Only parts about devices, of a spec or of an inventory, are shortened; the others are short.
     """
     sides = [part.get(side) for side in ("before", "after")]
     if not any(isinstance(side, dict) and isinstance(side.get("devices"), list) for side in sides):
@@ -63,9 +63,9 @@ def brief(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_kind(document: Any) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Kind -> name of each device -> what there is of it; "" is what a spec has besides its devices.
+    """Return kind -> name of each device -> its fields; the name "" has what a spec holds besides its devices.
 
-    A file of others may hold anything: what is no device of a kind is left out.
+    A file of another tool may hold anything: entries that are not devices of a kind are left out.
     """
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     if not isinstance(document, dict):
@@ -86,7 +86,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _changes(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What is another one: names with +, - and ~, and what of the whole spec."""
+    """Yield the differences: names with +, - and ~, and the changed keys of the whole spec."""
     yield from _named("+", [name for name in after if name and name not in before])
     yield from _named("-", [name for name in before if name and name not in after])
     differ = {name: _keys(before[name], after[name]) for name in after if name in before}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take back what fleet.cdi changed on a host: exactly that, by the manifest. Private API of fleet.cdi."""
+"""Undo: take back exactly what fleet.cdi changed on a host, by the manifest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REST = ("manifest.json", ".manifest.json.tmp", ".lock")
 
 
 class Undone(NamedTuple):
-    """What undo did, or with `check` would do, by path."""
+    """The result of undo, or with `check` of its preview, by path."""
 
     removed: tuple[str, ...]
     restored: tuple[str, ...]
@@ -35,12 +35,13 @@ class Undone(NamedTuple):
 
 
 def undo(state_dir: str, check: bool = False, force: bool = False) -> Undone:
-    """Remove what we wrote and put back what was there before, per file, and forget what was wanted. Of files of others
-    that is the keys that we set, while they have our values.
+    """Remove each file that we wrote, put the earlier file back, and forget the settings.
 
-    While anybody holds a device nothing is touched: giving it back needs the configuration, and a container that is
-    restarted needs the spec. A file that somebody changed since is kept, with its record. Both are reported in `kept`,
-    and `force` takes them all. Raises CdiError for a manifest that can't be read.
+    In other tools' files remove only the keys that we set and that still have our values.
+
+    While a device is held nothing is touched: the request needs the configuration to give it back, and a container that
+    restarts needs the spec. A file that another process changed is kept, with its record. `kept` reports both, and
+    `force` removes them all. Raises CdiError if the manifest can't be read.
     """
     state_dir = os.path.abspath(state_dir)
     done = _undo(state_dir, check, force)
@@ -60,10 +61,10 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         done = _take_back(manifest, check, force)
         return _with_ledger(done, state_dir, check, force, left, freed=plugin and not left)
     with locked_manifest(state_dir) as manifest:
-        held = () if force else _held(manifest, state_dir)  # again: this may have waited for a module
+        held = () if force else _held(manifest, state_dir)  # again: the lock may have waited for a module
         if held:
             return Undone((), (), held)
-        # First: a refresh that came between would write the files again.
+        # First, because a refresh in between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
         left = []
         units, plugin = refresh_service.installed(manifest), device_plugin_service.installed(manifest)
@@ -71,7 +72,7 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
             refresh_service.stop(refresh_service.run_on_host)
         if plugin:
             device_plugin_service.stop()
-            left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # in the store of grants, which then stays, too
+            left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # what it names stays in the store of grants
         done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force, left)
         if units:
             refresh_service.forget(refresh_service.run_on_host)
@@ -81,9 +82,9 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
 
 
 def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
-    """(path, who holds what) of what can't go now; empty where nobody holds anything.
+    """Return (path, who holds what) of each file that can't go now; empty if no device is held.
 
-    What the device plugin holds is free once it is stopped, unless pods may still use it.
+    Devices that the device plugin holds are free once it is stopped, unless pods may still use them.
     """
     found = []
     ledger = os.path.join(state_dir, "ledger.db")
@@ -92,7 +93,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
     except CdiError as error:
         return ((ledger, f"{error}. {UNTOUCHED}"),)
     if grants:
-        # Here, as few hosts have a store, and SQLite takes long to be imported.
+        # Imported here, because few hosts have a store, and the import of SQLite takes long.
         from ..allocation.holds import pod_holds
 
         plugin = device_plugin_service.installed(manifest)
@@ -118,14 +119,13 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
 
 
 def _discard_rest(state_dir: str) -> None:
-    """Remove what a killed run left: a manifest that lists nothing, its lock, and the state directory if it is empty
-    and may be ours.
+    """Remove what a killed run left: a manifest that lists nothing, its lock, and an empty state directory.
 
-    Raises CdiError.
+    The directory goes only if its mode and owner are those that we make it with. Raises CdiError.
     """
     if any(os.path.lexists(os.path.join(state_dir, name)) for name in REST):
         with locked_manifest(state_dir):
-            pass  # it is cleared at the end
+            pass  # leaving the lock clears it
     if files.is_as_made(state_dir):
         files.remove_directory(state_dir)
 
@@ -133,14 +133,14 @@ def _discard_rest(state_dir: str) -> None:
 def _with_ledger(
     done: Undone, state_dir: str, check: bool, force: bool, left: Sequence[str] = (), freed: bool = False
 ) -> Undone:
-    """The same, with the store of grants: it goes too, unless somebody holds something.
+    """Return `done` with the store of grants: it goes too, unless a device is held.
 
-    `left`: what pods hold. `freed`: with `check`, what the device plugin holds would be free by then.
+    `left`: what pods hold. `freed`: with `check`, the holds of the device plugin would be free by then.
     """
     path = os.path.join(state_dir, "ledger.db")
     if not any(name.startswith(("ledger.", "commands.lock")) for name in _names(state_dir)):
         return done
-    # Here, as few hosts have a store, and SQLite takes long to be imported.
+    # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ..allocation.holds import pod_holds
     from ..allocation.ledger.dispose import dispose
     from ..allocation.ledger.ledger import Ledger

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about links to device nodes by their numbers, without which runtimes of this host lose devices to systemd."""
+"""Rules about links to device nodes by their numbers. Without them some runtimes lose devices to systemd."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _wrong(view: HostView) -> Iterator[Symptom]:
 
 
 def _losing(view: HostView, one: Numbered) -> str:
-    """The runtimes of this host whose containers lose the device."""
+    """Return the runtimes of this host whose containers lose the device."""
     return ", ".join(found.label for found in view.running.oci_runtimes if needs_link(found, one.in_sysfs))
 
 

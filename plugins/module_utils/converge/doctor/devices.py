@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about single devices: ill, open in a process though nobody holds them, or out of service."""
+"""Rules about single devices: unhealthy, out of service, or open in a process although no request holds them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES = (
     DoctorRule(
         "unhealthy",
         _unhealthy,
-        "repair what the reason names; or `fleet-cdi device disable {subject} --reason TEXT`, as long as it is ill",
+        "repair what the reason names; or `fleet-cdi device disable {subject} --reason TEXT` until then",
     ),
     DoctorRule(
         "occupied",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the executables of the 2017 proposal: their configurations, their programs, and their pools."""
+"""Rules about the executables of the 2017 proposal: their configurations, programs and pools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the store of grants: while it can't be used, every ADD ends with error 102 (docs/executables.md)."""
+"""Rules about the store of grants. While it can't be used, every ADD fails with error 102 (docs/executables.md)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def _withheld(view: HostView) -> Iterator[Symptom]:
 
 
 def _lost(view: HostView) -> Iterator[Symptom]:
-    """Grants of hardware that nothing on the host has. Says nothing where a part of what it asks can't be read."""
+    """Find grants of hardware that this host no longer has.
+
+    Return nothing while an inventory, a pool or a spec can't be read.
+    """
     registry, live = view.written.registry, view.live
     if live.inventory_error or any(live.pools.values()) or registry.errors:
         return
@@ -52,7 +55,10 @@ def _lost(view: HostView) -> Iterator[Symptom]:
 
 
 def _is_gone(hold: Hold, there: set[str], discovered: bool) -> bool:
-    """Whether nothing has the device. Nothing is told of mounts, and of ids only after a discovery."""
+    """Return True if no inventory and no spec has the device.
+
+    Mounts are never reported as gone. Ids are reported only after a discovery.
+    """
     told = hold.device.startswith((NODE, NET)) or (discovered and not hold.device.startswith("mount:"))
     return told and there.isdisjoint((hold.device, *hold.consists_of))
 

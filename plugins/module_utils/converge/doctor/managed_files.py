@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about every file that the manifest lists, by what it is: gone, changed, or not readable."""
+"""Rules about the files that the manifest lists, by sort: gone, changed, or not readable."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .view import CHANGED, GONE, HostView
 
 
 class FileSort(NamedTuple):
-    """One sort of file: how to tell it, and what brings it back."""
+    """One sort of file: how to recognize it, and how to restore it."""
 
     name: str
     has: Callable[[HostView, str], bool]
-    gone: str  # next step where it is not there
-    changed: str  # and where it is another one
+    gone: str  # next step if the file is gone
+    changed: str  # next step if the file was changed
 
 
 def _is_made_spec(view: HostView, path: str) -> bool:
@@ -56,10 +56,10 @@ def _is_any(_view: HostView, _path: str) -> bool:
     return True
 
 
-MOVE = "keep what is meant elsewhere (`mv {subject} {subject}.old`); then "
+MOVE = "move it away to keep its content (`mv {subject} {subject}.old`); then "
 SAY_AGAIN = "take out of service again what must not be used: `fleet-cdi device disable DEVICE --reason TEXT`"
 
-# The first that has a file is its sort.
+# The first row whose `has` is true gives the sort of a file.
 SORTS = (
     FileSort("spec", _is_made_spec, advice.REFRESH, MOVE + advice.REFRESH),
     FileSort("spec", _is_spec, advice.PROVISION, MOVE + advice.PROVISION),
@@ -89,10 +89,10 @@ def _unusable_inventory(view: HostView) -> Iterator[Symptom]:
         yield Symptom(files.canonical(view.places.inventory), view.live.inventory_error)
 
 
-# Before the rules about what is in the files.
+# These come before the rules about the content of the files.
 SPECIFIC = (DoctorRule("inventory-unusable", _unusable_inventory, advice.REFRESH),)
 
-# After them, for what they did not name.
+# These come after them, for files that they did not name.
 GENERAL = tuple(
     DoctorRule(f"{sort.name}-{what}", partial(_of, sort, what == "gone"), text, general=True)
     for sort in SORTS

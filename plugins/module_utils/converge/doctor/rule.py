@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rule of the doctor, and what it finds."""
+"""A rule of the doctor, and its findings."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from typing import Callable, NamedTuple
 
 from .view import HostView
 
-SHOWN = 3  # names, or problems, that a finding's text has; all of them are in its details
+SHOWN = 3  # names or problems in the text of a finding; its details have all of them
 
 FINDINGS, NOT_DONE = 1, 2  # exit statuses of `fleet-cdi doctor`
 
 
 class Symptom(NamedTuple):
-    """One thing that is wrong. Symptoms of one rule with the same subject become one finding."""
+    """One problem. Symptoms of one rule with the same subject become one finding."""
 
     subject: str  # the path, qualified name or unit that is the cause
     problem: str
-    name: str = ""  # what is affected, where the same problem affects many: a qualified name
+    name: str = ""  # the qualified name that is affected, if one problem affects many
 
 
 class DoctorRule(NamedTuple):
-    """What can be wrong, how to see it, and what to do about it.
+    """A problem that can occur, the function that finds it, and the next step.
 
-    `next` is one sentence with the command that repairs it in backticks; `{subject}` in it stands for the symptom's
-    subject, quoted for a shell. `theirs` replaces it where the subject is a spec of another tool.
+    `next` is one sentence with the repair command in backticks. `{subject}` in it stands for the subject of the
+    symptom, quoted for a shell. `theirs` replaces `next` if the subject is a spec of another tool.
     """
 
     name: str
     find: Callable[[HostView], Iterable[Symptom]]
     next: str
     theirs: str = ""
-    status: int = FINDINGS  # NOT_DONE: with this symptom the doctor's own answer can't be trusted
-    general: bool = False  # says nothing of a subject that a rule before it in the table names
+    status: int = FINDINGS  # NOT_DONE: this symptom makes the answer of the doctor unreliable
+    general: bool = False  # skips a subject that an earlier rule named
 
 
 class HostFinding(NamedTuple):
-    """What is wrong with `subject`, and the next command."""
+    """A problem of `subject`, and the next command."""
 
     rule: str
     subject: str
     problem: str
     next: str
-    details: tuple[str, ...]  # every name that is affected, or every problem
+    details: tuple[str, ...]  # every affected name, or every problem
     status: int = FINDINGS
 
 
 def find_problems(rules: Iterable[DoctorRule], view: HostView) -> tuple[HostFinding, ...]:
-    """The findings of `rules` in `view`, one for each rule and cause, in the order of the rules."""
+    """Return the findings of `rules` in `view`, one for each rule and cause, in the order of the rules."""
     findings: list[HostFinding] = []
     named: set[str] = set()
     for rule in rules:

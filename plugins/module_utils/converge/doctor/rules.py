@@ -1,19 +1,20 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All rules of the doctor, in the order in which their findings are told.
+"""All rules of the doctor, in the order of their findings.
 
-To add a rule, add a row to `RULES` of the file that has the subject's name (specs.py, runtimes.py, ...):
+To add a rule, add a row to `RULES` of the file that has the name of the subject (specs.py, runtimes.py, ...):
 
-    Rule("hook-no-env", _hooks_without_env, "run `fleet-cdi refresh`, which writes it anew")
+    DoctorRule("hook-no-env", _hooks_without_env, "run `fleet-cdi refresh`, which writes it anew")
 
-Its function takes the `View` (view.py) and yields a `Symptom` for each thing that is wrong: the cause as the subject, a
-sentence that says what was found and what was expected, and as `name` what is affected. It reads no files: what the
-rule needs and the view lacks is a new field of `Wanted`, `Written`, `Live` or `Running`, which `view.take` fills. Then
-add a test to tests/unit/plugins/module_utils/converge/test_doctor.py.
+The function of a rule takes the `HostView` (view.py) and yields a `Symptom` for each problem. The subject of a symptom
+is the cause. Its problem is a sentence with the value found and the value expected. Its `name` is the affected device.
+The function reads no files: if the view lacks something, add a field to `RememberedState`, `Written`, `LiveDevices` or
+`RunningState`, and fill it in `view.take`. Then add a test to
+tests/unit/plugins/module_utils/converge/test_doctor.py.
 
-A new subject is a new file with `RULES`, named below. What says most about a cause comes first: a `general` rule is
-silent about subjects that a rule before it named.
+A new subject is a new file with `RULES`, named below. The rule that says most about a cause comes first: a `general`
+rule skips subjects that an earlier rule named.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the container runtimes: what they read, how they are configured, and what their daemons run with."""
+"""Rules about the container runtimes: their versions, their configurations, and what their daemons run with."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ def _pending(view: HostView) -> Iterator[Symptom]:
 
 
 def _off(view: HostView) -> Iterator[Symptom]:
-    """A runtime that the settings turned on, and that is off. Where they name none: that no runtime of this host is on,
-    which only matters to specs of ours.
+    """Find the runtimes that have CDI off although the settings turn it on.
+
+    If the settings name no runtime and this host has specs of ours, report that every runtime has CDI off.
     """
     states = [state for state in view.running.runtimes if state.place.reads]
     off = [state for state in states if state.reading and not state.reading.enabled and not state.pending]
@@ -87,18 +88,18 @@ def _too_new(view: HostView) -> Iterator[Symptom]:
 
 
 def _not_every_runtime(view: HostView) -> Iterator[Symptom]:
-    """A spec of a version that a runtime knows, of which it takes nothing all the same."""
+    """Find the specs that a runtime does not read although it supports their version."""
     for file, behind in _unread(view):
         version = file.spec["cdiVersion"].removeprefix("v")
         for place in behind:
             if not _is_behind(place, version):
                 field = next((unknown_field(file.spec, one.release) for one in of_places([place])), "")
-                why = f"it does not know {field}" if field else "it refuses what is in the file"
+                why = f"it does not know {field}" if field else "it refuses the content of the file"
                 yield Symptom(file.path, f"none of its devices exists for {place.title}: {why}")
 
 
 def _unread(view: HostView) -> Iterator[tuple[SpecFile, list[InstalledRuntime]]]:
-    """Each spec that some runtimes of this host do not read, and these."""
+    """Yield each spec that some runtimes of this host do not read, with these runtimes."""
     readers = [state.place for state in view.running.runtimes if state.place.reads]
     for file in view.written.registry.specs:
         behind = [place for place in readers if not any(one.release in file.seen_by for one in of_places([place]))]
@@ -123,17 +124,17 @@ def _directory(view: HostView) -> Iterator[Symptom]:
 
 
 def readers_of(view: HostView) -> tuple[Linked, ...]:
-    """What the runtimes of this host read specs with."""
+    """Return the CDI libraries of the runtimes of this host."""
     return of_places(state.place for state in view.running.runtimes)
 
 
 def _used(view: HostView) -> tuple[RuntimeState, ...]:
-    """The runtimes, where there is a spec, or one is wanted, that they could read."""
+    """Return the runtimes; none if this host neither has a spec nor is to have one."""
     return view.running.runtimes if view.written.registry.specs or view.wanted.kinds else ()
 
 
 def _turned(place: InstalledRuntime, view: HostView) -> Optional[bool]:
-    """Whether the settings turned CDI on or off (module container_runtime); None where they set nothing."""
+    """Return whether the settings turned CDI on or off (module container_runtime); None if they set nothing."""
     records = [record for record in view.wanted.manifest.edits.values() if record["for"] == owner(place)]
     if not records:
         return None
@@ -141,7 +142,7 @@ def _turned(place: InstalledRuntime, view: HostView) -> Optional[bool]:
 
 
 def _specs_of_ours(view: HostView) -> bool:
-    """Whether the manifest lists one, as we wrote it or not."""
+    """Return True if the manifest lists a spec, unchanged or not."""
     return any(view.wanted.manifest.kind_of(path) for path in view.written.files)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the units: those of the refresh, and those of the device plugin. systemctl(1), "show"."""
+"""Rules about the systemd units of the refresh and of the device plugin (systemctl(1), "show")."""
 
 from __future__ import annotations
 

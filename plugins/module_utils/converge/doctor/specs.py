@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the CDI specs: what runtimes can't read or resolve, and what no longer agrees with the host."""
+"""Rules about CDI specs that runtimes can't read or resolve, or that no longer agree with the host."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _hook_environment(view: HostView) -> Iterator[Symptom]:
                 yield Symptom(file.path, f"{problem}image, whose LD_PRELOAD runs code on this host as root")
 
 
-# Rules of spec/stale.py -> what to do next where the spec is ours, and where it is another tool's.
+# Rule of spec/stale.py -> the next step if the spec is ours, and if it is another tool's.
 STALE = {
     "node-missing": (f"load its driver; or {advice.PROVISION}", f"load its driver; or {advice.VENDOR}"),
     "node-type": (advice.PROVISION, advice.VENDOR),

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor looks at, in four views: what is wanted, what is written, what is there, and what runs.
+"""The host as the doctor sees it, in four views: wanted, written, live and running.
 
-`take` looks at everything once and changes nothing. A file that can't be read is an error in its view, so one damaged
+`take` reads everything once and changes nothing. A file that can't be read becomes an error in its view, so one damaged
 file hides nothing else.
 """
 
@@ -48,64 +48,64 @@ from ..services import device_plugin_unit as plugin_unit
 
 
 class RememberedState(NamedTuple):
-    """What this host was told, as the state directory remembers it."""
+    """The settings of this host, as the state directory remembers them."""
 
     manifest: Manifest
-    manifest_error: str = ""  # why it can't be read; `manifest` is empty then
-    manifest_changed: bool = False  # since we saved it
+    manifest_error: str = ""  # why the manifest can't be read; `manifest` is empty then
+    manifest_changed: bool = False  # by another process since we saved it
     kinds: Mapping[str, Memory] = {}
     disabled: Mapping[str, Disabled] = {}  # by id: devices out of service
     disabled_error: str = ""
-    traces: tuple[str, ...] = ()  # paths that show that there was a manifest, where there is none
+    traces: tuple[str, ...] = ()  # paths that show that a missing manifest existed
 
 
 class Written(NamedTuple):
-    """The files: ours, and all specs."""
+    """The files on disk: all specs, and the files that the manifest lists."""
 
     registry: Registry
-    managed: Mapping[str, str] = {}  # path of each spec that is as we wrote it -> who asked for it
-    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" as we wrote it, GONE, CHANGED or an error
-    keys: Mapping[str, tuple[str, ...]] = {}  # path of a file of others -> keys of ours that are changed or gone
-    key_errors: Mapping[str, str] = {}  # path of a file of others with keys of ours -> why it can't be read
-    configurations: Mapping[str, tuple[Config, ...]] = {}  # path of each .conf -> what it and its delegates say
+    managed: Mapping[str, str] = {}  # path of each spec of ours that is unchanged -> who asked for it
+    files: Mapping[str, str] = {}  # path of each file of the manifest -> "" (unchanged), GONE, CHANGED or an error
+    keys: Mapping[str, tuple[str, ...]] = {}  # path of another tool's file -> keys of ours that are changed or gone
+    key_errors: Mapping[str, str] = {}  # path of another tool's file with keys of ours -> why it can't be read
+    configurations: Mapping[str, tuple[Config, ...]] = {}  # path of each .conf -> it and its delegates
     configuration_errors: Mapping[str, str] = {}
-    plugin_config: str = ""  # the device plugin's; "" where this host has none of ours
+    plugin_config: str = ""  # path of the device plugin's configuration; "" if fleet.cdi wrote none
     plugin_config_error: str = ""
     release: tuple[integrity.Fault, ...] = ()
-    link: tuple[integrity.Fault, ...] = ()  # of the command on the PATH
+    link: tuple[integrity.Fault, ...] = ()  # faults of the link to the command on the PATH
 
 
 GONE, CHANGED = "gone", "changed"
 
 
 class LiveDevices(NamedTuple):
-    """The devices, and what says which there are."""
+    """The devices, and the inventory and pools that list them."""
 
     boot_id: str
     listed: Inventory
-    inventory_error: str = ""  # of an inventory that there should be
-    pools: Mapping[str, str] = {}  # path of each pool that a configuration needs -> "", or why it can't be used
+    inventory_error: str = ""  # only for an inventory that should exist
+    pools: Mapping[str, str] = {}  # path of each pool that a configuration needs -> "" or why it can't be used
     pooled: tuple[Device, ...] = ()  # the devices of these pools
-    stale: Mapping[str, tuple[Reason, ...]] = {}  # path of a spec -> where it does not agree with the host
+    stale: Mapping[str, tuple[Reason, ...]] = {}  # path of a spec -> where it disagrees with the host
     ill: tuple[Device, ...] = ()
-    numbered: tuple[device_links.Numbered, ...] = ()  # nodes of the specs with the links by their numbers, by systemd
+    numbered: tuple[device_links.Numbered, ...] = ()  # the nodes of the specs and their links; only with systemd
 
 
 class RunningState(NamedTuple):
-    """Daemons, units, and grants."""
+    """The runtimes, daemons, units and grants."""
 
     runtimes: tuple[RuntimeState, ...] = ()
     runtime_warnings: tuple[str, ...] = ()
     units: Mapping[str, Mapping[str, str]] = {}  # unit of ours -> its properties (systemctl show)
     ledger: Examined = Examined()
-    plugin: tuple[str, ...] = ()  # what the device plugin's instances say is wrong
+    plugin: tuple[str, ...] = ()  # problems that the instances of the device plugin report
     oci_runtimes: tuple[OciRuntime, ...] = ()
-    status_errors: Mapping[str, str] = {}  # path of a status file of a living instance -> why it can't be used
-    occupied: tuple[Occupied, ...] = ()  # devices that nobody holds and processes have open
+    status_errors: Mapping[str, str] = {}  # path of the status file of a running instance -> why it can't be used
+    occupied: tuple[Occupied, ...] = ()  # devices that no request holds and a process has open
 
 
 class HostView(NamedTuple):
-    """The host, seen once."""
+    """The host, read once."""
 
     places: Layout
     wanted: RememberedState
@@ -114,12 +114,12 @@ class HostView(NamedTuple):
     running: RunningState = RunningState()
 
 
-# What is asked of systemd about each unit.
+# The properties that we ask systemd for, for each unit.
 PROPERTIES = ("Id", "LoadState", "ActiveState", "NeedDaemonReload", "Result")
 
 
 def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optional[bool] = None) -> HostView:
-    """Look at the host."""
+    """Read the host and return the view."""
     wanted = _wanted(places)
     written = _written(places, wanted)
     has_systemd = systemd.booted() if booted is None else booted
@@ -159,7 +159,7 @@ def _wanted(places: Layout) -> RememberedState:
 
 
 def _traces(manifest: Manifest, listing: str) -> tuple[str, ...]:
-    """What is only there together with a manifest; units only tell of the usual state directory."""
+    """Return the paths that exist only together with a manifest; units only count for the usual state directory."""
     beside = (os.path.join(manifest.state_dir, ".lock"), out_of_service.path_of(manifest.state_dir), listing)
     usual = refresh_unit.RefreshUnit()
     return (
@@ -196,7 +196,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
 
 
 def _configurations(places: Layout, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:
-    """(path of each configuration of an executable -> what it and its delegates say, path -> why it is none)."""
+    """Return (path of each .conf -> its configuration and those of its delegates, path -> why it is not valid)."""
     ours = (os.path.dirname(os.path.dirname(path)) for path in manifest.files if path.endswith(".conf"))
     plugins, errors = {}, {}
     for directory in dict.fromkeys((*places.spec_dirs[:1], *ours)):
@@ -236,7 +236,7 @@ def _live(places: Layout, written: Written) -> LiveDevices:
 
 
 def _offered(places: Layout, written: Written, live: LiveDevices) -> Iterator[occupied.OfferedDevices]:
-    """What is handed out: by each configuration of an executable its pool, by the device plugin the inventory."""
+    """Yield the devices that are granted: for each executable its pool, for the device plugin the inventory."""
     for chain in written.configurations.values():
         for one in chain:
             path = pools.pool_path(places.inventory, one.type, one.plugin, one.args)
@@ -254,7 +254,7 @@ def _compared(wanted: RememberedState, written: Written, live: LiveDevices) -> t
 
 
 def _units(manifest: Manifest) -> tuple[str, ...]:
-    """The units whose files the manifest lists; of the device plugin's template both instances."""
+    """Return the units whose files the manifest lists; for the template of the device plugin both instances."""
     refreshing = refresh_service.UNITS if refresh_service.installed(manifest) else ()
     plugin = plugin_unit.path() in manifest.files
     looking = plugin_unit.paths()[-1] in manifest.files
@@ -269,7 +269,7 @@ def _said(run: systemd.Run, units: tuple[str, ...]) -> Mapping[str, Mapping[str,
 
 
 def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """(what the living instances say is wrong, the status files that can't be used)."""
+    """Return (problems that the running instances report, the status files that can't be used)."""
     if not written.plugin_config and plugin_unit.path() not in manifest.files:
         return (), {}
     run_dir = operate.run_dir_of(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
@@ -278,7 +278,7 @@ def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapp
 
 
 def _or(read: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:
-    """(what `read` returns, ""), or (`otherwise`, why it can't be read)."""
+    """Return (the result of `read`, ""), or (`otherwise`, why it can't be read)."""
     try:
         return read(), ""
     except CdiError as error:

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Links to device nodes by their numbers, /dev/char/195:0 -> ../nvidia0, made where udev makes none.
+"""Make the links to device nodes by their numbers, /dev/char/195:0 -> ../nvidia0, that udev does not make.
 
-Some runtimes tell systemd only of devices that have such a link (runtimes/oci_runtimes.py): a container loses the
-others at the next `systemctl daemon-reload`. udev makes one for every device of the kernel's device model. NVIDIA's
-driver keeps its devices outside of that; nodes without an entry in /sys/dev are what we make links for.
+Some runtimes tell systemd only about devices that have such a link (runtimes/oci_runtimes.py): a container loses the
+others at the next `systemctl daemon-reload`. udev makes a link for every device of the kernel's device model. NVIDIA's
+driver keeps its devices outside of that model, so we make links for nodes without an entry in /sys/dev.
 
-What we made is in the manifest, before it is made. A link of anybody else is never touched.
+The manifest records each link before it is made. Links that fleet.cdi did not make are never touched.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GONE = "is not there"
 
 
 class DeviceFolders(NamedTuple):
-    """Where the kernel shows devices."""
+    """The directories in which the kernel shows devices."""
 
     dev: str = "/dev"
     sysfs: str = "/sys/dev"
@@ -41,16 +41,16 @@ HOST = DeviceFolders()
 
 
 class Numbered(NamedTuple):
-    """A device node, and the link by its number."""
+    """A device node, and the link by its numbers."""
 
     node: str
     link: str
-    fault: str  # "" for a link that leads to the device; GONE; or where it leads, in words
-    in_sysfs: bool  # the kernel announces the device, so the link is udev's to make
+    fault: str  # "" if the link leads to the device; GONE; or a text that tells where it leads
+    in_sysfs: bool  # the kernel announces the device, so udev has to make the link
 
 
 class LinkChange(NamedTuple):
-    """A link that comes or goes. The text of the symlink; "" for none."""
+    """A link to make or remove: the text of the symlink before and after; "" for no link."""
 
     path: str
     before: str
@@ -58,7 +58,7 @@ class LinkChange(NamedTuple):
 
 
 def nodes(specs: Registry) -> list[str]:
-    """The paths, on the host, of all device nodes in the specs."""
+    """Return the paths on the host of all device nodes in the specs."""
     found: dict[str, None] = {}
     for file in specs.specs:
         for edits in _edits(file.spec):
@@ -68,9 +68,9 @@ def nodes(specs: Registry) -> list[str]:
 
 
 def numbered_nodes(paths: Iterable[str], places: Optional[DeviceFolders] = None) -> tuple[Numbered, ...]:
-    """What is known of the device nodes at `paths`: those below /dev, in directories that only root can change.
+    """Return the device nodes at `paths` that are below /dev, in directories that only root can change.
 
-    Of several nodes with one number the first counts. Raises nothing.
+    Of several nodes with one number the first counts. Paths that can't be read are left out.
     """
     found: dict[str, Numbered] = {}
     for path in paths:
@@ -82,8 +82,9 @@ def numbered_nodes(paths: Iterable[str], places: Optional[DeviceFolders] = None)
 
 
 def plan_links(found: Iterable[Numbered], manifest: Manifest, boot_id: str) -> tuple[LinkChange, ...]:
-    """The links to make, and those of ours that lead to another device by now, or to none: numbers change when a driver
-    is loaded anew.
+    """Return the links to make, and those of ours to remove or replace.
+
+    A link of ours goes when it no longer leads to its device: numbers change when a driver is loaded again.
     """
     changes = {}
     for path, text in ours(manifest, boot_id).items():
@@ -98,7 +99,7 @@ def plan_links(found: Iterable[Numbered], manifest: Manifest, boot_id: str) -> t
 
 
 def ours(manifest: Manifest, boot_id: Optional[str] = None) -> dict[str, str]:
-    """Path -> text of the links that we made in this boot and that are there as we made them."""
+    """Return path -> text of the links that we made in this boot and that are unchanged."""
     boot = boot_id or inventory.boot_id()
     made = {path: link["target"] for path, link in manifest.links.items() if link["boot_id"] == boot}
     return {path: text for path, text in made.items() if _text(path) == text}
@@ -111,9 +112,9 @@ def keep_links(
     boot_id: Optional[str] = None,
     places: Optional[DeviceFolders] = None,
 ) -> tuple[LinkChange, ...]:
-    """Make the links that the nodes of all specs in `spec_dirs` lack; returns what changed, or with `check` would.
+    """Make the links that the nodes of all specs in `spec_dirs` lack.
 
-    Raises CdiError.
+    Returns what changed, or with `check` would change. Raises CdiError.
     """
     boot = boot_id or inventory.boot_id()
     found = numbered_nodes(nodes(registry.load(spec_dirs)), places)
@@ -124,7 +125,7 @@ def keep_links(
     if check or not changes:
         return changes
     with locked_manifest(state_dir) as manifest:
-        changes = plan_links(found, manifest, boot)  # again: now no other run of ours changes it
+        changes = plan_links(found, manifest, boot)  # again: now the lock is ours
         known = {path: {"target": text, "boot_id": boot} for path, text in ours(manifest, boot).items()}
         wanted = {change.path: {"target": change.after, "boot_id": boot} for change in changes if change.after}
         for folder in sorted({os.path.dirname(path) for path in wanted}):
@@ -144,7 +145,7 @@ def take_back_links(manifest: Manifest) -> None:
 
 
 def shown(changes: Iterable[LinkChange]) -> list[dict[str, Any]]:
-    """The changes as parts of a module's diff."""
+    """Return the changes as parts of a module's diff."""
     return [
         module_diff.diff(one.path, *(f"symlink to {text}\n" if text else "" for text in (one.before, one.after)))
         for one in changes
@@ -158,7 +159,10 @@ def _edits(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _look(path: str, places: DeviceFolders) -> Optional[Numbered]:
-    """Raises OSError, ValueError, CdiError."""
+    """Return the node at `path` with its link; None if it is not a device node below /dev.
+
+    Raises OSError, ValueError, CdiError.
+    """
     if not path.startswith(f"{places.dev}/") or os.path.normpath(path) != path:
         return None
     os.close(directories.opened(os.path.dirname(path)))
@@ -188,7 +192,7 @@ def _leads_to_its_number(link: str) -> bool:
 
 
 def _text(link: str) -> str:
-    """The text of a symlink; "" if there is none."""
+    """Return the text of a symlink; "" if it can't be read."""
     try:
         return os.readlink(link)
     except OSError:
@@ -196,7 +200,10 @@ def _text(link: str) -> str:
 
 
 def _carry_out(change: LinkChange) -> bool:
-    """Whether this made the change: False where somebody else has put something there. Raises CdiError."""
+    """Make the change. Return False, with nothing changed, if another process already did something there.
+
+    Raises CdiError.
+    """
     folder, name = os.path.split(change.path)
     try:
         if change.after:

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Device nodes that NVIDIA's driver leaves to programs: which are missing, and making them. Private API of fleet.cdi.
+"""Find and make the device nodes that NVIDIA's driver leaves to programs.
 
-The kernel makes no node for that driver, since it does not use the device model: the first program that opens a GPU has
-nvidia-modprobe make them. Numbers as there and in the CUDA installation guide ("Device Node Verification"): the major
-ones from /proc/devices, the others fixed or in the driver's files under /proc, which also tell mode and owner.
+The kernel makes no node for that driver, because the driver does not use the device model. The first program that opens
+a GPU has nvidia-modprobe make them. Numbers follow nvidia-modprobe and the CUDA installation guide ("Device Node
+Verification"): major numbers from /proc/devices, minor numbers fixed or from the driver's files under /proc. These
+files also give mode and owner.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MODE = 0o666
 
 
 class Absent(NamedTuple):
-    """A node that is to be made."""
+    """A node to make."""
 
     path: str
     major: int
@@ -38,7 +39,7 @@ class Absent(NamedTuple):
 
 
 def missing_nodes(root: str = "/") -> tuple[Absent, ...]:
-    """The nodes that should be there and are not; none without the driver, or where its settings forbid making them."""
+    """Return the missing nodes; none without the driver, or if its settings forbid making them."""
     host = Snapshot(Root(root), live=False)
     params = nvidia_proc.fields(host, f"{DRIVER}/params")
     if not params or params.get("ModifyDeviceFiles") == "0":
@@ -52,7 +53,7 @@ def missing_nodes(root: str = "/") -> tuple[Absent, ...]:
 
 
 def make_nodes(node: Absent) -> None:
-    """Make one node, unless somebody else just did. Raises CdiError."""
+    """Make one node, unless another process just made it. Raises CdiError."""
     try:
         os.makedirs(os.path.dirname(node.path), mode=0o755, exist_ok=True)
         os.mknod(node.path, stat.S_IFCHR | node.mode, os.makedev(node.major, node.minor))
@@ -65,7 +66,7 @@ def make_nodes(node: Absent) -> None:
 
 
 def _numbers(host: Snapshot, majors: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-    """(path, major, minor) of the nodes with fixed minors, and of one for each GPU."""
+    """Yield (path, major, minor) of the nodes with fixed minor numbers, and of one node for each GPU."""
     modeset = "nvidia-modeset" in majors or "nvidia_modeset" in host.root.names("/sys/module")
     for name, minor in CONTROL.items():
         if name != "nvidia-modeset" or modeset:
@@ -80,7 +81,7 @@ def _numbers(host: Snapshot, majors: Mapping[str, int]) -> Iterator[tuple[str, i
 
 
 def _capabilities(host: Snapshot, majors: Mapping[str, int], place: str = f"{DRIVER}/capabilities") -> Iterator[Absent]:
-    """The nodes of capabilities below a place, as those of MIG instances."""
+    """Yield the nodes of the capabilities below `place`, for example those of MIG instances."""
     if "nvidia-caps" not in majors:
         return
     for name in host.root.names(place):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Making virtual functions of PCI devices that have SR-IOV. Private API of fleet.cdi.
+"""Make virtual functions of PCI devices that have SR-IOV.
 
-Documentation/ABI/testing/sysfs-bus-pci, "sriov_numvfs". A number can only be changed through 0, which takes every
-function away from whoever uses it: so they are only made where there are none.
+Documentation/ABI/testing/sysfs-bus-pci, "sriov_numvfs". The kernel changes a number only through 0, which takes away
+every function that a process or guest uses. So functions are made only on a device that has none.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ...records import CdiError
 
 
 class WantedFunctions(NamedTuple):
-    """How many virtual functions a device is to have."""
+    """The number of virtual functions that a device is to have."""
 
     device: str  # PCI address, or the name of its network interface
     number: int
 
 
 def parse(text: str) -> WantedFunctions:
-    """What "0000:3b:00.0=8" or "ens1f0=8" asks for. Raises CdiError."""
+    """Parse "0000:3b:00.0=8" or "ens1f0=8". Raises CdiError."""
     device, equals, count = text.rpartition("=")
     if not equals or not device or "/" in device or device.startswith(".") or not count.isdecimal() or len(count) > 5:
         raise CdiError(f"virtual function: found {text!r}; expected DEVICE=COUNT, as in 0000:3b:00.0=8 or ens1f0=8")
@@ -31,7 +31,7 @@ def parse(text: str) -> WantedFunctions:
 
 
 def make_functions(wanted: WantedFunctions, check: bool, root: str = "/") -> bool:
-    """Have `wanted` made; whether that was, or with `check` would be, a change. Raises CdiError."""
+    """Make the virtual functions; return True if that was, or with `check` would be, a change. Raises CdiError."""
     directory = _directory(wanted.device, root.rstrip("/"))
     total, now = _number(directory, "sriov_totalvfs"), _number(directory, "sriov_numvfs")
     if now == wanted.number:
@@ -41,7 +41,7 @@ def make_functions(wanted: WantedFunctions, check: bool, root: str = "/") -> boo
     if now:
         raise CdiError(
             f"{directory}: has {now} virtual functions and {wanted.number} are wanted. To change the number would take "
-            f"all of them away from whoever uses them; when nobody does, write 0 to {directory}/sriov_numvfs"
+            f"all of them away from their users. When none of them is in use, write 0 to {directory}/sriov_numvfs"
         )
     if not check:
         try:
@@ -56,7 +56,7 @@ def make_functions(wanted: WantedFunctions, check: bool, root: str = "/") -> boo
 
 
 def _directory(device: str, base: str) -> str:
-    """The directory of a PCI function in sysfs."""
+    """Return the directory of a PCI function in sysfs. Raises CdiError."""
     for path in (f"{base}/sys/bus/pci/devices/{device}", f"{base}/sys/class/net/{device}/device"):
         if os.path.isdir(path):
             return path

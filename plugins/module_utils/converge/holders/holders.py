@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who holds what is to be taken away: requests by the ledger, and containers that podman and docker know."""
+"""Find who holds devices: requests in the ledger, and containers of podman and docker."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ...spec import codec
 if TYPE_CHECKING:
     from ...allocation.ledger.grant import Grant
 
-SOME = 8  # that a message names of each sort
+SOME = 8  # names of each sort in a message
 
 
 def grants(state_dir: str) -> list[Grant]:
-    """All grants of the host; none where nothing was ever granted. Raises CdiError where that can't be told."""
-    if not os.path.lexists(os.path.join(state_dir, "ledger.db")):  # asking would make one
+    """Return all grants of the host; none if it never granted anything. Raises CdiError if the store can't be read."""
+    if not os.path.lexists(os.path.join(state_dir, "ledger.db")):  # a question would create it
         return []
-    # Here, as few hosts have a store, and SQLite takes long to be imported.
+    # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ...allocation.ledger.ledger import Ledger
 
     return Ledger(state_dir, inventory.boot_id()).grants()
 
 
 def named_holders(grant: Grant) -> str:
-    """A grant for people: who asked, by which configuration, and what it holds."""
+    """Return a grant for people: the request, its configuration, and its devices."""
     key = grant.key
     return (
         f"request {key.request_id} ({key.resource_type}/{key.plugin}) has {some(hold.device for hold in grant.holds)}"
@@ -40,14 +40,14 @@ def named_holders(grant: Grant) -> str:
 
 
 def some(words: Iterable[str]) -> str:
-    """The first few of `words`, and how many more there are."""
+    """Return the first few of `words`, and how many more there are."""
     every = list(words)
     more = len(every) - SOME
     return ", ".join(every[:SOME]) + (f" and {more} more" if more > 0 else "")
 
 
 def offered(spec: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Qualified name -> paths of its nodes on the host, of all devices in `spec`."""
+    """Return qualified name -> paths of its nodes on the host, for all devices in `spec`."""
     return {
         f"{spec['kind']}={device['name']}": tuple(
             node.get("hostPath") or node["path"]
@@ -58,7 +58,10 @@ def offered(spec: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def written(manifest: Manifest) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Path -> what it offers, of every spec that we wrote and that is still ours. What can't be read offers nothing."""
+    """Return path -> devices, as `offered` returns them, of every spec that we wrote and that is unchanged.
+
+    Specs that can't be read are left out.
+    """
     found = {}
     for path, record in manifest.files.items():
         if not record["kind"]:

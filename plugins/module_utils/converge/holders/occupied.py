@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices that would be handed out now and that processes have open, though nobody holds them. docs/occupied.md."""
+"""Find occupied devices: no request holds them, and a process has them open (docs/occupied.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...system.occupied import Occupied, numbers, occupied, own_nodes
 
 
 class OfferedDevices(NamedTuple):
-    """What one configuration hands out, and what it says of devices that are open."""
+    """The devices that one configuration grants, and its settings for occupied devices."""
 
     devices: Inventory
     choice: Optional[str] = None  # one of records.OCCUPIED
@@ -27,9 +27,9 @@ class OfferedDevices(NamedTuple):
 def find_occupied(
     offered: Iterable[OfferedDevices], store: Examined, out: Mapping[str, Disabled]
 ) -> tuple[Occupied, ...]:
-    """Those of a host. A device that is handed out by no configuration is nobody's to hold. Raises nothing.
+    """Return the occupied devices of a host. A device that no configuration grants is left out.
 
-    `out`: what an operator took out of service, discovery.disabled.in_force.
+    `out`: the devices that an operator took out of service, by id (out_of_service.in_force).
     """
     if store.grants is None or not store.complete:
         return ()
@@ -45,5 +45,8 @@ def find_occupied(
 
 
 def _hardware(device: Device) -> tuple[str, ...]:
-    """What a hold on this device may lock: its ids, or its items where the device plugin knew nothing but its spec."""
+    """Return the names that a hold on this device may lock.
+
+    These are its ids, or its items if the device plugin knew only its spec.
+    """
     return (device.id, *device.part_of, *device.consists_of, *device.items)

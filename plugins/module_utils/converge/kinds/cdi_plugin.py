@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module cdi_plugin: the configuration of one executable of the 2017 proposal. Private API of fleet.cdi.
+"""Converge the configuration of one executable of the 2017 proposal (module cdi_plugin).
 
-The file is in the manifest; the executable's pool of devices follows by a refresh.
+The manifest lists the file. A refresh then writes the pool of devices of the executable.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .refresh_all import refresh
 
 
 class WantedConfiguration(NamedTuple):
-    """One configuration, and where it is to be; `document` None: there is to be none."""
+    """One configuration and its place; `document` None: the configuration is to be removed."""
 
     resource_type: str
-    name: str  # of the file, without .conf
+    name: str  # name of the file, without .conf
     document: Optional[dict[str, Any]]
     by: str = ""
 
 
 class ConfigurationOutcome(NamedTuple):
-    """What was, or with `check` would be, changed."""
+    """The changes that were made, or with `check` would be made."""
 
     path: str
-    change: Optional[Change]  # of the configuration itself
+    change: Optional[Change]  # change of the configuration itself
     changed: tuple[str, ...]  # all paths, pools included
     warnings: tuple[str, ...]
 
@@ -53,10 +53,11 @@ def converge_configuration(
     check: bool = False,
     on_held: str = leaving.KEEP,
 ) -> ConfigurationOutcome:
-    """Make one configuration, and what follows from it, as wanted. Raises CdiError, with nothing changed but where the
-    devices that it is for can't be told: it is written then.
+    """Write or remove one configuration, and refresh its pool.
 
-    One that is to go stays, or is refused, by `on_held`, while requests hold devices by it: DEL needs it.
+    A configuration to remove stays while requests hold devices through it, because DEL needs it; `on_held` may refuse
+    or force the removal. Raises CdiError, with nothing changed. Exception: if its devices can't be found, the
+    configuration is already written.
     """
     if not grammar.is_resource_type(wanted.resource_type):
         raise CdiError(
@@ -81,7 +82,7 @@ def converge_configuration(
         return Plan(path, plan_file(path, content, manifest, wanted.by, force, advice), ())
 
     plan = apply(make_plan, places.state_dir, check)
-    # Whatever is missed just now is for the next refresh to drop.
+    # Devices that are missing now are left to the next refresh.
     report = refresh(places, grace=float("inf"), check=check)
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
     unusable = [text for text in report.failed if text.startswith(f"{path}: ")] if content is not None else []
@@ -95,16 +96,16 @@ def converge_configuration(
 
 
 def _held(path: str, wanted: WantedConfiguration, state_dir: str) -> str:
-    """Which requests hold devices by the configuration at `path`; "" where none does. Raises CdiError.
+    """Tell which requests hold devices by the configuration at `path`; "" if none do. Raises CdiError.
 
-    Of two configurations of one type and executable nobody can tell which one a grant is by.
+    A grant names resource-type and executable only, so it counts for every configuration of that pair.
     """
     live = files.read(path)
     if live is None:
         return ""
     try:
         plugin = messages.config(messages.load(live.content)).plugin
-    except messages.ProtocolError:  # no executable takes it
+    except messages.ProtocolError:  # every executable refuses it
         return ""
     grants = [
         grant
@@ -118,9 +119,9 @@ def _held(path: str, wanted: WantedConfiguration, state_dir: str) -> str:
 
 
 def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check: bool) -> bytes:
-    """The text of a configuration. Raises CdiError for one that its executable would refuse.
+    """Return the text of a configuration. Raises CdiError if its executable would refuse it.
 
-    With `check` ours need not be there yet: a release that is only previewed would bring them.
+    With `check` our executables may be missing, because a previewed release would install them.
     """
     try:
         content = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")
@@ -133,7 +134,7 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check:
         if not previewed and not os.access(os.path.join(bin_dir, one.plugin), os.X_OK):
             there = ", ".join(sorted(pools.PROFILES))
             raise CdiError(
-                f"plugin: found {one.plugin!r}, which is no program in {bin_dir}; ours are {there}. Install the "
+                f"plugin: found {one.plugin!r}, which is not a program in {bin_dir}; ours are {there}. Install the "
                 "release first (module fleet.cdi.host_release), or the plugin that is meant."
             )
         entry = pools.entry_of(one)
@@ -143,7 +144,7 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check:
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     document = None
     if options["state"] == "present":

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module device_state: one device out of service, or back in it. Private API of fleet.cdi.
+"""Take one device out of service, or back into service (module device_state).
 
-The decision is written first, and specs and inventory follow it by a refresh: after a crash in between the next one
-does it.
+The decision is written first. Specs and inventory follow by a refresh: after a crash in between, the next refresh does
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNTIL = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-
 
 
 class WantedDeviceState(NamedTuple):
-    """What is to be of one device; `reason` "" stands for in service."""
+    """The state that one device is to have; `reason` "" means in service."""
 
     device: str  # its id, a name, PCI address, uuid, serial or the path of a node
     reason: str = ""
@@ -39,7 +39,7 @@ class WantedDeviceState(NamedTuple):
 
 
 class StateOutcome(NamedTuple):
-    """What was, or with `check` would be, changed."""
+    """The changes that were made, or with `check` would be made."""
 
     id: str
     before: Optional[Disabled]
@@ -51,7 +51,7 @@ class StateOutcome(NamedTuple):
 def converge_state(
     wanted: WantedDeviceState, places: Layout, check: bool = False, clock: Callable[[], float] = time.time
 ) -> StateOutcome:
-    """Take a device out of service, or back. Raises CdiError, with nothing changed."""
+    """Take a device out of service, or back into service. Raises CdiError, with nothing changed."""
     now = moment(clock())
     there = read_disabled(places.state_dir)
     device, id_ = find_device(wanted.device, there, places.inventory)
@@ -59,7 +59,7 @@ def converge_state(
     path = path_of(places.state_dir)
 
     def states(current: Mapping[str, Disabled]) -> dict[str, Disabled]:
-        # Those whose time is over mean nothing any more, and nobody else would ever clear them away.
+        # Drop decisions whose time is over: they have no effect, and nothing else removes them.
         kept = {name: one for name, one in current.items() if name != id_ and (not one.until or one.until > now)}
         return {**kept, **({id_: after} if after else {})}
 
@@ -68,7 +68,7 @@ def converge_state(
         return Plan(path, plan_file(path, content, manifest, BY, force=True), ())
 
     plan = apply(make_plan, places.state_dir, check)
-    # Only this one is to go: others that are missed just now wait for their own refresh.
+    # Only this device is to go: others that are missing now wait for their own refresh.
     disabled = states(there) if check else in_force(places.state_dir, clock)
     report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
@@ -78,7 +78,7 @@ def converge_state(
 def _after(
     wanted: WantedDeviceState, device: Optional[Device], before: Optional[Disabled], now: str
 ) -> Optional[Disabled]:
-    """What is to be kept of the device. What was decided before, and still holds, keeps its time."""
+    """Return the record to keep of the device; None for in service. An unchanged decision keeps its time."""
     if not wanted.reason or (wanted.until and wanted.until <= now):
         return None
     if before and (before.reason, before.until) == (wanted.reason, wanted.until):
@@ -88,9 +88,9 @@ def _after(
 
 
 def find_device(name: str, there: Mapping[str, Disabled], listing: str) -> tuple[Optional[Device], str]:
-    """(the device, its id) of what somebody calls `name`; a device that is out of service need not be there.
+    """Find a device by `name`; return (the device, its id). A device out of service need not be present.
 
-    Raises CdiError where nothing or more than one device is called so.
+    Raises CdiError if no device or several devices have this name.
     """
     try:
         devices, why = inventory.read(listing, inventory.boot_id()).devices, ""
@@ -101,7 +101,7 @@ def find_device(name: str, there: Mapping[str, Disabled], listing: str) -> tuple
 
 
 def instant(text: str) -> str:
-    """A date or a time of UTC as it is kept: "2026-12-01" is its first second. Raises CdiError."""
+    """Return a date or time of UTC in full: "2026-12-01" becomes its first second. Raises CdiError."""
     found = UNTIL.match(text)
     try:
         if not found:
@@ -115,7 +115,7 @@ def instant(text: str) -> str:
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module device_state for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module device_state for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     disable = options["state"] == "disabled"
     reason = (options["reason"] or "").strip()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kinds that another tool already provides: who that is, and what settings let us do. Private API of fleet.cdi.
+"""Kinds that another tool already provides: which tool, and what the settings let us do.
 
-Two specs of one kind in one directory make the names of both unusable, and in two directories the later one wins
-without a word (pkg/cdi/cache.go): so a kind has one provider, and which one is the operator's choice.
+Two specs of one kind in one directory make the names of both unusable. In two directories the later one wins without a
+message (pkg/cdi/cache.go). So a kind has one provider, and the operator chooses it.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from .plan_spec import plan_spec
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind
 
-# The tool of a spec that has our name and our bytes, and no record in the manifest.
+# The tool of a spec that has our file name and our bytes, but no record in the manifest.
 OURSELVES = "fleet.cdi, by another manifest"
 UNDO_IT = "`make demo-undo` in the checkout whose `make demo` wrote it, or `fleet-cdi --state-dir <its own> undo`"
 
 
 class Foreign(NamedTuple):
-    """One spec of the kind that is not ours."""
+    """A spec of the kind that another tool wrote."""
 
     path: str
-    tool: str  # that is known to write such a file, as far as its name says
-    disable: str  # how one keeps that tool from writing it again
-    names: tuple[str, ...]  # qualified names that it offers
+    tool: str  # the tool known to write files of this name
+    disable: str  # how to keep that tool from writing it again
+    names: tuple[str, ...]  # qualified names that the spec offers
     seen_by: frozenset[str] = seen.EVERY  # the releases of the library that read it
 
 
-# Kind, name of the file -> the tool that writes it, and how one keeps it from writing it again.
+# Kind, file name -> the tool that writes the file, and how to keep it from writing it again.
 TOOLS: tuple[tuple[str, str, str, str], ...] = (
     (
         "nvidia.com/*",
@@ -73,7 +73,10 @@ TOOLS: tuple[tuple[str, str, str, str], ...] = (
 
 
 def providers(kind: str, registry: Registry, manifest: Manifest) -> tuple[Foreign, ...]:
-    """Others' specs of `kind`, lowest priority first. One that came back after we removed it is theirs again."""
+    """Return the specs of `kind` by other tools, lowest priority first.
+
+    A spec that came back after we removed it belongs to its tool again.
+    """
     return tuple(
         Foreign(file.path, *_tool(file), tuple(file.qualified_names), file.seen_by)
         for file in registry.specs
@@ -92,11 +95,11 @@ def plan_foreign(
     force: bool = False,
     libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
 ) -> Plan:
-    """What `choice` means for a kind that `found` provide: the plan for our own `spec` of it, or for having none.
+    """Plan by `choice` for a kind that `found` provide: our own `spec` of the kind, or none.
 
-    `libraries` says what reads the specs of this host. Raises CdiError where the choice is to fail. A spec that
-    fleet.cdi wrote by another manifest is nobody to give way to: the demo's goes with the demo, and then nobody would
-    provide the kind.
+    `libraries` returns the libraries that read the specs of this host. Raises CdiError if the choice is to fail, and
+    for a spec that fleet.cdi wrote by another manifest: that one, the demo's for example, goes with its manifest, and
+    then the kind would have no provider.
     """
     strays = [one.path for one in found if one.tool == OURSELVES]
     if strays and choice != REPLACE:
@@ -136,13 +139,13 @@ def _unseen(found: Sequence[Foreign], libraries: Callable[[], Sequence[Linked]])
 
 
 def _is_ours(path: str, manifest: Manifest) -> bool:
-    """Whether we put the file there, changed since or not."""
+    """Return True if we wrote the file, changed since or not."""
     record = manifest.record(path)
     return record is not None and record["applied"][0] is not None
 
 
 def _tool(file: SpecFile) -> tuple[str, str]:
-    """Who wrote it, and how one keeps them from writing it again."""
+    """Return (the tool that wrote the file, how to keep it from writing the file again)."""
     kind, name = file.spec["kind"], os.path.basename(file.path)
     if name == file_name(kind):
         live = read(file.path)

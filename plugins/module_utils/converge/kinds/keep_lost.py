@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shrink guard: what happens to a device that was offered and is not there any more. Private API of fleet.cdi.
+"""The shrink guard: it decides what happens to an offered device that is gone.
 
 docs/architecture.md, section 5: a refresh that would remove devices keeps the old entries, marks them stale and
-retries; they go after a grace period or on request, never while granted. Pure functions.
+retries. They go after a grace period or on request, never while granted. Pure functions.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from .memory import GoneSince, Memory
 
 
 class Terms(NamedTuple):
-    """How long a device that is gone stays in its spec. The default: no longer than until now, unless it is granted."""
+    """How long a device that is gone stays in its spec. By default it goes at once, unless it is granted."""
 
-    now: GoneSince  # what is noted of a device that is missed now
+    now: GoneSince  # the note for a device that is found missing now
     grace: float = 0.0  # seconds
-    granted: Callable[[str], bool] = lambda _id: False  # whether somebody holds the device of this id
-    withdrawn: Collection[str] = ()  # ids of devices that an operator took out of service: nobody waits for those
-    ambiguous: Collection[str] = ()  # qualified names that several devices claim: nobody gets them back
-    # Id of each device that the settings dropped while it was held -> containers that have it (leaving.py).
+    granted: Callable[[str], bool] = lambda _id: False  # tells if a request holds the device of this id
+    withdrawn: Collection[str] = ()  # ids of devices that an operator took out of service: they go at once
+    ambiguous: Collection[str] = ()  # qualified names that several devices claim: no device gets them back
+    # Id of each device that the settings dropped while it was held -> containers that use it (leaving.py).
     leaving: Mapping[str, Sequence[str]] = {}
 
 
 class KeptDevices(NamedTuple):
-    """What is to be offered."""
+    """The devices to offer."""
 
-    devices: tuple[Device, ...]  # what was found, under the names that it is to have
+    devices: tuple[Device, ...]  # devices found, under the names that they are to have
     lost: dict[str, GoneSince]  # id of each device that is gone and still offered -> since when
-    dropped: tuple[str, ...] = ()  # ids of those that are offered no longer
+    dropped: tuple[str, ...] = ()  # ids of devices no longer offered
     warnings: tuple[str, ...] = ()
 
 
 def keep_lost_devices(
     found: Sequence[Device], entries: dict[str, Any], before: Optional[Memory], terms: Terms
 ) -> KeptDevices:
-    """Compare `found`, by `entries` of the settings, with what was offered `before`, by id.
+    """Compare the devices `found` with those offered `before`, by id; `entries` are those of the settings.
 
-    A device that is found but unhealthy is as good as gone: no container could use it. After a reboot the grace period
-    starts again, because a driver may come late. While a device is kept the others keep the names that they had, so
-    that an index never means another device than it did; a new one does without the names of those that are kept.
+    A device that is found but unhealthy counts as gone, because no container could use it. After a reboot the grace
+    period starts again, because a driver may come late. While a device is kept, the others keep their names, so an
+    index never changes its meaning. A new device does not get the names of kept ones.
     """
     if before is None:
         return KeptDevices(tuple(found), {})
@@ -61,7 +61,7 @@ def keep_lost_devices(
         if gone.boot_id != terms.now.boot_id:
             gone = terms.now._replace(since=gone.since)
         if id_ in terms.leaving:
-            stays = bool(terms.leaving[id_]) or terms.granted(id_)  # nobody waits for its return
+            stays = bool(terms.leaving[id_]) or terms.granted(id_)  # its return is not expected
         else:
             stays = terms.now.seconds - gone.seconds < terms.grace or terms.granted(id_)
         if stays:
@@ -70,7 +70,7 @@ def keep_lost_devices(
             dropped.append(id_)
     if not lost:
         return KeptDevices(tuple(found), {}, tuple(dropped))
-    # Under other settings the old names of what is there mean nothing any more.
+    # Under other settings the old names of present devices have no meaning.
     fixed = before.offered if entries == before.wanted["entries"] else {id_: before.offered[id_] for id_ in lost}
     devices, warnings = _named(found, fixed, lost, terms.ambiguous)
     return KeptDevices(devices, lost, tuple(dropped), warnings)
@@ -79,9 +79,10 @@ def keep_lost_devices(
 def listed(
     kind: str, kept: KeptDevices, offered: Mapping[str, Sequence[str]], earlier: Sequence[Device]
 ) -> tuple[Device, ...]:
-    """The devices for the inventory: those found, and the lost ones, unhealthy, as `earlier` (its last text) had them.
+    """Return the devices for the inventory: those found, and the lost ones, as unhealthy.
 
-    Of a device that was lost over a reboot only its id and names, in `offered`, are known.
+    A lost device keeps its record from `earlier`, the devices of the last inventory. If it was lost over a reboot, only
+    its id and names, in `offered`, are known.
     """
     here = tuple(_ill(device, kept.lost[device.id]) if device.id in kept.lost else device for device in kept.devices)
     known = {device.id for device in here}
@@ -98,10 +99,10 @@ def listed(
 def with_lost(
     content: Optional[dict[str, Any]], live: Optional[Mapping[str, Any]], lost: set[str], offered: set[str]
 ) -> Optional[dict[str, Any]]:
-    """A spec with the entries that the `live` one has for the names in `lost`; `content` itself if it has none.
+    """Return the spec with the entries that the `live` spec has for the names in `lost`.
 
-    `offered` are the names of all devices in `live`. Where nothing is left but lost devices the live spec stays as it
-    is, with what is shared and what stands for no device ("all").
+    Without such entries return `content` itself. `offered` are the names of all devices in `live`. If only lost devices
+    are left, the live spec stays, with its shared edits and its aggregates ("all").
     """
     entries = live["devices"] if live else []
     kept = [entry for entry in entries if entry["name"] in lost]
@@ -115,7 +116,7 @@ def with_lost(
 
 
 def _ill(device: Device, gone: GoneSince) -> Device:
-    """A device that is found, and can't be used; `keep` lets no other be lost."""
+    """Mark a found device that can't be used; `keep_lost_devices` loses no other found device."""
     if device.health.is_usable:
         return device  # the same hardware by another entry
     return device._replace(health=Health("unhealthy", f"{device.health.reason}; gone since {gone.since}"))
@@ -127,10 +128,10 @@ def _named(
     lost: Mapping[str, GoneSince],
     ambiguous: Collection[str],
 ) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    """(`found` with the names in `fixed` for the ids there, and without them for others, warnings)."""
+    """Return (`found`, with the names in `fixed` for the ids there and without these names for others; warnings)."""
     owner = {name: id_ for id_, names in fixed.items() for name in names}
     here = {(device.id, name) for device in found for name in device.names}
-    # Two entries may offer one device, each under names of its own; those that none has any more go to the first.
+    # Two entries may offer one device, each under its own names. Names that no entry has any more go to the first.
     left = {id_: {name for name in names if (id_, name) not in here} for id_, names in fixed.items()}
     devices, warnings = [], []
     for device in found:

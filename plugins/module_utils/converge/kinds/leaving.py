@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices that the settings drop while somebody holds them: option on_held of module spec.
+"""Devices that the settings drop while a request or container holds them: option on_held of module spec.
 
-An engine resolves names anew at every start, so without its spec a container that has the device can't be restarted.
-`keep` leaves such a device in its spec, and the manifest says so. What a request held goes with the next refresh after
-it was given back. What a container had goes with the next run of the module, as a refresh can't ask engines: it runs
-confined, and at boot before them.
+An engine resolves names again at every start, so a container can't be restarted without the spec of its device. `keep`
+leaves such a device in its spec and notes it in the manifest. A device that a request held goes with the next refresh
+after it is given back. A device that a container had goes with the next run of the module: a refresh can't ask engines,
+because it runs confined, and at boot before them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
 
 
 class HeldDevice(NamedTuple):
-    """A device that somebody holds though the settings drop it."""
+    """A held device that the settings drop."""
 
     names: tuple[str, ...]  # qualified
-    by: tuple[str, ...]  # requests and containers
+    by: tuple[str, ...]  # requests and containers that hold it
 
 
 class KeptKind(NamedTuple):
-    """What is to be made of a kind instead of what was asked for."""
+    """The kind to converge instead of the requested one."""
 
     wanted: WantedKind
     held: tuple[HeldDevice, ...] = ()
@@ -50,9 +50,9 @@ def keep_held(
     granted: GrantedDevices,
     find: Find = containers.find_containers,
 ) -> KeptKind:
-    """`wanted` with what has to stay, because somebody holds it, of the `live` spec, which was made from `before`.
+    """Return `wanted` with the held devices of the `live` spec, which was made from `before`.
 
-    Raises CdiError where `choice` is to fail and somebody holds what would go.
+    Raises CdiError if `choice` is to fail and a device that would go is held.
     """
     if choice == DROP or live is None:
         return KeptKind(wanted)
@@ -62,7 +62,7 @@ def keep_held(
     here = {device.id for device in seen.found.devices}
     gone = {id_: names for id_, names in before.offered.items() if id_ not in here}
     if wanted.entries is not None and wanted.entries == before.wanted["entries"]:
-        # What is missed is missed, and not dropped; docs/refresh.md says what becomes of that.
+        # A missing device was not dropped by the settings; docs/refresh.md describes what happens to it.
         gone = {id_: names for id_, names in gone.items() if id_ in before.wanted.get("leaving", {})}
     every = f"{wanted.kind}=all"
     asked = {id_: [*(f"{wanted.kind}={name}" for name in names), every] for id_, names in gone.items()}
@@ -77,7 +77,7 @@ def keep_held(
     if not held:
         return KeptKind(wanted, (), found.trouble)
     _refuse(wanted.kind, held, choice)
-    if wanted.entries is None:  # absent: what it was asked for last, without any device of its own
+    if wanted.entries is None:  # absent: the last requested settings, without a device of their own
         known = {key: value for key, value in before.wanted.items() if key in WantedKind._fields}
         wanted = WantedKind(kind=wanted.kind, **known)._replace(entries={})
     return KeptKind(wanted._replace(leaving=leaving), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
@@ -86,7 +86,7 @@ def keep_held(
 def _of_content(
     wanted: WantedKind, live: Mapping[str, Any], nodes: Mapping[str, Sequence[str]], choice: str, find: Find
 ) -> KeptKind:
-    """The same for a spec of explicit content, which no request can hold."""
+    """Do the same for a spec of explicit content, which no request can hold."""
     if wanted.entries is not None:
         return KeptKind(wanted)
     content = wanted.content or {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CDI libraries of a host: which runtimes read specs with which release of the reference library."""
+"""The CDI libraries of a host: which runtime reads specs with which release of the reference library."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ...spec.seen import releases
 
 
 class Linked(NamedTuple):
-    """One runtime that reads specs, and the release of the library that it reads them with (spec/seen/releases.py)."""
+    """A runtime that reads specs, and its release of the CDI library (spec/seen/releases.py)."""
 
-    runtime: str  # its name and version, for people to read
+    runtime: str  # its name and version, for people
     release: str
-    follows_links: bool = False  # reads a spec directory that is a symlink, whatever the library does
-    is_here: bool = True  # False: it is to be reckoned with, and not installed
+    follows_links: bool = False  # reads a spec directory that is a symlink, even if the library does not
+    is_here: bool = True  # False: not installed, but a later upgrade may bring it
 
 
-# A host of which nothing is known may have any release.
+# An unknown host may have any release.
 ANY = tuple(Linked("a runtime", name) for name in releases.BY_NAME)
 
 
 def libraries(found: DetectedRuntimes) -> tuple[Linked, ...]:
-    """What reads the specs of a host with the runtimes `found`: any release, if that can't be told.
+    """Return the libraries of the runtimes `found`; any release if they can't be determined.
 
-    A runtime that is newer than what we know reads what the last one reads, and perhaps more.
+    A runtime newer than our table reads what the last known one reads, and perhaps more.
     """
     linked = [
         one
@@ -43,12 +43,12 @@ def libraries(found: DetectedRuntimes) -> tuple[Linked, ...]:
 
 
 def of_places(places: Iterable[InstalledRuntime]) -> tuple[Linked, ...]:
-    """What these installed runtimes read specs with."""
+    """Return the libraries of these installed runtimes."""
     return tuple(one for place in places for one in _linked(place.title, place.name, place.numbers))
 
 
 def _linked(title: str, name: str, version: table.Version) -> Iterator[Linked]:
-    """What a release of the engine `name` reads specs with; nothing if it is from before CDI."""
+    """Yield the library of a release of the engine `name`; nothing for a release without CDI."""
     library, follows = table.library(name, version), table.follows_links(name, version)
     if library:
         yield Linked(title, releases.row(library), follows)
@@ -57,14 +57,14 @@ def _linked(title: str, name: str, version: table.Version) -> Iterator[Linked]:
 
 
 def with_future(linked: Sequence[Linked]) -> tuple[Linked, ...]:
-    """`linked`, and what a runtime may read that is yet to be installed."""
+    """Return `linked`, and the library of a runtime that may be installed later."""
     if any(one.release == releases.NEWER.name for one in linked):
         return tuple(linked)
     return (*linked, Linked("a newer runtime", releases.NEWER.name, is_here=False))
 
 
 def named_libraries(linked: Iterable[Linked], names: Iterable[str]) -> str:
-    """The runtimes with one of the releases `names`, for people to read; "" for none."""
+    """Return the runtimes with one of the releases `names`, for people; "" for none."""
     wanted = set(names)
     runtimes = list(dict.fromkeys(one.runtime for one in linked if one.release in wanted))
     return ", ".join(runtimes[:-1]) + " and " + runtimes[-1] if len(runtimes) > 1 else "".join(runtimes)

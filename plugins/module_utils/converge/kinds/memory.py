@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host remembers of a kind, so that a refresh needs no controller: a record of the manifest's `kinds`.
+"""The memory of a kind, a record of the manifest's `kinds`: with it a refresh needs no controller.
 
-It holds what the kind's spec is made from, the devices that it offers, and since when some of them are gone. Private
-API of fleet.cdi.
+It holds the settings of the kind, the devices that its spec offers, and since when some of them are gone.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 
 class GoneSince(NamedTuple):
-    """Since when a device is gone: for people, and in seconds of a boot (CLOCK_BOOTTIME), as clocks are set anew."""
+    """Since when a device is gone: for people, and in seconds of a boot (CLOCK_BOOTTIME), because clocks change."""
 
     since: str  # "2026-11-21 15:04:05 UTC"
     boot_id: str
@@ -23,22 +22,22 @@ class GoneSince(NamedTuple):
 
 
 def gone_now(boot_id: str) -> GoneSince:
-    """What is noted of a device that is missed now, in this boot."""
+    """Return the note for a device that is found missing now, in this boot."""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return GoneSince(since, boot_id, round(time.clock_gettime(time.CLOCK_BOOTTIME)))
 
 
 class Memory(NamedTuple):
-    """What module spec was last asked for, and what came of it."""
+    """The last request to module spec, and its result."""
 
-    wanted: dict[str, Any]  # the fields of `kind.Wanted`, but for kind and content
+    wanted: dict[str, Any]  # the fields of `WantedKind`, except kind and content
     directory: str
     inventory: str  # "" for none
     offered: Mapping[str, tuple[str, ...]] = {}  # id of each device that the spec offers -> its names
-    gone: Mapping[str, GoneSince] = {}  # id of each of them that is not there now -> since when
+    gone: Mapping[str, GoneSince] = {}  # id of each offered device that is missing -> since when
 
     def document(self) -> dict[str, Any]:
-        """The record, as JSON has it."""
+        """Return the record for JSON."""
         return {
             **self._asdict(),
             "offered": {id_: list(names) for id_, names in self.offered.items()},
@@ -47,7 +46,7 @@ class Memory(NamedTuple):
 
 
 def memory_of(document: Optional[Mapping[str, Any]]) -> Optional[Memory]:
-    """The memory in a record that `document` made; None where there is none."""
+    """Return the memory from a record that `document` made; None for None."""
     if document is None:
         return None
     offered = {id_: tuple(names) for id_, names in document["offered"].items()}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the release's own hook, which a spec may name, can run. Private API of fleet.cdi.
+"""Check that the release's own hook, which a spec may name, can run.
 
-No container would start that gets a device of such a spec.
+If it can't, no container with a device of such a spec starts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ...spec.stale import Glance, Reason, of_edits
 
 
 def missing_hook(spec: Optional[dict[str, Any]], prefix: str) -> str:
-    """Why a container with a device of `spec` would not start for a hook of ours, "" if it would.
+    """Tell why a container with a device of `spec` would not start because of our hook; "" if it would.
 
-    Ours is what is called cdi-hook, and whatever lies below `prefix`. Other programs may well come later.
+    A hook is ours if its program is called cdi-hook or lies below `prefix`. Other programs may be installed later.
     """
     for reason in _of_hooks(spec) if spec else ():
         path = reason.expected
@@ -45,7 +45,7 @@ def _of_hooks(spec: dict[str, Any]) -> Iterator[Reason]:
 
 
 def require(spec: Optional[dict[str, Any]], prefix: str, release: str, check: bool) -> list[str]:
-    """Raise CdiError where a hook of ours is missing; in check mode that is a warning if a release is still to come."""
+    """Raise CdiError if a hook of ours is missing. Return a warning in check mode before a release is installed."""
     trouble = missing_hook(spec, prefix)
     if trouble and not (check and guard.active(prefix) != release):
         raise CdiError(f"the spec of {spec['kind'] if spec else ''}: {trouble}")

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One kind of one host, from what the user wants to what is to change: discovery, spec and manifest joined.
+"""Plan one kind of one host: join settings, discovery, spec and manifest to changes.
 
-Module spec does one kind at a time, a refresh all that the manifest remembers. Private API of fleet.cdi.
+Module spec plans one kind at a time, a refresh all kinds in the manifest.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ from .plan_spec import plan_spec
 
 
 class WantedKind(NamedTuple):
-    """What is to be there for one kind: from `entries` of the settings or `content`; nothing if both are None.
+    """The wanted state of one kind: from `entries` of the settings or from `content`; both None: no spec.
 
-    `runtimes` (name -> version) are those that are to read it; none stands for those that the host has.
+    `runtimes` (name -> version) are the runtimes that are to read the spec; empty: those of the host.
     """
 
     kind: str
     entries: Optional[dict[str, Any]] = None
     content: Optional[dict[str, Any]] = None
-    by: str = ""  # who asks for it, for the manifest
+    by: str = ""  # who asks for the kind, for the manifest
     on_unsupported: str = cap.DROP
     runtimes: Mapping[str, Any] = {}
-    on_foreign_kind: str = foreign.USE  # what to do where another tool provides what `entries` would
+    on_foreign_kind: str = foreign.USE  # what to do if another tool provides the kind
     leaving: Mapping[str, Sequence[str]] = {}  # devices that stay because they are held (converge/kinds/leaving.py)
 
 
 class FoundDevices(NamedTuple):
-    """What discovery found for one kind."""
+    """The devices that discovery found for one kind."""
 
     found: Inventory = Inventory(())
     warnings: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids of devices that an operator took out of service
-    ambiguous: frozenset[str] = frozenset()  # qualified names that no device has, as several claim them
+    ambiguous: frozenset[str] = frozenset()  # qualified names that several devices claim, so none has them
 
 
 class HostSpecs(NamedTuple):
-    """What does not depend on the kind: the specs of the directories that count, the inventory and this boot's id."""
+    """The host as all kinds share it: the specs that count, the inventory, and the id of this boot."""
 
     directory: str
     registry: registry.Registry
-    inventory: str  # "" if none is wanted
+    inventory: str  # path; "" for no inventory
     listed: Inventory
     boot_id: str
-    prefix: str = USUAL.prefix  # of the release whose cdi-hook specs name
+    prefix: str = USUAL.prefix  # of the release whose cdi-hook the specs name
     path: str = ""  # the variable PATH
 
 
 class KindPlan(NamedTuple):
-    """What is to be done for one kind."""
+    """The changes for one kind."""
 
     plan: Plan
-    found: Inventory  # its part of the inventory
+    found: Inventory  # the kind's part of the inventory
     spec: Optional[dict[str, Any]]
-    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there was none to fit
+    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () without a spec to fit
     kept: KeptDevices
     warnings: tuple[str, ...]
-    foreign: tuple[foreign.Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
+    foreign: tuple[foreign.Foreign, ...] = ()  # other tools' specs of the kind, also those that ours replaced
 
 
 def discover_kind(
@@ -87,7 +87,7 @@ def discover_kind(
 ) -> FoundDevices:
     """Discover the devices of `wanted`, which has entries. Raises CdiError as `discover` does, and for other kinds."""
     found = discover(wanted.entries or {}, snapshot, enricher, disabled)
-    # What udev says beyond the record's own fields is no business of who hands devices out, and large.
+    # Drop udev properties: consumers don't need them, and they are large.
     devices = tuple(device._replace(properties={}) for device in found.devices)
     for device in devices:
         if device.kind != wanted.kind:
@@ -102,7 +102,10 @@ def discover_kind(
 
 
 def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix, path: str = "") -> HostSpecs:
-    """Read the specs that count beside those in `directory`, and the inventory of this boot. Raises nothing."""
+    """Read the inventory of this boot, and the specs that count together with those in `directory`.
+
+    An inventory that can't be used counts as empty.
+    """
     usual = tuple(map(directories.resolved, USUAL.spec_dirs))
     named = USUAL.spec_dirs if directories.resolved(directory) in usual else (directory,)
     directory = directories.resolved(directory)  # one file has one path: /var/run/cdi is /run/cdi on most hosts
@@ -112,7 +115,7 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
     except CdiError:  # missing, damaged or of another boot
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))
-    specs = specs._replace(unread=registry.hidden(named))  # as they are, links and all
+    specs = specs._replace(unread=registry.hidden(named))  # as named, symlinks included
     return HostSpecs(directory, specs, listing, there, boot_id, prefix, path)
 
 
@@ -125,9 +128,9 @@ def plan_kind(
     force: bool = False,
     refit: bool = True,
 ) -> KindPlan:
-    """What makes the spec of `wanted`, and what the manifest remembers of it, as it is to be.
+    """Return the changes that bring the spec of `wanted`, and the memory of the kind, to the wanted state.
 
-    With `refit=False` the runtimes are asked only where the spec differs from the file that is there. Raises CdiError.
+    With `refit=False` the runtimes are asked only if the spec differs from the live file. Raises CdiError.
     """
     before = memory_of(manifest.kinds.get(wanted.kind))
     path = os.path.join(around.directory, names.file_name(wanted.kind))
@@ -166,7 +169,7 @@ def plan_kind(
 
 
 def plan_listing(around: HostSpecs, parts: Mapping[str, Inventory], manifest: Manifest, by: str) -> tuple[Change, ...]:
-    """What makes `parts` (kind -> what there is of it) the inventory's; other kinds stay. Raises CdiError."""
+    """Return the changes that put `parts` (kind -> inventory) into the inventory; other kinds stay. Raises CdiError."""
     if not around.inventory:
         return ()
     devices = tuple(device for device in around.listed.devices if device.kind not in parts)
@@ -179,7 +182,7 @@ def plan_listing(around: HostSpecs, parts: Mapping[str, Inventory], manifest: Ma
         ),
         *parts.values(),
     ]
-    # Sorted by kind, so that it doesn't matter in which order the kinds are converged.
+    # Sorted by kind, so that the order in which kinds are converged makes no difference.
     whole = Inventory(
         tuple(sorted((device for one in every for device in one.devices), key=lambda device: device.kind)),
         tuple(sorted(kind for one in every for kind in one.kinds)),
@@ -197,7 +200,7 @@ def _spec(
     live: Optional[dict[str, Any]],
     program: str,
 ) -> Optional[dict[str, Any]]:
-    """The spec of what was found and of what is kept; None for no file. Raises CdiError."""
+    """Return the spec of the found and the kept devices; None for no file. Raises CdiError."""
     spec = spec_of(seen.found.kinds[0], kept.devices, program) if kept.devices else None
     if not before or not kept.lost:
         return spec
@@ -206,12 +209,12 @@ def _spec(
     content = with_lost(spec, live, lost, offered)
     if content is spec or content is None:
         return spec
-    # The lowest version that fits may be another one than before.
+    # The lowest version that fits may have changed.
     return complete(kind, with_hook_env({key: value for key, value in content.items() if key != "cdiVersion"}))
 
 
 class _Runtimes:
-    """The runtimes that are to read the spec, asked for their versions at most once. Raises CdiError as named does."""
+    """The runtimes that are to read the spec, asked at most once. Raises CdiError like detect.named."""
 
     def __init__(self, wanted: WantedKind, path: str) -> None:
         self.wanted = wanted.runtimes
@@ -230,7 +233,7 @@ class _Runtimes:
 def _fitted(
     spec: dict[str, Any], wanted: WantedKind, found: detect.DetectedRuntimes
 ) -> tuple[dict[str, Any], tuple[detect.Runtime, ...], list[str]]:
-    """(the spec as every runtime reads it, those runtimes, warnings). Raises CdiError where that can't be."""
+    """Return (the spec as every runtime reads it, those runtimes, warnings). Raises CdiError if no such spec exists."""
     readers = [cap.SpecReader(engine.name, engine.version, engine.reads) for engine in found.runtimes]
     fitted = cap.fit(spec, readers, wanted.on_unsupported)
     return fitted.spec, found.runtimes, [*found.warnings, *fitted.warnings]
@@ -239,7 +242,7 @@ def _fitted(
 def _remembered(
     wanted: WantedKind, kept: KeptDevices, around: HostSpecs, manifest: Manifest, before: Optional[Memory]
 ) -> dict[str, Optional[dict[str, Any]]]:
-    """What the manifest is to remember of the kind from now on; empty where that is what it remembers."""
+    """Return the new memory of the kind for the manifest; empty if the manifest already has it."""
     document = None
     if wanted.entries is not None:
         offered = {id_: before.offered[id_] for id_ in kept.lost} if before else {}
@@ -250,7 +253,7 @@ def _remembered(
         leaving = {id_: list(by) for id_, by in wanted.leaving.items() if id_ in kept.lost}
         if leaving:
             options["leaving"] = leaving
-        if wanted.entries or offered:  # else it is absent, and the last device that was held has gone
+        if wanted.entries or offered:  # else the kind is absent, and its last held device is gone
             document = Memory(options, around.directory, around.inventory, offered, kept.lost).document()
     return {} if manifest.kinds.get(wanted.kind) == document else {wanted.kind: document}
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The changes that bring the spec of one kind to its wanted content, and the refusals that protect other specs.
+"""Plan the changes that bring the spec of one kind to its wanted content, and refuse those that harm other specs.
 
-Pure, but for `files.read`.
+Pure, except for `files.read`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ def plan_spec(
     force: bool = False,
     libraries: Callable[[], Sequence[Linked]] = lambda: ANY,
 ) -> Plan:
-    """What makes `spec` the spec of `kind` in `directory` (None: there is to be none).
+    """Return the changes that make `spec` the spec of `kind` in `directory`; None removes the spec.
 
-    `libraries` says what reads the specs of this host; it is asked only where others' files make a difference. Raises
-    CdiError where a foreign file would be touched without `force`, or where a runtime could not find our devices.
+    `libraries` returns the libraries that read the specs of this host; it is called only if another tool's file makes a
+    difference. Raises CdiError if another tool's file would change without `force`, or if a runtime could not find our
+    devices.
     """
     path = os.path.join(directory, names.file_name(kind))
     content = None if spec is None else codec.encode(spec)
@@ -49,7 +50,7 @@ def plan_spec(
     adopted = live is not None and before == content and not recorded  # its record was lost: it becomes ours again
     if before != content or adopted or (live is not None and recorded and live.mode != MODE):
         changes.append(Change(path, kind, before, content))
-    # A spec of this kind that we wrote into another directory, before the settings changed, would be read as well.
+    # Runtimes would also read a spec of this kind that we wrote into another directory before the settings changed.
     moved = [other for other in manifest.files if other != canonical(path) and manifest.kind_of(other) == kind]
     for other in moved:
         found = read(other)
@@ -68,9 +69,9 @@ def plan_spec(
 def _clashes(
     ours: SpecFile, registry: Registry, gone: set[str], libraries: Callable[[], Sequence[Linked]]
 ) -> list[str]:
-    """Warnings for foreign names that `ours` overrules, and for what a runtime of the future would not resolve.
+    """Return warnings for names of other tools that `ours` overrules, or that a future runtime could not resolve.
 
-    Raises CdiError where some runtime of this host would resolve one of our names to another file, or not at all.
+    Raises CdiError if a runtime of this host would resolve one of our names to another file, or not at all.
     """
     _refuse_unclear(ours, {path: one for path, one in registry.unclear.items() if path not in gone}, libraries)
     others = _beside(ours, registry, gone)
@@ -106,14 +107,14 @@ OVERRULES = "overrules"
 
 
 class _Problem(NamedTuple):
-    """What keeps a name of ours, or with OVERRULES one of another file, from being found."""
+    """A reason why a name of ours, or with OVERRULES a name of another file, is not found."""
 
     sort: str
     name: str
     paths: tuple[str, ...]  # of the other files
 
     def text(self, who: str) -> str:
-        """In words, where `who` is to read it."""
+        """Return the problem for people; `who` are the runtimes that read the spec."""
         if self.sort == "conflict":
             clash = ", ".join(self.paths)
             return f"{self.name} is also in {clash}: {who} would resolve neither. Remove or rename one."
@@ -126,7 +127,7 @@ class _Problem(NamedTuple):
 
 
 def _problems(ours: SpecFile, after: Registry) -> Iterator[_Problem]:
-    """What is wrong with our names for one release of the library."""
+    """Yield the problems of our names for one release of the library."""
     for name in ours.qualified_names:
         if name in after.conflicts:
             yield _Problem("conflict", name, tuple(path for path in after.conflicts[name] if path != ours.path))
@@ -146,7 +147,7 @@ def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear], libraries: C
             )
             raise CdiError(
                 f"{ours.path}: can't tell {what}: {one.why.removeprefix(path + ': ')}. Expected a file that every "
-                f"runtime reads alike, or none. Repair or remove it (`fleet-cdi validate {path}` says what is wrong), "
+                f"runtime reads alike, or none. Repair or remove it (`fleet-cdi validate {path}` names each fault), "
                 "then run this again."
             )
 
@@ -157,14 +158,14 @@ def _refuse_crashes(ours: SpecFile, crashes: Mapping[str, frozenset[str]], linke
         if who:
             raise CdiError(
                 f"{ours.path}: {path} makes the CDI library of {who} crash, which then resolves no device at all. "
-                f"Repair or remove it (`fleet-cdi validate {path}` says what is wrong), then run this again."
+                f"Repair or remove it (`fleet-cdi validate {path}` names each fault), then run this again."
             )
 
 
 def _beside(ours: SpecFile, registry: Registry, gone: set[str]) -> list[SpecFile]:
-    """The files of our kind that are there when `ours` is, and the files in `gone` are not.
+    """Return the files of our kind that exist beside `ours` once the files in `gone` are removed.
 
-    A symlink to our file offers what is in it from now on, and one to a file that goes offers nothing.
+    A symlink to our file offers the new content from now on. A symlink to a removed file offers nothing.
     """
     links = [path for path, target in registry.targets.items() if target == ours.path and path != ours.path]
     links += [file.path for file in registry.specs if file.target == ours.path and file.path != ours.path]

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pools of the executables: what the configuration of each may grant. Private API of fleet.cdi.
+"""The pools of the executables: the devices that each configuration may grant.
 
-Every `<directory>/<resource-type>.d/<name>.conf` (CDI proposal 2017, "Configuration") names devices by an entry; what
-it finds goes into a file of its own, which the executable reads (protocol/pools.py).
+Every `<directory>/<resource-type>.d/<name>.conf` (CDI proposal 2017, "Configuration") selects devices by an entry. The
+devices found go into a file of their own, which the executable reads (protocol/pools.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ..change import Change, plan_file
 
 
 class Pools(NamedTuple):
-    """What the configurations of a host come to."""
+    """The pools of all configurations of a host."""
 
     documents: dict[str, bytes]  # path -> content
-    failed: tuple[str, ...]  # why a configuration has none, one line for each
-    broken: frozenset[str] = frozenset()  # resource-types of those
+    failed: tuple[str, ...]  # why a configuration has no pool, one line for each
+    broken: frozenset[str] = frozenset()  # resource-types of the configurations without a pool
 
 
 def discover_pools(
@@ -42,7 +42,7 @@ def discover_pools(
     enricher: Optional[Enricher],
     disabled: Mapping[str, Disabled],
 ) -> Pools:
-    """Discover the devices of every configuration, and of those that it delegates to. A broken one hides no other."""
+    """Discover the devices of every configuration and its delegates. A broken configuration hides no other."""
     documents: dict[str, bytes] = {}
     there = [find(config_dir) for config_dir in config_dirs]
     failed: dict[str, CdiError] = {path: error for one in there for path, error in one.errors.items()}
@@ -66,10 +66,10 @@ def discover_pools(
 
 
 def plan_pools(found: Pools, listing: str, manifest: Manifest) -> tuple[Change, ...]:
-    """What makes `found` the pools beside the inventory `listing`; those of configurations that are gone go.
+    """Return the changes that make `found` the pools beside the inventory `listing`.
 
-    While a configuration of a resource-type is broken the pools of that type stay: one may be its own. Raises CdiError
-    for a file that is none of ours.
+    Pools of removed configurations go. While a configuration of a resource-type is broken, all pools of that type stay,
+    because one of them may belong to it. Raises CdiError for a file that is not ours.
     """
     changes: list[Change] = []
     for path, content in found.documents.items():

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a host's files agree with its devices again, by what it was told before. Private API of fleet.cdi.
+"""Refresh: make the files of a host agree with its devices again, from the settings in the manifest.
 
-At boot, on hot-plug, when a driver comes or goes, and by a timer (docs/refresh.md): every kind in the manifest is
-discovered anew, from one snapshot, and the pools of the executables; specs, inventory and pools are written where they
+It runs at boot, on hot-plug, when a driver is loaded or unloaded, and by a timer (docs/refresh.md). It discovers every
+kind in the manifest, and the pools of the executables, from one snapshot. It writes specs, inventory and pools that
 differ.
 """
 
@@ -31,26 +31,26 @@ from .memory import Memory, gone_now, memory_of
 from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, discover_kind, known, plan_kind, plan_listing
 from .pools import Pools, discover_pools, plan_pools
 
-# Seconds between two looks for devices that are missed: the first, and the longest.
+# Seconds between two looks for missing devices: the first pause, and the longest.
 PAUSE, LONGEST = 0.25, 8.0
 
 
 class Missing(NamedTuple):
-    """A device that was offered and is not there."""
+    """An offered device that is missing."""
 
     kind: str
     id: str
     names: tuple[str, ...]
-    since: str  # "" for one that is not offered any more
+    since: str  # "" if it is no longer offered
     kept: bool
 
 
 class Report(NamedTuple):
-    """What a refresh did, or with `check` would do."""
+    """The result of a refresh, or with `check` of its preview."""
 
     changed: tuple[str, ...]  # paths
     missing: tuple[Missing, ...]
-    failed: tuple[str, ...]  # kinds and configurations that could not be done, one line for each
+    failed: tuple[str, ...]  # kinds and configurations that failed, one line for each
     warnings: tuple[str, ...]
 
 
@@ -64,11 +64,11 @@ def refresh(
     sleep: Callable[[float], None] = time.sleep,
     disabled: Optional[Mapping[str, Disabled]] = None,
 ) -> Report:
-    """Refresh everything; devices that are missed are waited for, for `timeout` seconds, and kept for `grace`.
+    """Refresh everything. Wait `timeout` seconds for missing devices, and keep them for `grace` seconds.
 
-    Until then the spec of a kind that misses devices stays as it is; the inventory says at once what is gone. What
-    somebody holds (`granted`, by id; None: by the ledger) is kept. `disabled` are the devices out of service; None
-    stands for those that the state directory names. Raises CdiError where the manifest can't be read.
+    While it waits, the spec of a kind with missing devices is unchanged; the inventory shows gone devices at once. Held
+    devices are kept (`granted`, by id; None: ask the ledger). `disabled` are the devices out of service; None: those in
+    the state directory. Raises CdiError if the manifest can't be read.
     """
     begun, pause = clock(), PAUSE
     boot_id = inventory.boot_id(places.root)
@@ -88,7 +88,7 @@ def refresh(
 
 
 def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
-    """One look, and what follows from it; where it is not `final`, specs that would lose devices are left for later."""
+    """Discover once and apply the result; unless `final`, leave specs that would lose devices for later."""
     told = read_manifest(places.state_dir)
     memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
     enricher, unavailable = udev.enricher(places.root)
@@ -101,7 +101,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
             seen[kind] = discover_kind(wanted, view, enricher, disabled)
         except CdiError as error:
             broken[kind] = f"{kind}: {error}"
-            # Where a required entry just finds nothing, its devices are gone like any others.
+            # A required entry that finds nothing has lost its devices, like any other entry.
             with suppress(CdiError):
                 seen[kind] = discover_kind(_optional(wanted), view, enricher, disabled)
     boot_id = inventory.boot_id(places.root)
@@ -116,7 +116,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
         plan = Plan("", (), ())
         for kind, memory in memories.items():
             now = memory_of(manifest.kinds.get(kind))
-            if kind not in seen or now is None or now.wanted != memory.wanted:  # module spec was here meanwhile
+            if kind not in seen or now is None or now.wanted != memory.wanted:  # module spec changed the kind meanwhile
                 continue
             place = around[memory.directory, memory.inventory]
             try:
@@ -144,18 +144,18 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
 
 
 def _wanted(kind: str, memory: Memory) -> WantedKind:
-    """What was asked for; a release after the one that wrote it down may know less of it."""
+    """Return the remembered request. Fields that only a newer release knows are dropped."""
     return WantedKind(kind=kind, **{key: value for key, value in memory.wanted.items() if key in WantedKind._fields})
 
 
 def _optional(wanted: WantedKind) -> WantedKind:
-    """`wanted` with entries that may find nothing."""
+    """Return `wanted` with entries that may find nothing."""
     entries = {name: {**entry, "required": False} for name, entry in (wanted.entries or {}).items()}
     return wanted._replace(entries=entries)
 
 
 def _untouched(part: KindPlan, manifest: Manifest) -> KindPlan:
-    """`part` without changes to what somebody else changed since: those are for an operator, who runs module spec."""
+    """Drop changes to files that another process changed: an operator decides on those with module spec."""
     changes, warnings = [], []
     for change in part.plan.changes:
         if change.before is not None and not manifest.owns(change.path):
@@ -171,7 +171,7 @@ def _listings(
     parts: dict[str, KindPlan],
     manifest: Manifest,
 ) -> tuple[Change, ...]:
-    """What makes each inventory list what was found."""
+    """Return the changes that make each inventory list the found devices."""
     changes: tuple[Change, ...] = ()
     for path in sorted({memory.inventory for memory in memories.values()}):
         place = next(one for (_directory, listing), one in around.items() if listing == path)
@@ -190,9 +190,9 @@ def _pools(places: Layout, pools: Pools, manifest: Manifest, broken: dict[str, s
 
 
 def _missing(kind: str, memory: Memory, part: KindPlan) -> list[Missing]:
-    """The devices of `kind` that were offered and are gone."""
+    """Return the offered devices of `kind` that are gone."""
     names: dict[str, Any] = {**memory.offered}
-    leaving = _leaving(memory)  # those are dropped, and not missed
+    leaving = _leaving(memory)  # the settings dropped them, so they are not missing
     lost = [
         Missing(kind, id_, names[id_], gone.since, True) for id_, gone in part.kept.lost.items() if id_ not in leaving
     ]
@@ -200,5 +200,5 @@ def _missing(kind: str, memory: Memory, part: KindPlan) -> list[Missing]:
 
 
 def _leaving(memory: Memory) -> frozenset[str]:
-    """Ids of the devices that stay only because they are held (converge/kinds/leaving.py)."""
+    """Return the ids of devices that stay only because they are held (converge/kinds/leaving.py)."""
     return frozenset(memory.wanted.get("leaving", ()))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module spec: the spec of one kind, and its part of the inventory, as wanted. Private API of fleet.cdi."""
+"""Converge the spec of one kind and its part of the inventory (module spec)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .plan_kind import FoundDevices, KindPlan, WantedKind, discover_kind, known,
 
 
 class SpecOutcome(NamedTuple):
-    """What was, or with `check` would be, changed."""
+    """The changes that were made, or with `check` would be made."""
 
     plan: Plan
     spec: Optional[dict[str, Any]]
-    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () where there is none to fit
+    runtimes: tuple[detect.Runtime, ...]  # that the spec was fitted to; () without a spec to fit
     warnings: tuple[str, ...]
-    foreign: tuple[Foreign, ...] = ()  # specs of others that provide the kind, or did before ours replaced them
-    held: tuple[leaving.HeldDevice, ...] = ()  # devices that stay because somebody holds them
+    foreign: tuple[Foreign, ...] = ()  # other tools' specs of the kind, also those that ours replaced
+    held: tuple[leaving.HeldDevice, ...] = ()  # devices that stay because they are held
 
 
 def converge_spec(
@@ -48,10 +48,11 @@ def converge_spec(
     find: leaving.Find = containers.find_containers,
     release: str = "",
 ) -> SpecOutcome:
-    """Make the spec of one kind and its part of the inventory as wanted. Raises CdiError, with nothing changed.
+    """Bring the spec of one kind and its part of the inventory to the wanted state.
 
-    Devices that are gone are dropped at once: whoever runs the module looked at its preview. With those that somebody
-    holds it does as `on_held` says; `find` tells which containers hold one. `release`: the id of the release, if known.
+    Missing devices are dropped at once, because the user has seen the preview. `on_held` decides about held ones;
+    `find` tells which containers hold a device. `release`: the id of the release, if known. Raises CdiError, with
+    nothing changed.
     """
     seen = FoundDevices()
     warnings: list[str] = []
@@ -70,7 +71,7 @@ def converge_spec(
         path = os.path.join(around.directory, names.file_name(wanted.kind))
         ours = next((one.spec for one in around.registry.specs if one.path == path and manifest.owns(path)), None)
         asked = leaving.keep_held(wanted, seen, before, ours, on_held, ledger, find)
-        if asked.held and not wanted.by:  # who asks for its removal does not own it
+        if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
             asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
         kept.append(asked)
         part = plan_kind(asked.wanted, seen, around, manifest, terms, force)
@@ -88,13 +89,13 @@ def converge_spec(
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module spec for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module spec for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     listing = options["device_list"]
     live = options["root"] == "/"
     if not live:
         image.enter(options["root"])
-        listing = ""  # an image has not booted
+        listing = ""  # an image has no inventory: it has not booted
     present = options["state"] == "present"
     wanted = WantedKind(
         options["kind"],
@@ -137,14 +138,14 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 
 def _nobody(_names: Any) -> containers.RunningContainers:
-    """Who has devices of an image that is not booted."""
+    """Return no containers: an image that is not booted has none."""
     return containers.RunningContainers(())
 
 
 def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:
-    """A file's content for the diff.
+    """Return the content of a file for the diff.
 
-    Of the inventory it is the devices of `kind`: the others are other runs' doing, and check mode has none of theirs.
+    Of the inventory show only the devices of `kind`: others come from other runs, and check mode has none of theirs.
     """
     document = module_diff.parsed(content)
     if change.kind:

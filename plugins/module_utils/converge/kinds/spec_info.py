@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All specs of this host against the host itself: the registry, what is ours in it, and what is stale.
+"""Compare all specs of this host with the host: the registry, our own specs, and stale specs.
 
-Read-only and cheap: the specs, the manifest and the inventory are read, and every path in a spec is looked at once.
-Private API of fleet.cdi.
+It only reads and is cheap: it reads the specs, the manifest and the inventory, and checks every path in a spec once.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from ...spec.stale import LIVE, FileView, Reason, stale
 
 
 class Survey(NamedTuple):
-    """What was found."""
+    """The specs of a host, and where they disagree with it."""
 
     registry: Registry
-    managed: dict[str, str]  # path of each spec that we wrote and nobody changed since -> who asked for it
-    stale: dict[str, tuple[Reason, ...]]  # path of each spec that does not agree with the host -> why
-    ill: tuple[Device, ...] = ()  # devices that nothing is offered of because something is wrong with them
-    disabled: Mapping[str, Disabled] = {}  # by id: those that an operator took out of service
+    managed: dict[str, str]  # path of each spec of ours that is unchanged -> who asked for it
+    stale: dict[str, tuple[Reason, ...]]  # path of each spec that disagrees with the host -> why
+    ill: tuple[Device, ...] = ()  # unhealthy devices, which no spec offers
+    disabled: Mapping[str, Disabled] = {}  # by id: devices that an operator took out of service
 
 
 def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "", host: FileView = LIVE) -> Survey:
-    """Look at every spec of `directories`.
+    """Compare every spec of `directories` with the host.
 
-    Devices that are gone or new are found in our own specs, against the inventory of this boot; where that is missing,
-    unusable or not wanted (""), nothing is said of them. Raises CdiError for a manifest or a record of devices out of
-    service that can't be read.
+    Devices that are gone or new are found only in our own specs, by the inventory of this boot. They are left out if
+    that inventory is missing, unusable or not wanted (""). Raises CdiError if the manifest or the record of devices out
+    of service can't be read.
     """
     return compare(load(directories), read_manifest(state_dir), _listed(inventory_path), in_force(state_dir), host)
 
@@ -48,7 +47,7 @@ def compare(
     disabled: Mapping[str, Disabled],
     host: FileView = LIVE,
 ) -> Survey:
-    """The specs of `registry` against the host. Raises nothing."""
+    """Compare the specs of `registry` with the host."""
     managed = {file.path: manifest.by(file.path) for file in registry.specs if _is_ours(file.path, manifest)}
     wanted = _wanted(listed)
     found = {}
@@ -62,7 +61,7 @@ def compare(
 
 
 def registry_document(found: Survey) -> dict[str, Any]:
-    """The survey as module spec_info returns it and as `fleet-cdi specs --json` prints it."""
+    """Return the survey as module spec_info returns it and `fleet-cdi specs --json` prints it."""
     specs = [
         {
             "path": file.path,
@@ -81,13 +80,13 @@ def registry_document(found: Survey) -> dict[str, Any]:
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module spec_info for its `options`; it only reads, check mode or not. Raises CdiError."""
+    """Return (result, warnings) of module spec_info for its `options`; it only reads. Raises CdiError."""
     found = registry_document(survey(options["spec_dirs"], options["state_dir"], options["device_list"]))
     return {**found, "kinds": kinds(read_manifest(options["state_dir"]))}, []
 
 
 def kinds(manifest: Manifest) -> dict[str, str]:
-    """Kind -> who asked for it, of all that a refresh keeps up or that we wrote a spec of, in whatever directory."""
+    """Return kind -> who asked for it, for all kinds that a refresh maintains or that we wrote a spec of."""
     asked = {record["kind"]: record["by"] for record in manifest.files.values() if record["kind"]}
     asked.update({kind: str(memory["wanted"].get("by", "")) for kind, memory in manifest.kinds.items()})
     return asked
@@ -96,7 +95,7 @@ def kinds(manifest: Manifest) -> dict[str, str]:
 def _is_ours(path: str, manifest: Manifest) -> bool:
     try:
         return manifest.owns(path)
-    except CdiError:  # a symlink now, say: somebody changed it
+    except CdiError:  # for example a symlink now: another process changed it
         return False
 
 
@@ -108,7 +107,7 @@ def _listed(path: str) -> inventory.Inventory:
 
 
 def _wanted(listed: inventory.Inventory) -> dict[str, set[str]]:
-    """Kind -> the names that its spec offers, by the inventory: of devices that are not unhealthy, and aggregates."""
+    """Return kind -> the names that its spec offers by the inventory: healthy devices and aggregates."""
     names: dict[str, set[str]] = {}
     for device in listed.devices:
         names.setdefault(device.kind, set()).update(device.names if device.health.is_usable else ())
@@ -119,7 +118,7 @@ def _wanted(listed: inventory.Inventory) -> dict[str, set[str]]:
 
 
 def _explained(reason: Reason, kind: str, listed: inventory.Inventory) -> Reason:
-    """`reason`, where a device is gone with what the inventory says of it: since when, say."""
+    """Add to the `reason` that a device is gone the text of the inventory, for example since when."""
     if reason.rule == "device-gone":
         for device in listed.devices:
             if device.kind == kind and reason.expected in device.names and device.health.reason:

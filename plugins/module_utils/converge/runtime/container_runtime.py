@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module container_runtime: CDI in docker, containerd, CRI-O or podman, on or off.
+"""Turn CDI on or off in docker, containerd, CRI-O or podman (module container_runtime).
 
-Written, asked of the runtime's own program, and then of its daemon if that may be restarted; whatever goes wrong on the
-way puts the files back.
+Write the configuration, check it with the runtime's own program, then with its daemon if a restart is allowed. If a
+step fails, put the files back.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ SPEC_DIRS = {
 
 
 class RuntimeOutcome(NamedTuple):
-    """What was, or with `check` would be, done."""
+    """The changes that were made, or with `check` would be made."""
 
     plan: RuntimePlan
-    pending: bool  # whether the daemon runs with something else than its configuration says, afterwards
+    pending: bool  # afterwards the daemon still runs with another configuration than its files have
     restarted: bool
     warnings: tuple[str, ...]
 
     @property
     def changed(self) -> bool:
-        """Whether anything was done."""
+        """Return True if the configuration changed or the daemon was restarted."""
         return self.restarted or any(change.before != change.after for change in self.plan.changes)
 
 
@@ -58,10 +58,10 @@ def converge_runtime(
     by: Optional[Restarter] = None,
     on_held: str = leaving.KEEP,
 ) -> RuntimeOutcome:
-    """Make the configuration of one runtime as `wanted`; None takes back what was ever set. Raises CdiError, with the
-    files as they were.
+    """Bring the configuration of one runtime to `wanted`; None takes back all that we ever set.
 
-    `on_held`: what to do where that would turn CDI off under containers that have devices by it.
+    `on_held` decides what to do if that turns CDI off while containers have devices by it. Raises CdiError, with the
+    files put back.
     """
     by = by or Restarter()
     made = plan_runtime(place, wanted, read_manifest(state_dir), Source(), managed_by)
@@ -83,24 +83,22 @@ def converge_runtime(
         read_manifest(state_dir).check(change.path for change in made.changes)
     elif made.changes:
         with locked_manifest(state_dir) as manifest:
-            made = plan_runtime(
-                place, wanted, manifest, Source(), managed_by
-            )  # again: now nobody else of ours changes it
+            made = plan_runtime(place, wanted, manifest, Source(), managed_by)  # again: now the lock is ours
             _write(place, made, manifest, decision.restart, by)
     elif not check and decision.restart:
-        daemon_restart.restart(place, made.after, by)  # an earlier run wrote, and did not get to it
+        daemon_restart.restart(place, made.after, by)  # an earlier run wrote, and stopped before the restart
     return RuntimeOutcome(made, pending and not decision.restart, decision.restart, tuple(warnings))
 
 
 def _named(users: Sequence[containers.Container]) -> list[str]:
-    """Containers that could not be started again, for people."""
+    """Return the containers that could not be started again, for people."""
     shown = [f"{one} has {holders.some(one.devices)}" for one in users[: holders.SOME]]
     more = len(users) - holders.SOME
     return [*shown, *([f"and {more} more containers"] if more > 0 else [])]
 
 
 def _write(place: InstalledRuntime, made: RuntimePlan, manifest: Manifest, restart: bool, by: Restarter) -> None:
-    """Write, have the runtime look at it, restart. Raises CdiError, with everything put back."""
+    """Write the files, have the runtime check them, and restart it. Raises CdiError, with everything put back."""
     before = {change.path: manifest.edits.get(change.path) for change in made.changes}
     live = {change.path: files.read(change.path) for change in made.changes}
     for change in made.changes:
@@ -130,13 +128,13 @@ def _put_back(made: RuntimePlan, manifest: Manifest, records: dict[str, Any]) ->
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module container_runtime for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module container_runtime for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     place, found_warnings = _place(options)
     wanted = _wanted(options)
     warnings += found_warnings
     if place is not None and wanted is not None and not place.reads and options["on_unsupported"] == "warn":
-        warnings.append(f"{place.title}: has no CDI at all; it is left as it is")
+        warnings.append(f"{place.title}: has no CDI at all; its configuration stays unchanged")
         place = None
     if place is None:
         return {"changed": False, "name": options["name"], "pending_restart": False, "diff": []}, warnings
@@ -161,7 +159,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 
 def _wanted(options: dict[str, Any]) -> Optional[WantedCdi]:
-    """What is asked for. Raises CdiError for directories that no runtime takes."""
+    """Return the requested state. Raises CdiError for directories that no runtime accepts."""
     if options["state"] == "absent":
         return None
     dirs = options["spec_dirs"]
@@ -174,7 +172,10 @@ def _wanted(options: dict[str, Any]) -> Optional[WantedCdi]:
 
 
 def _place(options: dict[str, Any]) -> tuple[Optional[InstalledRuntime], list[str]]:
-    """The runtime that is meant, and warnings; None where there is none and that is fine. Raises CdiError."""
+    """Return (the runtime that the options name, warnings).
+
+    The runtime is None if it is not installed and the state does not need it. Raises CdiError.
+    """
     name, installation = options["name"], options["installation"]
     if installation not in installations.INSTALLATIONS[name]:
         there = ", ".join(installations.INSTALLATIONS[name])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module container_runtime_info: the runtimes of a host, and how they read CDI. It only reads."""
+"""Report the runtimes of a host and how they read CDI (module container_runtime_info). It only reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNREAD = CdiReading(False, "")
 
 
 def runtime_document(state: RuntimeState, manifest: Manifest) -> dict[str, Any]:
-    """One runtime, as the module returns it."""
+    """Return one runtime as the module returns it."""
     place, reading = state.place, state.reading or UNREAD
     now = state.asked.running
     records = {path: record for path, record in manifest.edits.items() if record["for"] == owner(place)}
@@ -46,7 +46,7 @@ def runtime_document(state: RuntimeState, manifest: Manifest) -> dict[str, Any]:
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module container_runtime_info; it only reads, check mode or not. Raises CdiError."""
+    """Return (result, warnings) of module container_runtime_info for its `options`; it only reads. Raises CdiError."""
     names = [options["name"]] if options["name"] else list(installations.INSTALLATIONS)
     found = installations.find_installations(os.environ.get("PATH", ""), names=names)
     manifest = read_manifest(options["state_dir"])

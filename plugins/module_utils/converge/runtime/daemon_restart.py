@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have a runtime's daemon read its changed configuration, where that is wanted and ends no container. Private API of
-fleet.cdi.
+"""Restart a runtime's daemon so that it reads its changed configuration, if allowed and if no container ends.
 
-Docker keeps its containers over a restart with live-restore only. Containerd's and CRI-O's live in processes of their
-own, which systemd leaves alone where the unit says KillMode=process; CRI-O reads its directories anew on a reload.
+Docker keeps its containers over a restart only with live-restore. Containers of containerd and CRI-O live in processes
+of their own, which systemd leaves alone if the unit has KillMode=process. CRI-O reads its directories again on a
+reload.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ...runtimes.place import CdiReading, InstalledRuntime
 from ...runtimes.verify import Run, run
 from ...system import proc, systemd
 
-ANSWERS_WITHIN = 60.0  # seconds, after systemd says that it runs
+ANSWERS_WITHIN = 60.0  # seconds after systemd reports that the daemon runs
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
-RELOADS = ("cri-o",)  # those that a reload is enough for
+RELOADS = ("cri-o",)  # runtimes that need only a reload
 SHIMS = "containerd-shim"
 
 
 def _shims() -> int:
-    """How many containers of containerd run on this host."""
+    """Return how many containers of containerd run on this host."""
     return proc.count_named(SHIMS)
 
 
 class Restarter(NamedTuple):
-    """How this host does it; tests have their own."""
+    """The calls that ask and restart daemons; tests replace them."""
 
     run: Run = run
     show: Callable[[str], str] = arguments.show
@@ -51,7 +51,7 @@ class Restarter(NamedTuple):
 
 
 class RestartDecision(NamedTuple):
-    """Whether it is to be restarted, and if not, why."""
+    """The decision to restart the daemon or not, and why not."""
 
     restart: bool
     why: str = ""
@@ -60,7 +60,7 @@ class RestartDecision(NamedTuple):
 def decide(
     place: InstalledRuntime, pending: bool, asked: running.Asked, restart: str, by: Restarter
 ) -> RestartDecision:
-    """Whether the daemon is to be restarted now. Raises CdiError where it should be and can't."""
+    """Decide if the daemon is to be restarted now. Raises CdiError if it should be and can't."""
     if not pending:
         return RestartDecision(False)
     unit = arguments.unit_of(place.units, by.show)
@@ -82,7 +82,7 @@ def decide(
 
 
 def restart(place: InstalledRuntime, wanted: CdiReading, by: Restarter) -> None:
-    """Restart, or reload, the daemon and wait until it says that it runs with `wanted`. Raises CdiError."""
+    """Restart or reload the daemon, and wait until it runs with `wanted`. Raises CdiError."""
     unit = arguments.unit_of(place.units, by.show)
     _do(unit.name, "reload" if place.name in RELOADS else "restart", by)
     for _try in range(int(ANSWERS_WITHIN * 2)):
@@ -96,9 +96,9 @@ def restart(place: InstalledRuntime, wanted: CdiReading, by: Restarter) -> None:
 
 
 def put_back(place: InstalledRuntime, by: Restarter) -> str:
-    """Restart a daemon that did not take its new configuration with the old one; returns how that went."""
+    """Restart, with its old configuration, a daemon that failed with the new one; returns the result in words."""
     unit = arguments.unit_of(place.units, by.show)
-    by.systemctl(["reset-failed", unit.name])  # it may have failed so often that systemd would not start it
+    by.systemctl(["reset-failed", unit.name])  # after many failures systemd would refuse to start it
     try:
         _do(unit.name, "restart", by)
     except CdiError as error:
@@ -113,6 +113,6 @@ def _do(unit: str, what: str, by: Restarter) -> None:
 
 
 def _last_words(unit: str, by: Restarter) -> str:
-    """The daemon's last words, for a message."""
+    """Return the last words of the daemon in its log, for a message."""
     text = systemd.last_words(by.told, unit)
     return f": {text}" if text else ""

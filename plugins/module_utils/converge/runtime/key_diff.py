@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What changes in a runtime's configuration, key by key. Private API of fleet.cdi."""
+"""Show the changes in a runtime's configuration, key by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .plan import RuntimePlan
 
 
 def runtime_diff(plan: RuntimePlan) -> list[dict[str, Any]]:
-    """For each file the keys that change, dotted, before and after."""
+    """Return for each file the keys that change, dotted, before and after."""
     found = []
     for change in plan.changes:
         before, after = (_keys(change.path, content) for content in (change.before, change.after))

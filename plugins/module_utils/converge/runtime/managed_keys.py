@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys that we set in files of others, kept in the manifest (`edits`) and taken back. Private API of fleet.cdi.
+"""Set and take back keys in other tools' files; the manifest keeps them (`edits`).
 
-A record is {"for": whose configuration it is, as "docker/system", "syntax", "created": whether the file is ours, "keys"
-and "first": what was put in (runtimes/edit/key.py; `first` are keys that a new file needs), "by": who asked for it}.
+A record is {"for": the runtime and installation, for example "docker/system", "syntax", "created": True if we made the
+file, "keys" and "first": what was put in (runtimes/edit/key.py; `first` are keys that a new file needs), "by": who
+asked for it}.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from ...runtimes.place import Setting
 
 
 class Amended(NamedTuple):
-    """One file as it is to be: content (None: no file) and record (None: nothing in it is ours)."""
+    """The wanted state of one file: content (None: no file) and record (None: it has no key of ours)."""
 
     path: str
     before: Optional[bytes]
     after: Optional[bytes]
     record: Optional[dict[str, Any]]
-    theirs: tuple[str, ...] = ()  # keys that others changed or removed since
+    theirs: tuple[str, ...] = ()  # keys of ours that others changed or removed
 
 
 def amended(
     path: str, content: Optional[bytes], settings: Sequence[Setting], owner: str, syntax: str, by: str
 ) -> Amended:
-    """The file with what `settings` say of it. `content` is without anything of ours. Raises CdiError."""
+    """Return the file with `settings`. `content` is the file without keys of ours. Raises CdiError."""
     first = key_edits.Edited(content, ())
     if content is None:
         first = key_edits.set_keys(None, [pair for one in settings for pair in one.first], syntax, path)
@@ -49,7 +50,7 @@ def amended(
 
 
 def without_ours(path: str, content: Optional[bytes], record: Mapping[str, Any]) -> Amended:
-    """The file as if we had never been there. Raises CdiError for one that can't be read."""
+    """Return the file without our keys. Raises CdiError if it can't be read."""
     keys = _keys(record["keys"])
     if content is None:
         return Amended(path, None, None, None, tuple(map(_name, keys)))
@@ -64,9 +65,9 @@ def without_ours(path: str, content: Optional[bytes], record: Mapping[str, Any])
 
 
 def take_back_keys(manifest: Manifest, path: str, check: bool = False) -> str:
-    """Take back what we set in the file at `path`: returns "removed", "restored", or "gone" where nothing is there.
+    """Take back our keys in the file at `path`; return "removed", "restored", or "gone" if nothing of ours is left.
 
-    With `check` it only says so. Raises CdiError for a file that can't be read or written; it is then as before.
+    With `check` only return the result. Raises CdiError, with the file unchanged, if it can't be read or written.
     """
     live = files.read(path)
     found = without_ours(path, live.content if live else None, manifest.edits[path])

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to change in the configuration of one runtime so that it reads CDI, or not, as wanted. Private API of
-fleet.cdi.
+"""Plan the changes to the configuration of one runtime that turn its CDI on or off.
 
-Nothing where it is so already. Otherwise the files are taken without what we ever set in them, and if that is not as
-wanted, the least that makes it so is set.
+If the configuration is already as wanted, nothing changes. Otherwise the files are taken without the keys that we ever
+set. If that is not as wanted, the fewest possible keys are set.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from . import managed_keys
 
 
 class RuntimePlan(NamedTuple):
-    """The files that change, and what the configuration says before and after."""
+    """The files that change, and the CDI settings before and after."""
 
     changes: tuple[managed_keys.Amended, ...]
     before: CdiReading
@@ -32,16 +31,16 @@ class RuntimePlan(NamedTuple):
 
 
 def owner(place: InstalledRuntime) -> str:
-    """Whose configuration it is, for the manifest."""
+    """Return the owner of the configuration, for the manifest."""
     return f"{place.name}/{place.installation}"
 
 
 def plan_runtime(
     place: InstalledRuntime, wanted: Optional[WantedCdi], manifest: Manifest, source: Source, managed_by: str = ""
 ) -> RuntimePlan:
-    """What makes it as `wanted`; None: as if we had never been there.
+    """Return the changes that bring the runtime to `wanted`; None removes all keys of ours.
 
-    Raises CdiError where that can't be, and for files that can't be read.
+    Raises CdiError if that is not possible, or if a file can't be read.
     """
     read = CONFIGURATIONS[place.name].read
     now = read(place, source)

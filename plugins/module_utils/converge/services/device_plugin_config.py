@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module device_plugin_config: the device plugin's configuration, and whether what runs has it. Private API of
-fleet.cdi.
+"""Write the configuration of the device plugin, and check that its instances use it (module device_plugin_config).
 
-The file is in the manifest. Instances read it anew by themselves; they keep what they serve while they do.
+The manifest lists the file. Instances read a new file by themselves, and serve their resources meanwhile.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from ..apply import apply
 from ..change import OR_FORCE, Change, Plan, plan_file
 from .device_plugin_unit import INSTANCES, RUN_DIR, instance
 
-BY = "device_plugin_config"  # who asked for the file, for the manifest
+BY = "device_plugin_config"  # the owner of the file, for the manifest
 PAUSE = 0.2  # seconds between two looks at the instances
-HEARD = 2.0  # seconds after which what an instance says is about this file, and not about the one before
+HEARD = 2.0  # seconds after which an error of an instance is about this file, and not about the one before
 
-# Options of the module that are fields of the document as they are.
+# Options of the module that go into the document unchanged.
 FIELDS = (
     "resources",
     "delivery",
@@ -60,7 +59,7 @@ PLACES = {
 
 
 class TakenOver(NamedTuple):
-    """Whether an instance that runs has the configuration; `error` says why not, where it said so."""
+    """Tells if a running instance uses the configuration; `error` is the reason that it gave if not."""
 
     instance: str
     taken: bool
@@ -68,11 +67,11 @@ class TakenOver(NamedTuple):
 
 
 def rendered(options: Mapping[str, Any]) -> bytes:
-    """The text of the configuration that a module's options ask for. Raises CdiError for one that is wrong."""
+    """Return the text of the configuration for the options of the module. Raises CdiError for wrong options."""
     kubelet = options["kubelet_dir"].rstrip("/")
     for name, path in (("config_file", options["config_file"]), ("kubelet_dir", kubelet)):
         schema.check({name: path}, {"properties": {name: schema.PATH}}, options["config_file"])
-    # The usual ones, too: which of them runtimes read is not settled by what the plugin does.
+    # The usual directories count as well: runtimes may read them even if the plugin does not.
     directories = {*options["spec_dirs"], *PluginSettings().spec_dirs}
     if os.path.realpath(os.path.dirname(options["config_file"])) in map(os.path.realpath, directories):
         raise CdiError(
@@ -90,9 +89,9 @@ def rendered(options: Mapping[str, Any]) -> bytes:
 
 
 def write_config(path: str, content: Optional[bytes], state_dir: str, force: bool, check: bool) -> Optional[Change]:
-    """Make `content` the configuration at `path`, or (None) put back what was there before us; returns the change.
+    """Write `content` to the configuration at `path`; None restores the file from before us.
 
-    None if it was so already. Raises CdiError, with nothing changed.
+    Returns the change, or None if the file already agrees. Raises CdiError, with nothing changed.
     """
     where = files.canonical(path)
     if content is None:
@@ -126,7 +125,7 @@ def taken(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[TakenOver, ...]:
-    """Which of the instances that run with the configuration at `path` have it; they get `wait` seconds for that."""
+    """Tell which running instances use the configuration at `path`; wait up to `wait` seconds for them."""
     wanted = hashlib.sha256(content).hexdigest() if content is not None else ""
     until = clock() + wait
     heard = clock() + HEARD
@@ -142,7 +141,7 @@ def taken(
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module device_plugin_config for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module device_plugin_config for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     path = options["config_file"]
     content = rendered(options) if options["state"] == "present" else None
@@ -181,7 +180,7 @@ def _living() -> list[Mapping[str, Any]]:
 
 
 def _reload() -> None:
-    """Tell the instances under systemd; they see a change by themselves, too, but not on every file system."""
+    """Reload the instances under systemd. They also see a change by themselves, but not on every file system."""
     if systemd.booted() and shutil.which("systemctl"):
         for unit in systemd.active(systemd.run_on_host, [*map(instance, INSTANCES)]):
             systemd.run_on_host(["systemctl", "reload", unit])

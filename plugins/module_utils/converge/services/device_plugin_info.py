@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module device_plugin_info: what the device plugin serves, and what the kubelet made of it. Private API of fleet.cdi.
+"""Report what the device plugin serves and what the kubelet sees of it (module device_plugin_info).
 
-The instances' own status is one side, the kubelet's podresources the other; where gRPC is missing there is only the
-first.
+The instances give their own status, the kubelet its podresources. Without gRPC only the status is known.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ WRONG = (
     instance_status.CONFLICT,
     instance_status.REFUSED,
     instance_status.RETRYING,
-)  # what an operator has to know of, and not just wait
+)  # states that need an operator; waiting does not help
 
 
 class Kubelet(NamedTuple):
-    """What the kubelet of this host says of itself."""
+    """The answers of the kubelet of this host."""
 
     state: str
-    listed: Optional[Mapping[str, frozenset[str]]]  # resource -> device IDs, of all plugins; None: it can't be asked
-    why: str  # it can't be asked
-    drivers: tuple[str, ...]  # of dynamic resource allocation, that are registered
+    listed: Optional[Mapping[str, frozenset[str]]]  # resource -> device IDs, of all plugins; None: unknown
+    why: str  # why the kubelet can't be asked
+    drivers: tuple[str, ...]  # registered drivers of dynamic resource allocation
 
 
 def judged(
     instances: Sequence[Mapping[str, Any]], kubelet: Kubelet
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-    """(resources, what is not ready yet, warnings) of the instances that work, the youngest last."""
+    """Return (resources, pending steps, warnings) of the working instances, the youngest last."""
     if not instances:
         return [], ["no instance of the device plugin runs"], []
     youngest = instances[-1]
@@ -77,7 +76,7 @@ def judged(
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
+    """Return (result, warnings) of the module for its `options`; it only reads. Raises CdiError."""
     manifest = read_manifest(options["state_dir"])
     alive = [seen for seen in instance_status.instances_in(RUN_DIR) if seen.alive]
     kubelet = _ask(options["kubelet_dir"])
@@ -124,7 +123,7 @@ def _unready(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unlisted(name: str, found: Mapping[str, Any], listed: Optional[frozenset[str]]) -> Iterator[str]:
-    """What the kubelet does not know yet of a resource that has devices, and that is not another plugin's."""
+    """Yield what the kubelet does not know yet of a resource that has devices and that no other plugin owns."""
     if found["state"] in (instance_status.IDLE, instance_status.CONFLICT):
         return
     if found["state"] != instance_status.REGISTERED or not found["stream"]:
@@ -137,9 +136,10 @@ def _unlisted(name: str, found: Mapping[str, Any], listed: Optional[frozenset[st
 
 
 def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:
-    """Drivers of dynamic resource allocation that may have a resource of the same name.
+    """Yield warnings for drivers of dynamic resource allocation that may have a resource of the same name.
 
-    Only the cluster knows: a DeviceClass says so by extendedResourceName. One of the same vendor is what to look at.
+    Only the cluster knows: a DeviceClass names the resource in extendedResourceName. So a driver of the same vendor
+    counts.
     """
     domain = name.partition("/")[0]
     for driver in kubelet.drivers:
@@ -152,13 +152,13 @@ def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:
 
 
 def _ask(kubelet_dir: str) -> Kubelet:
-    """The kubelet whose directory this is."""
-    paths = PluginSettings()  # of the usual directory
+    """Ask the kubelet with this directory."""
+    paths = PluginSettings()  # for the names below the kubelet's usual directory
     own = os.path.join(kubelet_dir, os.path.basename(paths.plugin_dir), "kubelet.sock")
-    sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one that only finds plugins has this
+    sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one without registration has this
     if not any(map(os.path.lexists, sockets)):
-        return Kubelet(ABSENT, None, f"{own}: there is none", ())
-    # Here, as few hosts that are asked have one.
+        return Kubelet(ABSENT, None, f"{own}: does not exist", ())
+    # Imported here, because few hosts have a kubelet.
     from ...device_plugin.kubelet import dra_drivers
 
     return Kubelet(*dra_drivers.ask(kubelet_dir, sockets, (UP, DOWN)))

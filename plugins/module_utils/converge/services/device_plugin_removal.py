@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a device plugin that is removed leaves: sockets, status files, holds in the ledger. Private API of fleet.cdi."""
+"""Clean up after a removed device plugin: sockets, status files, holds in the ledger."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...manifest import Manifest
 from ...records import CdiError
 from . import device_plugin_config
 
-DIRECTORIES = ("device-plugins", "plugins_registry")  # of the kubelet's
+DIRECTORIES = ("device-plugins", "plugins_registry")  # below the kubelet's directory
 
 
 def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, check: bool = False) -> list[str]:
-    """Clear up, once no instance runs and before the configuration goes, which says where the kubelet is.
+    """Clean up, after the instances stopped and before the configuration goes: it names the kubelet's directory.
 
-    Returns warnings for what has to stay; with `check` it is all that it does.
+    Returns warnings for what has to stay; with `check` it changes nothing.
     """
     configured = list(_configured(manifest))
     kubelets = sorted({kubelet_dir.rstrip("/"), *(os.path.dirname(one.plugin_dir) for one in configured)})
@@ -32,18 +32,18 @@ def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, che
         for one in kubelets:
             for name in DIRECTORIES:
                 unix_sockets.remove_stale(os.path.join(one, name))
-        with suppress(OSError):  # there is none, or others have files there
+        with suppress(OSError):  # the directory does not exist, or has other files
             for entry in os.scandir(run_dir):
                 os.unlink(entry.path)
             os.rmdir(run_dir)
     try:
         return _free(state_dir, sockets, configured, check)
     except CdiError as error:
-        return [f"what is held for Kubernetes stays so: {error}"]
+        return [f"the devices held for Kubernetes stay held: {error}"]
 
 
 def _configured(manifest: Manifest) -> Iterable[configuration.PluginSettings]:
-    """The configurations that we wrote."""
+    """Yield the configurations that we wrote."""
     for path, record in manifest.files.items():
         if record["by"] == device_plugin_config.BY:
             with suppress(CdiError):
@@ -53,10 +53,10 @@ def _configured(manifest: Manifest) -> Iterable[configuration.PluginSettings]:
 def _free(
     state_dir: str, sockets: Iterable[str], configured: Iterable[configuration.PluginSettings], check: bool
 ) -> list[str]:
-    """Free what the ledger holds for Kubernetes, unless pods may still use it, after its teardown. Raises CdiError."""
+    """Free the holds for Kubernetes after their teardown, unless pods may still use them. Raises CdiError."""
     if not os.path.lexists(os.path.join(state_dir, "ledger.db")):
         return []
-    # Here, as few hosts have a store, and SQLite takes long to be imported.
+    # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ...allocation.holds import pod_holds
     from ...allocation.ledger.ledger import Ledger
 
@@ -79,18 +79,18 @@ def _free(
     for settings in configured:
         if os.path.abspath(settings.state_dir) == os.path.abspath(state_dir):
             operate.give_back(settings, ledger)
-    pod_holds.clear(ledger)  # what no configuration is for
+    pod_holds.clear(ledger)  # the holds of resources without a configuration
     return [text for _key, part in pod_holds.holds(ledger.grants()) for text in pod_holds.stuck(part)]
 
 
 def _used(pod_resources: str, resources: Collection[str]) -> str:
-    """Why pods may still have devices of these resources; "" if they have none.
+    """Tell why pods may still have devices of these resources; "" if they have none.
 
-    Only where no kubelet ever made its socket there are no pods: they outlive a kubelet that is stopped.
+    Pods outlive a stopped kubelet. Only a host on which no kubelet ever made its socket has no pods.
     """
     if not os.path.lexists(pod_resources):
         return ""
-    # Here, as gRPC takes long to be imported, and hosts without the plugin need not have it.
+    # Imported here: the import of gRPC takes long, and hosts without the plugin may lack it.
     from ...device_plugin.kubelet import podresources
 
     try:

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module device_plugin_service: the device plugin's units, one of its two instances running; or none. Private API of
-fleet.cdi.
+"""Install or remove the units of the device plugin; one of its two instances runs (module device_plugin_service).
 
-One instance runs from what is installed now. What runs from an older unit or release is not restarted: the other
-instance is started beside it, and when the kubelet watches each resource there, the older one is stopped.
+One instance runs from the installed unit and release. An instance of an older unit or release is not restarted. The
+other instance is started beside it. The older one is stopped when the kubelet watches every resource of the new one.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from .device_plugin_removal import tidy
 from .device_plugin_unit import INSTANCES, PluginUnit, instance
 from .openers_unit import PROCESSES, SOCKET
 
-BY = "device_plugin_service"  # who asked for the file, for the manifest
+BY = "device_plugin_service"  # the owner of the files, for the manifest
 PAUSE = 0.2  # seconds between two looks at an instance that is starting
 
 
 def _living() -> dict[str, Mapping[str, Any]]:
-    """The status of each instance that lives and works. One that hangs serves nobody, whatever it says."""
+    """Return the status of each running instance. One that hangs is left out: it serves no pods."""
     seen = [one for one in instance_status.instances_in(unit_file.RUN_DIR) if one.alive and not one.hangs]
     return {str(one.document["instance"]): one.document for one in seen}
 
@@ -49,7 +48,7 @@ def _environment(process: int) -> bytes:
 
 
 class ServiceHost(NamedTuple):
-    """What the work is done with; tests have their own."""
+    """The calls to systemd and the host; tests replace them."""
 
     run: systemd.Run = systemd.run_on_host
     booted: Callable[[], bool] = systemd.booted
@@ -63,21 +62,21 @@ THIS = ServiceHost()
 
 
 class InstancesState(NamedTuple):
-    """The instances: which start at boot, which run, and which of those run from what is installed now."""
+    """The instances: which start at boot, which run, and which run from the installed unit and release."""
 
     enabled: tuple[str, ...]
     active: tuple[str, ...]
-    current: tuple[str, ...]  # the youngest first: it is the one that serves
-    looking: tuple[str, ...] = ()  # what the socket of who looks at processes is: enabled, active
+    current: tuple[str, ...]  # the youngest first: it serves
+    looking: tuple[str, ...] = ()  # state of the openers socket: "enabled", "active"
 
 
 def install(
     unit: PluginUnit, release: Optional[str], state_dir: str, wait: float, check: bool, host: ServiceHost = THIS
 ) -> dict[str, Any]:
-    """Have one instance run from `unit` and `release`; returns what changed, for the module.
+    """Make one instance run from `unit` and `release`; return the changes, for the module.
 
-    One that is older is replaced as the module's docstring says; a new one has `wait` seconds to take over. If it does
-    not, it is stopped again and CdiError raised: the older one goes on serving. Raises CdiError.
+    An older instance is replaced as described above; the new one has `wait` seconds to take over. If it does not, it is
+    stopped, CdiError is raised, and the older one goes on serving. Raises CdiError.
     """
     contents = unit_file.plugin_texts(unit)
     units.need_systemd(
@@ -89,7 +88,7 @@ def install(
 
     leaving = units.leaving(read_manifest(state_dir), [path for path, content in contents.items() if content is None])
     if not (leaving or unit.process_access):
-        before = before._replace(looking=())  # of somebody else's
+        before = before._replace(looking=())  # the socket belongs to another tool
     wanted = {path: content for path, content in contents.items() if content is not None}
     written = units.write_units(wanted, BY, state_dir, check)
     if leaving and not check:
@@ -131,7 +130,7 @@ def install(
 def uninstall(
     state_dir: str, kubelet_dir: str, check: bool, host: ServiceHost = THIS
 ) -> tuple[dict[str, Any], list[str]]:
-    """Stop both instances, take the unit back and clear up; returns what changed, and warnings. Raises CdiError."""
+    """Stop both instances, remove the units and clean up; return the changes, and warnings. Raises CdiError."""
     manifest = read_manifest(state_dir)
     if not installed(manifest):
         return {"changed": False, "diff": [], "instance": None}, []
@@ -139,7 +138,7 @@ def uninstall(
     before = _state(host, b"", None)
     if not check:
         stop(host)
-    # While the units are in the manifest: the next run ends what one that is killed has begun.
+    # The units are still in the manifest, so the next run completes what a killed run began.
     warnings = tidy(manifest, state_dir, kubelet_dir, unit_file.RUN_DIR, check)
     if not check:
         units.take_back_units(leaving, state_dir)
@@ -149,19 +148,19 @@ def uninstall(
 
 
 def installed(manifest: Manifest) -> bool:
-    """Whether the manifest lists a unit."""
+    """Return True if the manifest lists a unit of the device plugin."""
     return any(manifest.record(path) for path in unit_file.paths())
 
 
 def stop(host: ServiceHost = THIS) -> None:
-    """Stop and disable both instances, and who looks at processes for them, before the files of the units go.
+    """Stop and disable both instances and their openers socket, before the files of the units go.
 
     Raises CdiError while an instance runs.
     """
     names = [*map(instance, INSTANCES)]
     if shutil.which("systemctl"):
         if host.booted():
-            _status, said = host.run(["systemctl", "stop", *names])  # also fails for one that systemd does not know
+            _status, said = host.run(["systemctl", "stop", *names])  # also fails for a unit that systemd does not know
             running = systemd.active(host.run, names)
             if running:
                 raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
@@ -170,19 +169,19 @@ def stop(host: ServiceHost = THIS) -> None:
 
 
 def _stop_looking(host: ServiceHost) -> None:
-    """Stop and disable who looks at processes. What is said where there is none is not heard."""
+    """Stop and disable the openers units. Errors about missing units are ignored."""
     if host.booted():
         host.run(["systemctl", "stop", SOCKET, PROCESSES])
     systemd.disable(host.run, [SOCKET])
 
 
 def forget(host: ServiceHost = THIS) -> None:
-    """Have systemd forget the units, after their files went."""
+    """Make systemd forget the units, after their files went."""
     units.forget(host.run, host.booted(), [*map(instance, INSTANCES), SOCKET])
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module device_plugin_service for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module device_plugin_service for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     if options["state"] == "absent":
         result, more = uninstall(options["state_dir"], options["kubelet_dir"], check)
@@ -195,7 +194,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     command = os.path.join(unit.prefix, "bin", "fleet-cdi")
     if not check and not os.access(command, os.X_OK):
         raise CdiError(f"{command}: does not exist; install the release first (module fleet.cdi.host_release)")
-    # The release that is active now, or in check mode comes to be.
+    # The release that is active now, or in check mode the one to be installed.
     return install(unit, options["release"], options["state_dir"], options["timeout"], check), warnings
 
 
@@ -221,7 +220,7 @@ def _state(host: ServiceHost, content: bytes, release: Optional[str]) -> Instanc
 
 
 def _chosen(state: InstancesState) -> str:
-    """The instance that is to run: the one that does, if it is current; otherwise one that does not."""
+    """Return the instance that is to run: a current one that runs, otherwise one that does not run."""
     if state.current:
         return state.current[0]
     if not state.active:
@@ -230,10 +229,10 @@ def _chosen(state: InstancesState) -> str:
 
 
 def _take_over(host: ServiceHost, name: str, before: InstancesState, wait: float) -> None:
-    """Have an instance run as it should, and wait until it has what others have that run.
+    """Make an instance run, and wait until it has the resources of the other running instances.
 
-    One that runs so is started anew only where a younger one has its resources. Raises CdiError, with it stopped where
-    there are others.
+    A current instance is restarted only if a younger one has its resources. Raises CdiError; then the instance is
+    stopped if others run.
     """
     others = [other for other in before.active if other != name]
     statuses = host.statuses()
@@ -260,7 +259,7 @@ def _take_over(host: ServiceHost, name: str, before: InstancesState, wait: float
 
 
 def _waited(host: ServiceHost, name: str, old: list[Mapping[str, Any]], wait: float) -> str:
-    """What an instance still lacks after `wait` seconds, or when it is known that it will not get it; "" if nothing."""
+    """Return what an instance lacks after `wait` seconds; "" if nothing. A configuration error ends the wait."""
     until = host.clock() + wait
     lacking = "it does not answer"
     while True:
@@ -273,7 +272,7 @@ def _waited(host: ServiceHost, name: str, old: list[Mapping[str, Any]], wait: fl
 
 
 def _lacking(new: Mapping[str, Any], old: list[Mapping[str, Any]]) -> str:
-    """What a new instance still lacks that older ones have, in words; "" if nothing."""
+    """Return in words what a new instance lacks that older ones have; "" if nothing."""
     if new.get("config", {}).get("error"):
         return str(new["config"]["error"])
     if not new.get("ready"):

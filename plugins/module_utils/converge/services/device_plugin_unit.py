@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systemd units of the Kubernetes device plugin, as texts. Private API of fleet.cdi.
+"""Write the texts of the systemd units of the Kubernetes device plugin.
 
-systemd.service(5), systemd.exec(5), systemd.resource-control(5); docs/device-plugin.md says why each line is there.
+systemd.service(5), systemd.exec(5), systemd.resource-control(5); docs/device-plugin.md gives the reason for each line.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ...layout import USUAL
 from . import openers_unit
 from .units import CONFINED, SANDBOX, UNIT_DIR, argument, check_path, quoted
 
-# Two of one template: an upgrade starts the one that does not run, and stops the other when that has taken over.
+# Two instances of one template: an upgrade starts the idle one, and stops the other when it has taken over.
 INSTANCES = ("a", "b")
 TEMPLATE = "fleet-cdi-device-plugin@.service"
 RUN_DIR = USUAL.run_dir  # of both instances
 
-# A process knows by it which text of the unit it was started from.
+# The variable that tells which text of the unit a process was started from.
 MARK = "FLEET_CDI_UNIT"
 
-# The kubelet, under its own name and those of distributions of Kubernetes that have it inside of something else.
+# The kubelet's unit, and those of Kubernetes distributions that contain the kubelet.
 KUBELETS = (
     "kubelet.service",
     "k3s.service",
@@ -39,10 +39,10 @@ KUBELETS = (
     "snap.microk8s.daemon-kubelite.service",
 )
 
-# Where the plugin has its sockets, below the kubelet's directory. What else is there belongs to pods.
+# The directories of the plugin's sockets, below the kubelet's directory. The other directories there belong to pods.
 KUBELET_DIRECTORIES = ("device-plugins", "plugins_registry")
 
-WATCHDOG = 30  # seconds without a word of the event loop until systemd ends the process; it speaks three times as often
+WATCHDOG = 30  # seconds until systemd ends a process whose event loop is silent; it reports three times as often
 
 CAPABILITIES = {
     "type": "array",
@@ -107,43 +107,43 @@ _NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\
 
 
 class PluginUnit(NamedTuple):
-    """What the unit is to be like."""
+    """The settings of the unit."""
 
     prefix: str = USUAL.prefix
     config_file: str = PATH
     state_dir: str = USUAL.state_dir
     kubelet_dir: str = KUBELET
     metrics: str = ""  # "host:port", "" for none
-    device_access: bool = False  # for the commands setup and teardown
+    device_access: bool = False  # the commands setup and teardown may open devices
     capabilities: tuple[str, ...] = ()  # for them, too
     writable_paths: tuple[str, ...] = ()  # for them, too: directories or files besides those that the plugin needs
-    process_access: bool = True  # whether a service beside it looks which processes have devices open
+    process_access: bool = True  # a second service finds which processes have devices open
 
 
 def path() -> str:
-    """Where the unit is."""
+    """Return the path of the unit."""
     return os.path.join(UNIT_DIR, TEMPLATE)
 
 
 def instance(name: str) -> str:
-    """The unit of one instance."""
+    """Return the unit of one instance."""
     return TEMPLATE.replace("@", f"@{name}")
 
 
 def paths() -> tuple[str, ...]:
-    """Where it is, and where those are that look at processes for it."""
+    """Return the path of the unit, and the paths of its openers units."""
     return (path(), *(os.path.join(UNIT_DIR, name) for name in (openers_unit.TEMPLATE, openers_unit.SOCKET)))
 
 
 def plugin_texts(unit: PluginUnit) -> dict[str, Optional[bytes]]:
-    """Path -> content of each file; None where there is to be none. Raises CdiError for what can't be part of one."""
+    """Return path -> content of each file; None: no file. Raises CdiError for a setting that a unit can't hold."""
     beside = openers_unit.openers_texts(unit.prefix)
     contents = ((HEAD + beside[os.path.basename(one)]).encode() if unit.process_access else None for one in paths()[1:])
     return dict(zip(paths(), (unit_text(unit), *contents)))
 
 
 def unit_text(unit: PluginUnit) -> bytes:
-    """The unit's file. Raises CdiError for what can't be part of one."""
+    """Return the text of the unit. Raises CdiError for a setting that a unit can't hold."""
     schema.check({"capabilities": unit.capabilities}, {"properties": {"capabilities": CAPABILITIES}}, "")
     paths = [(name, getattr(unit, name)) for name in ("prefix", "config_file", "state_dir", "kubelet_dir")]
     for name, value in (*paths, *(("writable_paths", path) for path in unit.writable_paths)):
@@ -172,6 +172,6 @@ def unit_text(unit: PluginUnit) -> bytes:
 
 
 def unit_mark(content: bytes) -> str:
-    """The mark in a unit's file, "" if it has none."""
+    """Return the mark in the text of a unit; "" if it has none."""
     found = re.search(rf"^Environment={MARK}=([0-9a-f]+)$".encode(), content, re.MULTILINE)
     return found.group(1).decode() if found else ""

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systemd units that look at all processes for the device plugin, as texts. Private API of fleet.cdi.
+"""Write the texts of the systemd units that read all processes for the device plugin.
 
-systemd.socket(5), systemd.exec(5); docs/occupied.md says who asks, and why it is a service of its own.
+systemd.socket(5), systemd.exec(5); docs/occupied.md says who asks, and why this is a separate service.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 from ...device_plugin.process.openers_service import PATH
 from .units import CONFINED, SANDBOX, check_path, quoted
 
-# The service is one process for each connection: of both instances of the plugin, while one takes over from the other.
+# Each connection has a process of the service. Both instances connect while one takes over from the other.
 SOCKET, TEMPLATE = "fleet-cdi-openers.socket", "fleet-cdi-openers@.service"
 PROCESSES = "fleet-cdi-openers@*.service"  # all of them, as a pattern for systemctl
-MOST = 8  # of them at a time
+MOST = 8  # connections at a time
 
 _SOCKET = f"""\
 [Unit]
@@ -33,8 +33,8 @@ RemoveOnStop=yes
 WantedBy=sockets.target
 """
 
-# Who may look at all processes can do whatever root can. So it has nobody to talk to but who connected, writes nothing,
-# and opens no device. What it looks at are the links of /proc, which no mount of its own hides.
+# A process that may read all processes can do what root can. So it talks only to its connection, writes nothing,
+# and opens no device. It reads the links of /proc, which its own mounts do not hide.
 _SERVICE = """\
 [Unit]
 Description=Who has device nodes open, for one process that asks
@@ -62,7 +62,7 @@ RestrictAddressFamilies=AF_UNIX
 
 
 def openers_texts(prefix: str) -> dict[str, str]:
-    """Name of each unit -> its text; `prefix`: where the release is. Raises CdiError for what can't be part of one."""
+    """Return name -> text of each unit; `prefix`: the directory of releases. Raises CdiError for a bad path."""
     check_path("prefix", prefix)
     command = quoted(os.path.join(prefix, "bin", "fleet-cdi"))
     return {TEMPLATE: _SERVICE.format(command=command, sandbox=SANDBOX, confined=CONFINED), SOCKET: _SOCKET}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module refresh_service: the units that start a refresh, installed, enabled and started; or removed.
+"""Install or remove the units that start a refresh (module refresh_service).
 
-The files are in the manifest, so undo takes them back; what systemd knows of them is asked and told by systemctl(1).
+The manifest lists the files, so undo removes them. systemctl(1) enables, starts and queries the units.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from .refresh_unit import (
     refresh_texts,
 )
 
-UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # those that are enabled
-WATCHERS = (PATH, TIMER, LIBRARIES_PATH)  # those that run all the time
+UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # units that are enabled
+WATCHERS = (PATH, TIMER, LIBRARIES_PATH)  # units that run all the time
 SERVICES = (SERVICE, LIBRARIES_SERVICE)
-BY = "refresh"  # who asked for the files, for the manifest
+BY = "refresh"  # the owner of the files, for the manifest
 OPTIONS = {
     "properties": {
         "timeout": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},
@@ -55,18 +55,18 @@ OPTIONS = {
 
 
 class UnitsState(NamedTuple):
-    """What systemd says of the units."""
+    """The state of the units in systemd."""
 
     enabled: tuple[str, ...]
-    active: tuple[str, ...]  # of WATCHERS; all of them where systemd does not run (an image), as there is none to start
+    active: tuple[str, ...]  # of WATCHERS; all of them if systemd does not run (an image), because none can be started
 
 
 def install(
     settings: RefreshUnit, state_dir: str, check: bool, run: Run = run_on_host, booted: Optional[bool] = None
 ) -> dict[str, Any]:
-    """Make files, enabled units and running watchers as `settings` say; returns what changed, for the module.
+    """Write the files, enable the units and start the watchers by `settings`; return the changes, for the module.
 
-    `booted` says whether systemd runs here; None finds out. Raises CdiError.
+    `booted` tells if systemd runs here; None finds out. Raises CdiError.
     """
     live = systemd.booted() if booted is None else booted
     _check(settings)
@@ -83,7 +83,7 @@ def install(
         if live:
             systemd.reload(run, (*WATCHERS, *SERVICES))
         if os.path.basename(RULES) in touched:
-            run(["udevadm", "control", "--reload"])  # udevd looks for itself, too, and may not run
+            run(["udevadm", "control", "--reload"])  # udevd also notices by itself, and may not run
         systemd.enable(run, UNITS)
         stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
         if live and stale:
@@ -95,7 +95,7 @@ def install(
 
 
 def uninstall(state_dir: str, check: bool, run: Run = run_on_host, booted: Optional[bool] = None) -> dict[str, Any]:
-    """Stop and disable the units and take the files back; returns what changed. Raises CdiError."""
+    """Stop and disable the units and remove their files; return the changes. Raises CdiError."""
     manifest = read_manifest(state_dir)
     changes = units.leaving(manifest, installed(manifest))
     if not changes:
@@ -114,7 +114,7 @@ def uninstall(state_dir: str, check: bool, run: Run = run_on_host, booted: Optio
 
 
 def installed(manifest: Manifest) -> tuple[str, ...]:
-    """The files of ours that the manifest lists."""
+    """Return the files of the refresh that the manifest lists."""
     return tuple(path for path in refresh_texts(RefreshUnit()) if manifest.record(path))
 
 
@@ -128,7 +128,7 @@ def stop(run: Run, booted: Optional[bool] = None) -> None:
 
 
 def forget(run: Run, booted: Optional[bool] = None) -> None:
-    """Have systemd and udev forget the units, after their files went."""
+    """Make systemd and udev forget the units, after their files went."""
     live = systemd.booted() if booted is None else booted
     units.forget(run, live, (*WATCHERS, *SERVICES))
     if live:
@@ -137,7 +137,7 @@ def forget(run: Run, booted: Optional[bool] = None) -> None:
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of module refresh_service for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module refresh_service for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
     if options["state"] == "absent":
         return uninstall(options["state_dir"], check), warnings

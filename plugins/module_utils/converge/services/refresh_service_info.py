@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module refresh_service_info: the units that start a refresh, its last and next run, and the kinds that it keeps."""
+"""Report the units that start a refresh, its last and next run, and its kinds (module refresh_service_info)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RUN = ("Result", "ExecMainStatus", "ExecMainStartTimestamp", "ExecMainExitTimest
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`; it only reads. Raises CdiError."""
+    """Return (result, warnings) of the module for its `options`; it only reads. Raises CdiError."""
     return state(read_manifest(options["state_dir"])), []
 
 
 def state(manifest: Manifest, run: Run = run_on_host, booted: Optional[bool] = None) -> dict[str, Any]:
-    """The units as systemd knows them, and what the manifest remembers; `booted` says whether systemd runs here."""
+    """Return the units as systemd knows them, and the kinds in the manifest; `booted` tells if systemd runs here."""
     live = systemd.booted() if booted is None else booted
     has = booted or shutil.which("systemctl") is not None
     enabled = systemd.enabled(run, UNITS) if has else ()
@@ -48,7 +48,7 @@ def _last_run(run: Run) -> dict[str, Any]:
 
 
 def _run_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The run that these properties of the service describe (systemd.exec(5)); nothing of it where it never ran."""
+    """Return the run that these properties of the service describe (systemd.exec(5)); empty fields if it never ran."""
     started = _utc(properties.get("ExecMainStartTimestamp", ""))
     return {
         "result": properties.get("Result", "") if started else "",
@@ -59,7 +59,7 @@ def _run_of(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _utc(text: str) -> str:
-    """`Sun 2026-11-22 23:00:00 UTC` as `2026-11-22T23:00:00Z`; "" for a text without such a time."""
+    """Turn `Sun 2026-11-22 23:00:00 UTC` into `2026-11-22T23:00:00Z`; "" for a text without such a time."""
     words = text.split()
     return f"{words[1]}T{words[2]}Z" if len(words) == 4 and words[3] == "UTC" else ""
 
@@ -73,7 +73,7 @@ def _next_run(run: Run) -> str:
 
 
 def _kind(kind: str, memory: Memory) -> dict[str, Any]:
-    """A kind, as the module returns it."""
+    """Return a kind as the module returns it."""
     first = {id_: names[0] for id_, names in memory.offered.items() if names}
     return {
         "kind": kind,

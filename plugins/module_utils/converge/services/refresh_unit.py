@@ -1,9 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The systemd units and the udev rules that start a refresh, as texts. Private API of fleet.cdi.
+"""Write the texts of the systemd units and the udev rules that start a refresh.
 
-systemd.service(5), systemd.path(5), systemd.timer(5), systemd.exec(5), udev(7); docs/refresh.md says why each is there.
+systemd.service(5), systemd.path(5), systemd.timer(5), systemd.exec(5), udev(7); docs/refresh.md gives the reason for
+each.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
 LIBRARIES_SERVICE, LIBRARIES_PATH = (f"fleet-cdi-libraries.{sort}" for sort in ("service", "path"))
 
-# udev's rules make this file; the path unit starts the service because of it, which removes it before it looks. So what
-# changes while a refresh runs leads to one more, and a burst of a thousand events to one or two.
+# udev's rules make this file. The path unit then starts the service, which removes the file before it looks. So a
+# change during a refresh leads to one more refresh, and a burst of a thousand events to one or two.
 WANTED = f"{RUN}/cdi-refresh.wanted"
 
-# What hands devices to containers at boot: it finds specs and inventory as the devices are.
+# These give devices to containers at boot. They start after the refresh, so specs and inventory are up to date.
 BEFORE = ("docker.service", "containerd.service", "crio.service", "kubelet.service", "podman-restart.service")
 
-SETTLE = 30  # seconds that udev gets for the events it has
-MARGIN = 30  # seconds, besides its waiting, after which systemd ends a command of the service
+SETTLE = 30  # seconds that udev gets for its pending events
+MARGIN = 30  # seconds, besides the waiting time, after which systemd ends a command of the service
 
-# ldconfig(8) writes it when libraries come, go or change, a driver's among them: an upgrade may change nothing else.
+# ldconfig(8) writes it when libraries change, a driver's among them. A driver upgrade may change nothing else.
 LIBRARIES = "/etc/ld.so.cache"
 QUIET, PATIENCE = (
     5,
     60,
-)  # seconds for which no ldconfig has run when the refresh starts, and how long that is waited for
+)  # the refresh starts after QUIET seconds without ldconfig; it waits at most PATIENCE seconds for that
 
 HEAD = """\
 # Written by fleet.cdi.refresh_service; run it with other options instead of changing this file.
@@ -97,7 +98,7 @@ PathChanged={libraries}
 WantedBy=paths.target
 """
 
-# One upgrade runs ldconfig many times. What runs it while the refresh looks starts this unit anew, and a more refresh.
+# One upgrade runs ldconfig many times. A run of ldconfig during a refresh starts this unit again, and one more refresh.
 _LIBRARIES_SERVICE = """\
 [Unit]
 Description=Refresh CDI specs when the libraries of this host have changed
@@ -132,7 +133,7 @@ AccuracySec=5
 WantedBy=timers.target
 """
 
-# What comes and goes with containers and volumes is left out: virtual interfaces, device mapper, virtual consoles.
+# Left out, because they come and go with containers and volumes: virtual interfaces, device mapper, virtual consoles.
 _RULES = """\
 ACTION!="add|remove|bind|unbind|move", GOTO="fleet_cdi_end"
 SUBSYSTEM=="net", DEVPATH=="/devices/virtual/*", GOTO="fleet_cdi_end"
@@ -149,13 +150,13 @@ LABEL="fleet_cdi_end"
 
 
 class RefreshUnit(NamedTuple):
-    """What the units are to be like. Times are whole seconds."""
+    """The settings of the units. Times are whole seconds."""
 
     prefix: str = USUAL.prefix
     spec_dir: str = USUAL.spec_dir
     state_dir: str = USUAL.state_dir
     device_list: str = USUAL.inventory
-    timeout: int = 60  # for devices that are missing
+    timeout: int = 60  # waiting time for missing devices
     grace: int = 600
     interval: int = 300
     load_modules: tuple[str, ...] = ()
@@ -164,7 +165,7 @@ class RefreshUnit(NamedTuple):
 
 
 def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
-    """Path -> content of each file. Raises CdiError for a path that can't be part of one."""
+    """Return path -> content of each file. Raises CdiError for a path that a unit can't hold."""
     for name in ("prefix", "spec_dir", "state_dir", "device_list"):
         check_path(name, getattr(settings, name))
     writable = sorted({settings.spec_dir, settings.state_dir, os.path.dirname(settings.device_list)})
@@ -181,7 +182,7 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
         "timeout": settings.timeout,
         "grace": settings.grace,
         "nodes": " --make-nodes" if settings.make_nodes else "",
-        "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd counts anew for each command
+        "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd starts the time again for each command
         "mknod": " CAP_MKNOD" if settings.make_nodes else "",
         "writable": " ".join("-" + quoted(path) for path in writable),
         "needed": " ".join(map(argument, writable)),

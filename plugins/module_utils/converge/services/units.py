@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Units of systemd that we install: their sandbox, the words in their texts, their files, and how they go again.
+"""Install and remove our systemd units: their sandbox, the quoting in their texts, their files.
 
-systemd.exec(5), systemd.service(5). The files are in the manifest, so that undo takes them back.
+systemd.exec(5), systemd.service(5). The manifest lists the files, so undo removes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RestrictSUIDSGID=yes
 LockPersonality=yes
 SystemCallArchitectures=native"""
 
-# Those that run for long, and answer others, have these as well.
+# Services that run for long and answer other processes also have these lines.
 CONFINED = """\
 PrivateMounts=yes
 MemoryDenyWriteExecute=yes
@@ -47,29 +47,29 @@ UMask=0077"""
 
 
 def check_path(name: str, path: str) -> None:
-    """Raise CdiError for a path that is not absolute, or would not stay on one line of a unit, or not be seen there."""
+    """Raise CdiError for a path that is not absolute, or that has characters that break or hide in a line of a unit."""
     if not path.startswith("/") or not path.isprintable():
         raise CdiError(f"{name}: found {path!r}; expected an absolute path without control characters")
 
 
 def quoted(path: str) -> str:
-    """A path as the first word of a command, or as one of a list of paths: "%" begins a specifier there."""
+    """Quote a path as the first word of a command, or as one of a list of paths: "%" begins a specifier there."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
 def argument(text: str) -> str:
-    """A text as a later word of a command, where "$" begins a variable, too."""
+    """Quote a text as a later word of a command, where "$" also begins a variable."""
     return quoted(text).replace("$", "$$")
 
 
 def need_systemd(otherwise: str) -> None:
-    """Raise CdiError on a host without systemd; `otherwise`: what needs it, and what to do there."""
+    """Raise CdiError on a host without systemd; `otherwise`: what needs systemd, and what to do without it."""
     if shutil.which("systemctl") is None:
         raise CdiError(f"systemctl: this host has no such program; {otherwise}")
 
 
 def write_units(contents: Mapping[str, bytes], by: str, state_dir: str, check: bool) -> tuple[Change, ...]:
-    """Write these files (path -> content) for the module `by`, or only say what would change. Raises CdiError."""
+    """Write these files (path -> content) for the module `by`; `check`: only return the changes. Raises CdiError."""
 
     def make_plan(manifest: Manifest) -> Plan:
         changes = (change for path, content in contents.items() for change in plan_file(path, content, manifest, by))
@@ -79,9 +79,9 @@ def write_units(contents: Mapping[str, bytes], by: str, state_dir: str, check: b
 
 
 def leaving(manifest: Manifest, paths: Iterable[str]) -> list[Change]:
-    """The changes that take back those of `paths` that the manifest lists.
+    """Return the changes that remove those of `paths` that the manifest lists.
 
-    Raises CdiError for a file that was changed since: before a unit stops whose file could not go.
+    Raises CdiError for a file that was changed, so that no unit is stopped whose file has to stay.
     """
     changes = []
     for path in filter(manifest.record, paths):
@@ -92,14 +92,14 @@ def leaving(manifest: Manifest, paths: Iterable[str]) -> list[Change]:
 
 
 def take_back_units(changes: Iterable[Change], state_dir: str) -> None:
-    """Take the files of these changes back. Raises CdiError."""
+    """Remove the files of these changes, or put the earlier ones back. Raises CdiError."""
     with locked_manifest(state_dir) as manifest:
         for change in changes:
             manifest.take_back(change.path)
 
 
 def forget(run: systemd.Run, live: bool, names: Sequence[str]) -> None:
-    """Have a systemd that is `live` forget these units, after their files went."""
+    """Make systemd, if it is `live`, forget these units, after their files went."""
     if live and shutil.which("systemctl"):
         with suppress(CdiError):
             systemd.reload(run, names)

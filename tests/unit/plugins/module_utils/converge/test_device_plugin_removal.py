@@ -166,6 +166,6 @@ class TestAbsent:
         for name in ("VERSION", "USER_VERSION"):
             monkeypatch.setattr(schema, name, 0)
         _done, warnings = node.uninstall(str(kubelet))
-        assert len(warnings) == 1 and "what is held for Kubernetes stays so" in warnings[0]
+        assert len(warnings) == 1 and "the devices held for Kubernetes stay held" in warnings[0]
         assert "Use the release that wrote it" in warnings[0]
         assert not node.runs and not os.path.exists(unit_file.path())

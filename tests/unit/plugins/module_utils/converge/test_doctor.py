@@ -297,7 +297,7 @@ class TestRuntimes:
         host.put("etc/a.json", "x", mounts=[{"hostPath": "/a", "containerPath": "/b", "type": "c"}], version="0.3.0")
         by = {one.rule: one.problem for one in host.diagnose(OLD, NEW)}
         assert by["invalid"].endswith("It counts all the same: podman 4.3.1 reads it")
-        assert "docker 29.2.0: it refuses what is in the file" in by["not-every-runtime"]
+        assert "docker 29.2.0: it refuses the content of the file" in by["not-every-runtime"]
 
     def test_a_file_that_makes_a_runtime_crash(self, host):
         path = host.put("etc/a.json", "x", hooks=[None])

@@ -78,7 +78,7 @@ def test_a_refresh_keeps_the_pool_of_a_configuration_elsewhere(host):
 def test_a_preview_needs_no_executable_of_ours(host):
     (host.base / "bin/generic-tty").unlink()
     assert host.converge(check=True).changed
-    with pytest.raises(CdiError, match="which is no program in"):
+    with pytest.raises(CdiError, match="which is not a program in"):
         host.converge({**DOCUMENT, "plugin": "theirs"}, check=True)
 
 
@@ -105,7 +105,7 @@ def test_a_foreign_file_stays(host):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"plugin": "drm"}, "plugin: found 'drm', which is no program in"),
+        ({"plugin": "drm"}, "plugin: found 'drm', which is not a program in"),
         ({"plugin": "../bin/true"}, "'plugin' is"),
         ({"type": "cdiVersion"}, "names a field of replies"),
         ({"args": {"num_system_reserved": 99}}, "num_system_reserved"),

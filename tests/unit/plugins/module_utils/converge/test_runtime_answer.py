@@ -91,5 +91,5 @@ class TestAnswer:
         with pytest.raises(CdiError, match="the first release that has it is 25.0"):
             answer()
         result, warnings = answer(on_unsupported="warn")
-        assert not result["changed"] and "has no CDI at all; it is left as it is" in warnings[0]
+        assert not result["changed"] and "has no CDI at all; its configuration stays unchanged" in warnings[0]
         assert answer(state="disabled")[0]["changed"] is False
