@@ -54,7 +54,7 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 
 def by_kind(entries: Any) -> dict[str, dict[str, Any]]:
-    """The entries of each kind."""
+    """Return kind -> the entries of that kind."""
     try:
         return settings.by_kind(entries)
     except CdiError as error:
@@ -62,7 +62,7 @@ def by_kind(entries: Any) -> dict[str, dict[str, Any]]:
 
 
 class FilterModule:
-    """Ansible's way to find the filter."""
+    """The class by which Ansible finds the filter."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"by_kind": by_kind}

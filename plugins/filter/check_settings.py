@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: check_settings
-short_description: Say what is wrong with the settings of hosts
+short_description: Find faults in the settings of hosts
 version_added: 0.1.0
 author:
   - fleet.cdi contributors (@fleet-cdi)
@@ -47,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What is wrong, each with where it is written and the hosts that it is about. Empty if nothing is.
+  description: The faults, each with its file and line and the hosts that it concerns. Empty if there are none.
   type: list
   elements: str
   sample:
@@ -71,7 +71,7 @@ SHOWN_HOSTS = 3
 
 
 def check_settings(hostvars: Any, hosts: Any) -> list[str]:
-    """What is wrong with the settings of `hosts`; each distinct document is checked once."""
+    """Return the faults in the settings of `hosts`; each distinct document is checked once."""
     wrong: dict[str, list[str]] = {}
     documents: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     users: dict[str, list[str]] = {}
@@ -97,9 +97,9 @@ def check_settings(hostvars: Any, hosts: Any) -> list[str]:
 
 
 def origin(value: Any) -> str:
-    """The file:line:column that a value or key of a variable is from, or "" if Ansible does not know.
+    """Return the file:line:column of a value or key of a variable; "" if Ansible does not know it.
 
-    ansible-core up to 2.18 marks what it reads from YAML itself; later ones tell only the error that is about it.
+    ansible-core up to 2.18 marks the values that it reads from YAML; later releases tell only the error about a value.
     """
     position = getattr(value, "ansible_pos", None)
     if position:
@@ -110,7 +110,7 @@ def origin(value: Any) -> str:
 
 
 def _read(variables: Any) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """(the settings as Ansible holds them, as plain data, what can't be worked out)."""
+    """Return (the settings as Ansible holds them, the same as plain data, errors of variables without a value)."""
     values, document, unresolved = {}, {}, []
     for name in variables:
         if not str(name).startswith(settings.PREFIXES):
@@ -127,7 +127,7 @@ def _read(variables: Any) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as the types of JSON; what JSON lacks stays. Raises UndefinedError where a template has no result."""
+    """Return `value` in the types of JSON; other types stay. Raises UndefinedError if a template has no result."""
     if isinstance(value, Undefined):
         raise UndefinedError(str(value))
     if isinstance(value, Mapping):
@@ -162,7 +162,7 @@ def _named(hosts: list[str]) -> str:
 
 
 class FilterModule:
-    """Ansible's way to find the filter."""
+    """The class by which Ansible finds the filter."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"check_settings": check_settings}

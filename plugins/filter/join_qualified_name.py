@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - fleet.cdi contributors (@fleet-cdi)
 description:
-  - Makes C(vendor/class=name), as container runtimes take it for a device, of a name within a kind.
-  - Fails where that would be none.
+  - Makes C(vendor/class=name), as container runtimes take it for a device, from a name within a kind.
+  - Fails if the result would not be a qualified name.
 options:
   _input:
     description:
@@ -58,7 +58,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 
 
 def join_qualified_name(name: Any, kind: Any) -> str:
-    """`kind` and `name` as one qualified name."""
+    """Join `kind` and `name` to a qualified name."""
     joined = f"{kind}={name}"
     try:
         names.split_qualified_name(joined)
@@ -68,7 +68,7 @@ def join_qualified_name(name: Any, kind: Any) -> str:
 
 
 class FilterModule:
-    """Ansible's way to find the filter."""
+    """The class by which Ansible finds the filter."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"join_qualified_name": join_qualified_name}

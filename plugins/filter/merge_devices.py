@@ -18,7 +18,7 @@ description:
 options:
   _input:
     description:
-      - Variables by name. Those that are no layer are ignored.
+      - Variables by name. Those that are not layers are ignored.
     type: dict
     required: true
 """
@@ -54,7 +54,7 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 
 def merge_devices(variables: Any) -> dict[str, Any]:
-    """The entries of all layers among `variables`."""
+    """Return the merged entries of all layers among `variables`."""
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(f"merge_devices: found {variables!r}; expected variables by name")
     try:
@@ -64,7 +64,7 @@ def merge_devices(variables: Any) -> dict[str, Any]:
 
 
 class FilterModule:
-    """Ansible's way to find the filter."""
+    """The class by which Ansible finds the filter."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"merge_devices": merge_devices}

@@ -55,7 +55,7 @@ LAST = "0.2.0"  # the release that drops the old names
 
 
 def renamed(value: Any, old: str, new: str) -> Any:
-    """`value`, after a deprecation warning that names both variables."""
+    """Return `value`, after a deprecation warning that names both variables."""
     Display().deprecated(
         f"The variable {old} has a new name, {new}. Rename it in your settings.",
         version=LAST,
@@ -65,7 +65,7 @@ def renamed(value: Any, old: str, new: str) -> Any:
 
 
 class FilterModule:
-    """Ansible's way to find the filter."""
+    """The class by which Ansible finds the filter."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"renamed": renamed}

@@ -70,7 +70,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 
 
 def split_qualified_name(value: Any) -> dict[str, str]:
-    """The parts of `vendor/class=name`."""
+    """Return the parts of `vendor/class=name`."""
     try:
         parts = names.split_qualified_name(str(value))
     except CdiError as error:
@@ -80,7 +80,7 @@ def split_qualified_name(value: Any) -> dict[str, str]:
 
 
 class FilterModule:
-    """Ansible's way to find the filter."""
+    """The class by which Ansible finds the filter."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"split_qualified_name": split_qualified_name}

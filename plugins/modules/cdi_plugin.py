@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.cdi_plugin: the configuration of one executable of the 2017 proposal."""
+"""Module fleet.cdi.cdi_plugin: write the configuration of one executable of the 2017 proposal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ version_added: 0.1.0
 description:
   - Writes C(/etc/cdi/<resource-type>.d/<name>.conf) for one of the executables that grant devices by the Container
     Device Interface proposal of 2017 (C(VERSION), C(INFO), C(ADD), C(DEL)). The role installs them in C(/opt/cdi/bin).
-  - Then refreshes what the executable may grant, since it discovers nothing itself.
+  - Then refreshes the pool of the executable, because the executable discovers nothing itself.
   - What was written, and what was there before, is recorded in the manifest; C(fleet-cdi undo) takes exactly that back.
-    A file without a record is foreign and stays as it is unless O(force=true).
+    A file without a record is foreign and stays unchanged unless O(force=true).
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -25,7 +25,7 @@ extends_documentation_fragment:
 options:
   resource_type:
     description:
-      - What the devices are called in requests, as C(gpu) in C(gpu:2). A letter, then up to 15 letters and digits.
+      - The name of the devices in requests, as C(gpu) in C(gpu:2). A letter, then up to 15 letters and digits.
     type: str
     required: true
   name:
@@ -35,7 +35,7 @@ options:
     type: str
   state:
     description:
-      - V(present) makes the configuration as the other options say, V(absent) removes it.
+      - V(present) writes the configuration from the other options, V(absent) removes it.
     type: str
     choices: [present, absent]
     default: present
@@ -85,7 +85,7 @@ options:
       - What to do with a configuration that is to be absent while a request holds a device by it. C(DEL), which gives
         the device back, needs it.
       - V(keep) leaves it, with a warning that names the requests, for a later run to take; V(fail) refuses; V(drop)
-        takes it all the same.
+        removes it anyway.
     type: str
     choices: [keep, fail, drop]
     default: keep

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.cdi_plugin_info: the executables of the 2017 proposal, and what they say."""
+"""Module fleet.cdi.cdi_plugin_info: show the executables of the 2017 proposal and their answers."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ plugins:
       type: str
       sample: 0.0.2
     managed:
-      description: Whether this collection wrote the file and nobody changed it since.
+      description: Whether this collection wrote the file and it is unchanged.
       type: bool
       sample: true
     managed_by:
@@ -108,11 +108,11 @@ plugins:
       type: dict
       sample: {"gpu": 12, "gpu-memory": 65536}
     error:
-      description: Why it can't be asked, with C(code), C(message) and C(details); null where it can.
+      description: Why it can't be asked, with C(code), C(message) and C(details); null if it can.
       type: dict
       sample: null
 broken:
-  description: Files that are no configuration, with C(path), C(code), C(message) and C(details).
+  description: Files that are not valid configurations, with C(path), C(code), C(message) and C(details).
   returned: success
   type: list
   elements: dict

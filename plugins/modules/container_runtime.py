@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.container_runtime: CDI in one container runtime, on or off."""
+"""Module fleet.cdi.container_runtime: turn CDI in one container runtime on or off."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ name:
   type: str
   sample: docker
 installation:
-  description: Which one of it.
+  description: The installation of the runtime.
   returned: when the runtime is installed and not left alone
   type: str
   sample: system
@@ -174,7 +174,7 @@ paths:
   elements: str
   sample: [/etc/docker/daemon.json]
 pending_restart:
-  description: Whether its daemon runs with something else than its configuration says, afterwards.
+  description: Whether its daemon still runs with other settings than its files have.
   returned: success
   type: bool
   sample: false

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.container_runtime_info: the container runtimes of a host, and what they do with CDI."""
+"""Module fleet.cdi.container_runtime_info: show the container runtimes of a host and their CDI settings."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ runtimes:
       type: dict
       sample: {"enabled": true, "spec_dirs": ["/etc/cdi", "/var/run/cdi"]}
     pending_restart:
-      description: Whether its daemon runs with something else than its configuration says.
+      description: Whether its daemon runs with other settings than its files have.
       type: bool
       sample: false
     managed:
@@ -115,7 +115,7 @@ runtimes:
       type: dict
       sample: {"/etc/containerd/config.toml": ["plugins.io.containerd.grpc.v1.cri.enable_cdi"]}
     managed_by:
-      description: Who asked for them; null where there are none.
+      description: Who asked for them; null without such keys.
       type: str
       sample: cdi_host
     error:
@@ -123,7 +123,7 @@ runtimes:
       type: str
       sample: ""
     warnings:
-      description: What else there is to know.
+      description: Further warnings.
       type: list
       elements: str
       sample: []

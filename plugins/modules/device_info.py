@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.device_info: the devices of a host."""
+"""Module fleet.cdi.device_info: find the devices of a host."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ devices:
       type: str
       sample: PIX
     partition:
-      description: The profile of a partition, as its vendor calls it; empty for what is none, or does not say.
+      description: The profile of a partition, as its vendor calls it; empty without a partition or a name.
       type: str
       sample: 1g.5gb
     env:
@@ -388,7 +388,7 @@ topology:
       elements: list
       sample: [["PIX", "SYS"], ["SYS", "PIX"]]
     links:
-      description: Connections that are no PCIe.
+      description: Connections other than PCIe.
       type: list
       elements: dict
       contains:

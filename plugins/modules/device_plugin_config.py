@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.device_plugin_config: the configuration of the Kubernetes device plugin."""
+"""Module fleet.cdi.device_plugin_config: write the configuration of the Kubernetes device plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ description:
   - Instances of the plugin that run take a new configuration by themselves, without losing what they serve. The module
     says whether they did, also when it is run again and nothing changed.
   - What was written, and what was there before, is recorded in the manifest; C(fleet-cdi undo) takes exactly that back.
-    A file without a record is foreign and stays as it is unless O(force=true).
+    A file without a record is foreign and stays unchanged unless O(force=true).
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -26,7 +26,7 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) makes the configuration as the other options say.
+      - V(present) writes the configuration from the other options.
       - V(absent) takes it back, and puts a file that was there before in its place again. Without any file the plugin
         offers every kind of device under its own name, from its next start on.
     type: str
@@ -66,9 +66,9 @@ options:
     default: false
   occupied:
     description:
-      - What is done about a device that nobody holds and some process has open, as one that outlived its container.
-        V(warn) gives it to a pod and logs the process, its program and its container or unit. V(refuse) has the kubelet
-        see it as unhealthy as long as that is so. V(ignore) does not look.
+      - What to do about a device that nobody holds and some process has open, as one that outlived its container.
+        V(warn) gives it to a pod and logs the process, its program and its container or unit. V(refuse) shows it to the
+        kubelet as unhealthy while the process has it open. V(ignore) does not look.
       - C(docs/occupied.md) says what a look sees, what it costs, and who can have a device refused.
     type: str
     choices: [warn, refuse, ignore]
@@ -128,7 +128,7 @@ options:
     default: 10
   force:
     description:
-      - Replace a foreign file, or take one back that somebody changed since. The content of the former is kept in the
+      - Replace a foreign file, or take back a file that was changed since. The content of the former is kept in the
         manifest; O(state=absent) and undo put it back.
     type: bool
     default: false
@@ -192,7 +192,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
-# As in system/openers.py, which runs on hosts.
+# The same list as in system/openers.py, which runs on hosts.
 EXPECTED = [
     "nvidia-persistenced",
     "nvidia-smi",

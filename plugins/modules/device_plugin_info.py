@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.device_plugin_info: what the Kubernetes device plugin serves, and what the kubelet made of it."""
+"""Module fleet.cdi.device_plugin_info: show the resources of the Kubernetes device plugin, and the kubelet's answer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ready:
   type: bool
   sample: true
 pending:
-  description: What is not so yet, in words.
+  description: The reasons why RV(ready) is V(false).
   returned: success
   type: list
   elements: str
@@ -90,7 +90,7 @@ resources:
       type: bool
       sample: true
     error:
-      description: What is wrong; V(null) if nothing is.
+      description: The error of the resource; V(null) without one.
       type: str
       sample: null
     devices:
@@ -131,7 +131,7 @@ instances:
       type: str
       sample: a
     pid:
-      description: Its process, as it sees that itself.
+      description: The id of its process, as the process sees it.
       type: int
       sample: 812
     release:

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.device_plugin_service: the Kubernetes device plugin as a service of the host."""
+"""Module fleet.cdi.device_plugin_service: run the Kubernetes device plugin as a service of the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ short_description: Run the Kubernetes device plugin as a service of the host
 version_added: 0.1.0
 description:
   - Installs C(fleet-cdi-device-plugin@.service), enables one of its instances V(a) and V(b) and starts it. It starts
-    before the kubelet, waits for one where there is none, and sees devices come and go.
+    before the kubelet, waits for a kubelet if none runs, and sees devices come and go.
   - An instance that runs from an older release or unit is replaced without a gap. The module starts the other instance
     beside it, and stops the older one when the kubelet watches all resources of the new one. If that does not happen
     within O(timeout), the module stops the new instance, and the older one continues. The next run completes an

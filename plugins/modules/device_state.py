@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.device_state: a device out of service, or back in it."""
+"""Module fleet.cdi.device_state: take a device out of service, or back into service."""
 
 from __future__ import annotations
 
@@ -92,17 +92,17 @@ state:
   type: str
   sample: disabled
 reason:
-  description: Why it is out of service; empty where it is not.
+  description: Why it is out of service; empty if it is in service.
   returned: success
   type: str
   sample: uncorrectable ECC errors, ticket 4711
 since:
-  description: Since when it is out of service; empty where it is not.
+  description: Since when it is out of service; empty if it is in service.
   returned: success
   type: str
   sample: "2026-11-21T15:20:00Z"
 until:
-  description: Until when it is out of service; empty where that is until somebody enables it.
+  description: Until when it is out of service; empty if it stays so until an operator enables it.
   returned: success
   type: str
   sample: "2026-11-30T00:00:00Z"

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.host_release: the on-host code of this collection, one release per host."""
+"""Module fleet.cdi.host_release: install, roll back or remove the on-host code of this collection."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.refresh_service: specs that follow the devices of a host."""
+"""Module fleet.cdi.refresh_service: refresh the specs of a host when its devices change."""
 
 from __future__ import annotations
 

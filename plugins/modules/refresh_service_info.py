@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.refresh_service_info: the units that refresh the specs of a host, their runs, and the kinds."""
+"""Module fleet.cdi.refresh_service_info: show the units that refresh the specs of a host, their runs, and the kinds."""
 
 from __future__ import annotations
 

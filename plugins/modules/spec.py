@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.spec: one CDI spec present or absent."""
+"""Module fleet.cdi.spec: write or remove the CDI spec of one kind."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ description:
     each container start.
   - What the container runtimes of the host can't read is not written, because a runtime refuses a whole file for one
     field or version that it doesn't know; see O(on_unsupported).
-  - What was written, and what was there before, is recorded in C(<state_dir>/manifest.json); C(fleet-cdi undo) takes
-    exactly that back.
-    A file without a record is foreign and stays as it is unless O(force=true); of one of the same kind
-    O(on_foreign_kind) decides.
-  - Fails, with nothing written, where the spec would define a name that another file in the same directory defines
-    too, or one that
-    a directory of higher priority overrules.
+  - The file C(<state_dir>/manifest.json) records what was written and what was there before; C(fleet-cdi undo) takes
+    exactly that back. A file without a record is foreign and stays unchanged unless O(force=true); for one of the same
+    kind O(on_foreign_kind) decides.
+  - Fails, with nothing written, if the spec would define a name that another file in the same directory also defines,
+    or one that a directory of higher priority overrules.
 author:
   - fleet.cdi contributors (@fleet-cdi)
 extends_documentation_fragment:
@@ -40,9 +38,9 @@ options:
     required: true
   state:
     description:
-      - V(present) makes the file what O(devices) or O(content) say. Where no device is found there is no file.
-      - V(absent) removes the file of O(kind) that this collection wrote; O(on_held) says what becomes of devices that
-        somebody holds.
+      - V(present) writes the file from O(devices) or O(content). Without a device there is no file.
+      - V(absent) removes the file of O(kind) that this collection wrote; O(on_held) decides about devices
+        that are held.
     type: str
     choices: [present, absent]
     default: present
@@ -55,8 +53,8 @@ options:
     description:
       - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
         CDI specification.
-      - A hook without C(env) that runs outside of the container is written as it is, with a warning. Some runtimes give
-        it the environment of the image, and a variable like C(LD_PRELOAD) in that runs code of the image on the host.
+      - A hook without C(env) that runs outside of the container is written unchanged, with a warning. Some runtimes
+        give it the environment of the image, and a variable like C(LD_PRELOAD) there runs its code on the host.
     type: dict
   managed_by:
     description:
@@ -90,14 +88,14 @@ options:
     default: use
   on_held:
     description:
-      - What to do with a device that is no longer asked for while somebody holds it. That is, while a request was
+      - What to do with a device that is no longer asked for while it is held. That is, while a request was
         granted it, or a container of C(podman) or C(docker), running or stopped, was made with it. An engine resolves
         the name again at every start, so that without the spec such a container can't be restarted.
       - V(keep) leaves it in the spec until it is free, with a warning that names who holds it. What requests hold goes
         with the next refresh after they gave it back, what containers have with the next run of this module after they
         were removed.
       - V(fail) refuses, with nothing changed.
-      - V(drop) takes it all the same.
+      - V(drop) removes it anyway.
       - Containers of containerd and CRI-O are the kubelet's, whose devices count as granted. Those of an ordinary
         user's podman are not seen. An engine that does not answer is a warning.
     type: str
@@ -248,7 +246,7 @@ foreign:
       elements: str
       sample: ["1.1.0", "1.1.1"]
 held:
-  description: Devices that stay in the spec though nothing asks for them any more, because somebody holds them.
+  description: Devices that stay in the spec though nothing asks for them any more, because they are held.
   returned: success
   type: list
   elements: dict

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.spec_info: the CDI specs of a host as a runtime sees them."""
+"""Module fleet.cdi.spec_info: show the CDI specs of a host as a runtime sees them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ short_description: Show the CDI specs of a host as a container runtime sees them
 version_added: 0.1.0
 description:
   - Reads every Container Device Interface (CDI) spec in the spec directories, ours and others', with the priority and
-    conflict rules of the CDI reference library, and returns which file provides which device, what is broken, in
+    conflict rules of the CDI reference library. Returns which file provides which device, which files are broken, in
     conflict or overruled, and where a spec is stale, that is, no longer agrees with the host.
 author:
   - fleet.cdi contributors (@fleet-cdi)
@@ -73,7 +73,7 @@ kinds:
 specs:
   description:
     - Every file that some release of the CDI library takes for a spec, lowest priority first.
-    - One with errors is among them if a release reads it all the same; RV(errors) says what is wrong with it.
+    - One with errors is among them if a release reads it all the same; RV(errors) has its faults.
   returned: success
   type: list
   elements: dict
@@ -107,7 +107,7 @@ specs:
         - 1.1.1
         - newer
     managed:
-      description: Whether the manifest lists it and nobody has changed it since.
+      description: Whether the manifest lists it and it is unchanged.
       type: bool
       sample: true
     managed_by:
@@ -115,7 +115,7 @@ specs:
       type: str
       sample: cdi_host
     findings:
-      description: What is wrong with it, though some runtimes take it. Of severity V(error) if not all runtimes do.
+      description: Its faults, if some runtimes read it anyway. The severity is V(error) if not all runtimes do.
       type: list
       elements: dict
       contains:
@@ -128,11 +128,11 @@ specs:
           type: str
           sample: /devices/0/containerEdits/env
         found:
-          description: What is there.
+          description: The value found.
           type: str
           sample: a list of 2
         expected:
-          description: What is to be there.
+          description: The value expected.
           type: str
           sample: each variable once
         severity:
@@ -146,7 +146,7 @@ devices:
   sample:
     fleet.cdi/misc=fuse: /etc/cdi/fleet.cdi-misc.json
 errors:
-  description: What is wrong with a file or directory, by its path. Its devices are not in RV(devices).
+  description: The fault of a file or directory, by its path. Its devices are not in RV(devices).
   returned: success
   type: dict
   sample:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller's side of plugins/module_utils/on_host.py: names the release, sends its archive where it is missing."""
+"""The controller's side of plugins/module_utils/on_host.py: name the release, and send its archive if it is missing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OURS = ("release", "archive")
 
 @lru_cache(maxsize=1)
 def release() -> build.Release:
-    """The release that this controller's collection is; built once per process, which takes a few milliseconds."""
+    """Return the release of this controller's collection; built once per process, in a few milliseconds."""
     return build.build(MODULE_UTILS)
 
 
 class OnHost(ActionBase):
-    """One module run where the release is installed, otherwise a second one with the archive."""
+    """Run the module once if the release is installed, otherwise a second time with the archive."""
 
     _supports_async = False
     _requires_connection = True
@@ -42,7 +42,7 @@ class OnHost(ActionBase):
         if not result.pop("needs_archive", False):
             return result
         shell = self._connection._shell
-        if shell.tmpdir is None:  # without pipelining the module's own is there; Ansible removes it after the task
+        if shell.tmpdir is None:  # with pipelining no directory exists yet; Ansible removes it after the task
             self._make_tmp_path()
         archive = shell.join_path(shell.tmpdir, f"{release().id}.zip")
         self._transfer_data(archive, build.pack(release()))

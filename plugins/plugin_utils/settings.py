@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of hosts: their layers, their JSON Schema, and what is wrong with them, said in words. Controller side.
+"""The settings of hosts on the controller: their layers, their JSON Schema, and their faults in words.
 
-The argument_specs of the roles have the variables. The tables of the rooms have what an entry of the devices settings
-and a resource of the device plugin may hold. Here they become one schema, and nothing is written twice.
+The variables come from the argument_specs of the roles. The options of an entry of the devices settings, and of a
+resource of the device plugin, come from the tables in module_utils. Here they become one schema, so nothing is written
+twice.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as S
 ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
 PREFIXES = tuple(f"{role}_" for role in ROLES)
 DEVICES = "cdi_host_devices"
-LAYER = "cdi_host_devices_"  # + anything: a further layer of DEVICES
+LAYER = "cdi_host_devices_"  # with any suffix: a further layer of DEVICES
 RESOURCES = "cdi_device_plugin_resources"
 BOOLEANS = ("true", "false", "yes", "no", "on", "off")
 
 WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + r")$(?!\n)"
 
-# What Ansible's argument_specs call a type, as JSON Schema. A `-e name=value` on the command line gives text.
+# The types of Ansible's argument_specs as JSON Schema. `-e name=value` on the command line gives text.
 TYPES: dict[str, dict[str, Any]] = {
     "bool": {"type": ["boolean", "string"], "pattern": WORDS, "description": "true or false"},
     "int": {
@@ -47,7 +48,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "str": {"type": "string"},
 }
 
-# What runtimes.detect.named takes.
+# The argument of runtimes.detect.named.
 VERSIONS: dict[str, Any] = {
     "type": "object",
     "description": "versions of container runtimes by name, as in {podman: 4.9.3}",
@@ -59,7 +60,7 @@ VERSIONS: dict[str, Any] = {
     },
 }
 
-# What release.host.refuse_unsupported takes.
+# The argument of release.host.refuse_unsupported.
 DISTRIBUTIONS = {
     "type": "object",
     "description": "lists of VERSION_ID by ID of os-release(5), as in {ol: ['9']}",
@@ -70,7 +71,7 @@ DISTRIBUTIONS = {
     },
 }
 
-# What module cdi_plugin takes, by resource-type and name: the grammar is that of protocol.grammar.
+# The options of module cdi_plugin, by resource-type and name, in the grammar of protocol.grammar.
 PLUGINS = {
     "type": "object",
     "description": "configurations by resource-type and name, as in {gpu/drm: {plugin: drm}}",
@@ -95,7 +96,7 @@ PLUGINS = {
     },
 }
 
-# What converge.functions takes.
+# The input of converge.driver.virtual_functions.
 FUNCTIONS = {
     "type": "object",
     "description": 'numbers of virtual functions by device, as in {"0000:3b:00.0": 8}',
@@ -106,7 +107,7 @@ FUNCTIONS = {
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 99999},
 }
 
-# What module container_runtime takes, by runtime.
+# The options of module container_runtime, by runtime.
 RUNTIME_SETTINGS = {
     "type": "object",
     "description": "settings of container runtimes by name, as in {docker: {restart: when_idle}}",
@@ -126,7 +127,7 @@ RUNTIME_SETTINGS = {
     },
 }
 
-# What the device plugin takes, by field.
+# The fields of the device plugin's configuration.
 PLUGIN: dict[str, Any] = configuration.SCHEMA["properties"]
 
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -154,7 +155,7 @@ ENTRIES = "entries by name, as in {gpus: {profile: drm}}"
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. `path` leads to it; with `key` its last part is wrong, otherwise the value there."""
+    """One fault. `path` leads to it; with `key` its last part is wrong, otherwise the value there."""
 
     path: tuple[Any, ...]
     text: str
@@ -162,7 +163,7 @@ class Finding(NamedTuple):
 
 
 def argument_specs() -> dict[str, dict[str, Any]]:
-    """The variables of the roles, by name, as the argument_specs describe them. Entry point `main` goes first."""
+    """Return the variables of the roles by name, from the argument_specs. Entry point `main` comes first."""
     collection = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     found: dict[str, dict[str, Any]] = {}
     for role in ROLES:
@@ -174,7 +175,7 @@ def argument_specs() -> dict[str, dict[str, Any]]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of all settings of a host: an object of its variables of the roles."""
+    """Return the JSON Schema (draft 2020-12) of all settings of a host: an object of its variables of the roles."""
     variables = {name: _variable(name, spec) for name, spec in argument_specs().items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -187,7 +188,7 @@ def schema() -> dict[str, Any]:
 
 
 def _variable(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one variable."""
+    """Return the schema of one variable."""
     if name == DEVICES:
         return _devices()
     made = SECTIONS.get(name) or TYPES[spec["type"]]
@@ -196,15 +197,15 @@ def _variable(name: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def layers(variables: Iterable[str]) -> list[str]:
-    """Those of `variables` that hold entries, in the order in which they add up: DEVICES first, then by name."""
+    """Return those of `variables` that hold entries, in the order of their merge: DEVICES first, then by name."""
     return sorted(name for name in variables if name == DEVICES or name.startswith(LAYER))
 
 
 def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of all layers in `documents` (variable name -> entries) as one.
+    """Merge the entries of all layers in `documents` (variable name -> entries).
 
-    Mappings of the same name are merged, at any depth; of anything else the later layer's counts. Raises CdiError for
-    a layer that is no mapping.
+    Mappings of the same name are merged, at any depth; otherwise the later layer counts. Raises CdiError for a layer
+    that is not a mapping.
     """
     merged: dict[str, Any] = {}
     for name in layers(documents):
@@ -215,7 +216,7 @@ def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def by_kind(entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The entries grouped by the kind of their devices. Raises CdiError for one that is wrong."""
+    """Group the entries by the kind of their devices. Raises CdiError for a wrong entry."""
     entry_options.check(entries)
     grouped: dict[str, dict[str, Any]] = {}
     for name, entry in entries.items():
@@ -224,7 +225,7 @@ def by_kind(entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def check(documents: Mapping[str, Any]) -> list[Finding]:
-    """Everything that is wrong with the settings of one host (plain data, variable name -> value).
+    """Return all faults in the settings of one host (plain data, variable name -> value).
 
     Raises ImportError without jsonschema.
     """
@@ -243,17 +244,17 @@ def check(documents: Mapping[str, Any]) -> list[Finding]:
 
 
 def offers_nothing(document: Mapping[str, Any]) -> bool:
-    """Whether the settings of a host ask for no device, neither in specs nor for an executable."""
+    """Return True if the settings of a host ask for no device, neither in specs nor for an executable."""
     return not any(document.get(name) for name in (*layers(document), "cdi_host_plugins"))
 
 
 def place(
     path: Sequence[Any], key: bool, documents: Mapping[str, Any], origin: Callable[[Any], str]
 ) -> tuple[str, str]:
-    """Where the user wrote what `path` leads to: (file:line:column or "", the variable and the way down from it).
+    """Return where the user wrote the value at `path`: (file:line:column or "", variable and path below it).
 
-    `documents` are the variables as Ansible holds them; `origin` says where it has one of their keys or values from.
-    Of several layers it is the last that has the most of the path: its value counts.
+    `documents` are the variables as Ansible holds them; `origin` returns the place of a key or value. Of several layers
+    the one that has most of the path counts, and of equal ones the last, because its value counts.
     """
     candidates = reversed(layers(documents)) if path[0] == DEVICES else [path[0]]
     trails = [_trail(documents, (name, *path[1:])) for name in candidates]
@@ -261,7 +262,7 @@ def place(
     whole = len(best) == len(path)
     value = best[-1][1] if whole and not key else None
     steps = [step[0] for step in reversed(best)]
-    if not isinstance(value, (Mapping, list, tuple)):  # what is wrong with those is better shown at their name
+    if not isinstance(value, (Mapping, list, tuple)):  # a fault of a collection is better shown at its name
         steps.insert(0, value)
     where = next(filter(None, map(origin, steps)), "")
     names = [str(best[0][0]) if best else str(path[0]), *map(str, path[1:])]
@@ -274,8 +275,8 @@ def _validator() -> Any:
 
 
 def validator(table: Mapping[str, Any]) -> Any:
-    """A validator of jsonschema for a table. Its types are as strict as those of module_utils/schema.py."""
-    import jsonschema  # the one third-party library here; where it is missing, the filter says what to do
+    """Return a validator of jsonschema for a table. Its types are as strict as those of module_utils/schema.py."""
+    import jsonschema  # the only third-party library here; if it is missing, the filter gives the next step
 
     def strict(name: str) -> Callable[[Any, Any], bool]:
         return lambda _checker, value: STRICT[name](value)
@@ -286,7 +287,7 @@ def validator(table: Mapping[str, Any]) -> Any:
 
 
 def _trail(documents: Any, path: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """(key, value) for each step of `path` that exists; the document's own keys, which know where they are from."""
+    """Return (key, value) for each step of `path` that exists. The keys are the document's, which know their place."""
     found = []
     for part in path:
         if isinstance(documents, Mapping) and part in documents:
@@ -307,7 +308,7 @@ def _added(base: Any, more: Any) -> Any:
 
 
 def _devices() -> dict[str, Any]:
-    """The schema of entries by name. An entry's profile decides which options it has."""
+    """Return the schema of entries by name. The profile of an entry decides which options it has."""
     schemas = {profile: entry_options.entry_schema(profile) for profile in sorted(entry_options.PROFILES)}
     every = sorted({name for entry in schemas.values() for name in entry["properties"]})
     return {
@@ -328,7 +329,7 @@ def _devices() -> dict[str, Any]:
 
 
 def _findings(error: Any) -> Iterator[Finding]:
-    """One jsonschema error in words."""
+    """Yield the faults of one jsonschema error, in words."""
     path = tuple(error.absolute_path)
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", ()))
@@ -366,8 +367,10 @@ def _expected(error: Any) -> str:
 
 
 def _beyond_schema(document: Mapping[str, Any], found: Sequence[Finding]) -> Iterator[Finding]:
-    """What only the hosts' own checks see in entries and resources that are otherwise right: whether the name of an
-    entry makes a valid kind, whether a kubelet takes the name of a resource."""
+    """Yield the faults that only the hosts' own checks see in entries and resources that are otherwise correct.
+
+    They check that the name of an entry makes a valid kind, and that a kubelet accepts the name of a resource.
+    """
     for name, entry in _right(DEVICES, document, found).items():
         problem = _refusal(name, entry)
         if problem:
@@ -377,7 +380,7 @@ def _beyond_schema(document: Mapping[str, Any], found: Sequence[Finding]) -> Ite
 
 
 def _right(variable: str, document: Mapping[str, Any], found: Sequence[Finding]) -> dict[str, Any]:
-    """The entries of a variable in which nothing was found to be wrong."""
+    """Return the entries of a variable that have no fault."""
     wrong = {finding.path[1:2] for finding in found if finding.path[0] == variable}
     entries = document.get(variable, {})
     return {name: entry for name, entry in entries.items() if (name,) not in wrong} if () not in wrong else {}

@@ -12,12 +12,12 @@ version_added: 0.1.0
 author:
   - fleet.cdi contributors (@fleet-cdi)
 description:
-  - A qualified name is what container runtimes take for a device, C(vendor/class=name).
-  - It says nothing of whether there is such a device; M(fleet.cdi.spec_info) does.
+  - Container runtimes know a device by its qualified name, C(vendor/class=name).
+  - The test does not tell if such a device exists; M(fleet.cdi.spec_info) does.
 options:
   _input:
     description:
-      - Any value. What is no text is no qualified name.
+      - Any value. A value that is not text is not a qualified name.
     type: raw
     required: true
 seealso:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Whether it is one.
+  description: Whether the value is a qualified name.
   type: bool
 """
 
@@ -51,7 +51,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 
 
 def qualified_name(value: Any) -> bool:
-    """Whether `value` is `vendor/class=name`. What has no value (a Jinja Undefined) raises its own error."""
+    """Return True if `value` is `vendor/class=name`. A Jinja Undefined raises its own error."""
     try:
         names.split_qualified_name(str(value))
     except CdiError:
@@ -60,7 +60,7 @@ def qualified_name(value: Any) -> bool:
 
 
 class TestModule:
-    """Ansible's way to find the test."""
+    """The class by which Ansible finds the test."""
 
     def tests(self) -> dict[str, Callable[..., bool]]:
         return {"qualified_name": qualified_name}
