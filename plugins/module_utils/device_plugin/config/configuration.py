@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The device plugin's configuration: what it says, and the check of all of it before anything registers.
+"""Read the device plugin's configuration, and check all of it before any resource registers.
 
-One JSON document; docs/device-plugin.md explains the options. Private API of fleet.cdi.
+It is one JSON document; docs/device-plugin.md explains the options.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ VERSION = 1  # of the document
 LARGEST = 1 << 20  # bytes of the document
 
 KUBELET = "/var/lib/kubelet"
-PROFILE = "{profile}"  # in a resource's name: one resource for each partition profile that there is
+PROFILE = "{profile}"  # in a resource's name: one resource for each partition profile of the host
 
 
 class Match(NamedTuple):
-    """Which units a resource offers. An empty condition holds for all; of several patterns one has to match."""
+    """The units that a resource offers. An empty condition matches all units; of several patterns one has to match."""
 
     names: tuple[str, ...] = ()  # patterns of CDI device names, without the kind
     ids: tuple[str, ...] = ()  # patterns of Device.id: "pci:0000:3b:*"
@@ -42,37 +42,37 @@ class Match(NamedTuple):
     device_id: tuple[str, ...] = ()
     pci_address: tuple[str, ...] = ()
     numa_node: tuple[int, ...] = ()
-    profile: tuple[str, ...] = ()  # of partitions: "1g.5gb"; what is no partition has none and never matches
+    profile: tuple[str, ...] = ()  # of partitions: "1g.5gb"; a whole device never matches
     partition: Optional[bool] = None  # True: partitions alone, False: whole devices alone
     properties: Mapping[str, tuple[str, ...]] = {}  # udev's: name -> patterns
 
 
 class GroupSettings(NamedTuple):
-    """One unit that hands out several CDI names together, or none of them."""
+    """A unit that consists of several CDI names. A container gets all of them together."""
 
     name: str  # the unit's id
-    members: tuple[str, ...]  # qualified names without which there is no such unit
-    optional: tuple[str, ...] = ()  # those that come along if they are there
+    members: tuple[str, ...]  # qualified names; the unit exists only while all of them do
+    optional: tuple[str, ...] = ()  # qualified names that a container gets too, if they exist
 
 
 class HealthSettings(NamedTuple):
-    """When a unit counts as unhealthy."""
+    """When a unit is Unhealthy."""
 
-    ignore: tuple[str, ...] = ()  # fault classes (look.CLASSES), or "class: pattern of the reason"
-    hold_down: float = 10.0  # seconds that a unit stays Unhealthy after its fault is over
-    linger: float = 60.0  # seconds that a unit which is gone stays listed, as Unhealthy
+    ignore: tuple[str, ...] = ()  # fault classes (faults.IGNORABLE), or "class: pattern of the reason"
+    hold_down: float = 10.0  # seconds that a unit stays Unhealthy after its fault has ended
+    linger: float = 60.0  # seconds that a removed unit stays listed, as Unhealthy
 
 
 class ResourceSettings(NamedTuple):
-    """One extended resource. `delivery` and `occupied` are "" where the document's own hold."""
+    """One extended resource. `delivery` and `occupied` are "" if the values of the whole document apply."""
 
     name: str
-    kinds: tuple[str, ...] = ()  # () in the document: the kind of the resource's own name
+    kinds: tuple[str, ...] = ()  # without them in the document: the kind that the resource is named after
     match: Match = Match()
-    exclude: Optional[Match] = None  # what meets all of it is left out
-    name_by: tuple[str, ...] = ()  # sorts of names, the one to take first; the others follow in the usual order
+    exclude: Optional[Match] = None  # leave out units that meet all its conditions
+    name_by: tuple[str, ...] = ()  # sorts of names to prefer; the others follow in the order of SORTS
     replicas: int = 1
-    replicas_by: Mapping[str, int] = {}  # pattern of a unit's names -> replicas; the first that matches counts
+    replicas_by: Mapping[str, int] = {}  # pattern of a unit's names -> replicas; the first match counts
     sharing: str = "spread"
     groups: tuple[GroupSettings, ...] = ()
     delivery: str = ""
@@ -85,16 +85,16 @@ class ResourceSettings(NamedTuple):
 
 
 class PluginSettings(NamedTuple):
-    """The whole document. No `resources`: each kind whose name makes a legal resource name is offered under it."""
+    """The whole document. Without `resources`, offer each kind whose name is a legal resource name, under that name."""
 
     resources: Mapping[str, ResourceSettings] = {}
     delivery: str = "auto"
     registration: str = "auto"
     takeover: bool = False
-    occupied: str = OCCUPIED[0]  # what is done about a device that is open though nobody holds it
+    occupied: str = OCCUPIED[0]  # what to do about an occupied device
     occupied_ignore: tuple[str, ...] = EXPECTED  # patterns of programs and units that may have devices open
     metrics: str = ""  # "host:port", "" for none
-    grace: float = 30.0  # seconds; a hold that podresources left out goes back after them
+    grace: float = 30.0  # seconds until a hold that podresources no longer lists is released
     plugin_dir: str = f"{KUBELET}/device-plugins"
     registry_dir: str = f"{KUBELET}/plugins_registry"
     pod_resources: str = f"{KUBELET}/pod-resources/kubelet.sock"
@@ -105,7 +105,7 @@ class PluginSettings(NamedTuple):
     root: str = "/"
 
     def wants(self, resource: str) -> bool:
-        """Whether there may be a resource of this name: it is named, or a pattern may make it, or none is named."""
+        """Tell whether a resource of this name is possible: it is named, a pattern matches, or none is configured."""
         patterns = (".+".join(map(re.escape, name.split(PROFILE))) for name in self.resources)
         return not self.resources or any(re.fullmatch(pattern, resource) for pattern in patterns)
 
@@ -241,7 +241,7 @@ SCHEMA = _record(
 
 
 def wrong_resources(resources: Mapping[str, Any]) -> Iterator[Wrong]:
-    """What no table says: whatever is wrong with resources that are as `SCHEMA` has them."""
+    """Yield the errors that `SCHEMA` can't express, in resources that conform to it."""
     for name, resource in resources.items():
         why = why_no_resource(name.replace(PROFILE, "x", 1))
         if why or PROFILE in name.partition("/")[0]:
@@ -250,7 +250,7 @@ def wrong_resources(resources: Mapping[str, Any]) -> Iterator[Wrong]:
             expected = f"the kinds of its devices, as {name[:LONGEST]} is not a kind itself"
             yield Wrong((name, "kinds"), "is missing", expected)
         if resource.get("groups") and PROFILE in name:
-            expected = f"no groups, as they are no partitions and {PROFILE} is in {name[:LONGEST]}"
+            expected = f"no groups, because groups are not partitions and {PROFILE} is in {name[:LONGEST]}"
             yield Wrong((name, "groups"), "is set", expected)
         if "exclude" in resource and _match(resource["exclude"]) == Match():
             yield Wrong((name, "exclude"), "is empty", "one condition or more, as none leaves everything out")
@@ -261,7 +261,7 @@ def wrong_resources(resources: Mapping[str, Any]) -> Iterator[Wrong]:
 
 
 def _tuples(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record that are lists, as tuples."""
+    """Return a record with its lists as tuples."""
     return {field: tuple(value) if isinstance(value, list) else value for field, value in document.items()}
 
 
@@ -270,7 +270,7 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 
 def _pci_ids(value: Any) -> tuple[str, ...]:
-    """0x and four lower-case digits, as sysfs has them."""
+    """Return PCI ids as in sysfs: 0x and four lower-case digits."""
     return tuple("0x" + one.lower()[-4:] for one in _several(value))
 
 
@@ -302,12 +302,12 @@ def _resource(name: str, document: Mapping[str, Any]) -> ResourceSettings:
 
 
 def read(path: str = PATH) -> PluginSettings:
-    """The configuration at `path`. Raises CdiError."""
+    """Return the configuration at `path`. Raises CdiError."""
     return decode(content(path), path)
 
 
 def content(path: str) -> bytes:
-    """The text of the configuration at `path`. Raises CdiError."""
+    """Return the content of the file `path`. Raises CdiError."""
     found = documents.content(path, LARGEST)
     if found is None:
         raise CdiError(
@@ -318,12 +318,12 @@ def content(path: str) -> bytes:
 
 
 def decode(text: bytes, path: str) -> PluginSettings:
-    """The configuration that `text`, which is the content of the file `path`, says. Raises CdiError."""
+    """Return the configuration in `text`, the content of the file `path`. Raises CdiError."""
     return parse(documents.parse(text, path), path)
 
 
 def parse(document: Any, where: str) -> PluginSettings:
-    """The configuration that a document says; `where` names it in errors. Raises CdiError for anything wrong in it."""
+    """Return the configuration in a document, which errors call `where`. Raises CdiError for an invalid document."""
     schema.check(document, SCHEMA, where)
     found = _tuples(document)
     del found["version"]

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a unit can't be had: a reason is "class: text", and of each class it is known what may be done about it.
-
-Private API of fleet.cdi.
-"""
+"""Why a unit is not available: a reason is "class: text", and its class says what the daemon does about it."""
 
 from __future__ import annotations
 
@@ -13,69 +10,70 @@ from fnmatch import fnmatchcase
 
 from ...spec.stale import MISSING
 
-# Faults of the device or of what a container needs with it. An operator may have a class of them ignored, and a unit
-# stays Unhealthy for a while after one.
+# Faults of the device, or of files that a container needs with it. An operator may ignore a class of them. A unit
+# stays Unhealthy for a while after a fault.
 FAULTS = frozenset(
     {
         *MISSING,  # what a container would not start without
         "node-type",
         "node-number",
-        "device",  # what discovery says of the hardware
-        "setup",  # a command of the operator's failed
+        "device",  # discovery found it in the hardware
+        "setup",  # the operator's command failed
         "teardown",
     }
 )
-# A device whose command failed is withheld by the ledger, whatever the configuration ignores.
+# The ledger withholds a device whose command failed, whatever the configuration ignores.
 IGNORABLE = FAULTS - {"setup", "teardown"}
 
-# What is no fault of the device: as soon as it is over, so is the unit's trouble.
+# Reasons outside the device. A unit does not stay Unhealthy after such a reason has ended.
 OTHERS = frozenset(
     {
         "reserved",  # the host uses it, or an operator took it out of service
-        "taken",  # somebody else holds it
+        "taken",  # another grant, claim or pod holds it
         "occupied",  # nobody holds it, and a process has it open
-        "unresolved",  # no spec that can be read gives its name
+        "unresolved",  # no readable spec has its name
         "gone",
     }
 )
 CLASSES = FAULTS | OTHERS
 
-NAMED = 3  # of many devices in one message
+NAMED = 3  # devices that one message names
 
-# What is so because a container has it: an interface moves into its network namespace, its processes open the device.
+# Effects of a container that uses the device: the interface moves into its network namespace, its processes open the
+# device.
 MOVED = frozenset({"interface-missing", "occupied"})
 
 
 def reason(class_: str, text: str) -> str:
-    """A reason in one line."""
+    """Return a reason in one line."""
     return f"{class_}: {' '.join(text.split())}"
 
 
 def some(texts: Sequence[str], between: str = ", ", most: int = NAMED) -> str:
-    """The first of these texts, and how many there are beside them: a request may name tens of thousands of devices."""
+    """Join the first texts and the number of the others: a request may name tens of thousands of devices."""
     rest = len(texts) - most
     return between.join(texts[:most]) + (f"{between.strip(', ')} and {rest} more" if rest > 0 else "")
 
 
 def class_of(why: str) -> str:
-    """The class of a reason, "" for a text that has none."""
+    """Return the class of a reason, "" for a text without a known class."""
     found = why.partition(": ")[0]
     return found if found in CLASSES else ""
 
 
 def is_fault(why: str) -> bool:
-    """Whether the unit has to prove itself after this trouble. What nobody knows counts as a fault."""
+    """Tell whether the unit stays Unhealthy for a while after this reason. A reason of unknown class is a fault."""
     return class_of(why) not in OTHERS
 
 
 def is_ignored(why: str, ignore: Iterable[str]) -> bool:
-    """Whether the configuration says that this is no reason."""
+    """Tell whether the configuration ignores this reason."""
     return class_of(why) in IGNORABLE and any(
         fnmatchcase(why, item if ": " in item else f"{item}: *") for item in ignore
     )
 
 
 def may_be_ignored(item: str) -> bool:
-    """Whether an item of `ignore`, a pattern of classes or "class: pattern of the text", is about any class at all."""
+    """Tell whether an item of `ignore`, a pattern of classes or "class: pattern of the text", matches any class."""
     pattern = item.partition(": ")[0]
     return any(fnmatchcase(name, pattern) for name in IGNORABLE)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration in force, and the file that it came from. Private API of fleet.cdi."""
+"""Load the configuration, and keep the last valid one in force."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .configuration import PluginSettings
 
 
 class InForce(NamedTuple):
-    """What is in force. `settings` is None where there never was a configuration that could be used."""
+    """The configuration in force. `settings` is None if no valid configuration was ever read."""
 
     path: str
     settings: Optional[PluginSettings] = None
-    sha256: str = ""  # of the file's content; "" where there is no file
-    error: Optional[str] = None  # why the file as it is now was not taken
+    sha256: str = ""  # of the file's content; "" without a file
+    error: Optional[str] = None  # why the present file is not in force
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the status says of it."""
+        """The part of the status document about the configuration."""
         return {"path": self.path, "sha256": self.sha256, "error": self.error}
 
 
 def run_dir(path: str) -> str:
-    """Where the instances of the configuration at `path` say how they are, also while it can't be used otherwise."""
+    """Return the directory with the status of the instances, even if the rest of the configuration is invalid."""
     try:
         found = json.loads(configuration.content(path)).get("run_dir")
     except (CdiError, ValueError, RecursionError, AttributeError):
@@ -40,9 +40,10 @@ def run_dir(path: str) -> str:
 
 
 def load(path: str, before: Optional[InForce] = None) -> InForce:
-    """The configuration at `path`; without a file the defaults. One that is wrong leaves `before` in force.
+    """Load the configuration at `path`, or the defaults without a file. An invalid one leaves `before` in force.
 
-    So does one that vanishes: the defaults would offer every kind there is, and editors replace files in two steps.
+    A file that disappears leaves it in force, too: the defaults would offer every kind, and editors replace files in
+    two steps.
     """
     try:
         if not os.path.lexists(path):

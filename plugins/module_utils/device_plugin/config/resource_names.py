@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names of extended resources, as kubelets take them. Private API of fleet.cdi.
+"""Check names of extended resources by the rules of the kubelet.
 
-IsExtendedResourceName in pkg/apis/core/v1/helper of k8s.io/kubernetes, and IsQualifiedName of k8s.io/apimachinery,
-which it calls for the name behind "requests.".
+The rules are IsExtendedResourceName in pkg/apis/core/v1/helper of k8s.io/kubernetes, and IsQualifiedName of
+k8s.io/apimachinery, which it calls with "requests." before the name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
 LONGEST_NAME = 63
 LONGEST_DOMAIN = 253 - len("requests.")
 
-NATIVE = "kubernetes.io/"  # wherever it stands: example-kubernetes.io/x counts, too
+NATIVE = "kubernetes.io/"  # at any place: example-kubernetes.io/x counts, too
 QUOTA = "requests."
 
 
 def why_no_resource(name: str) -> str:
-    """Why a kubelet would refuse `name` as an extended resource; "" if it takes it."""
+    """Return the rule that `name` breaks as the name of an extended resource, "" if the kubelet accepts it."""
     domain, slash, rest = name.partition("/")
     if not slash:
         return "a domain and a name, as in example.com/gpu"

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The device plugin's process: one daemon for every resource of a node. Private API of fleet.cdi.
+"""Run the device plugin: one daemon for all resources of a node.
 
-It looks at the host when something says that it changed, tells the kubelet what that means, and goes on whatever is
-missing: devices, a kubelet, inotify, a configuration that can be read.
+It looks at the host after each change, tells the kubelet the result, and continues without devices, a kubelet, inotify
+or a readable configuration.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from .publisher import Teller
 from .served_node import ServedNode, same_site
 from .served_resource import Hands
 
-SETTLE = 0.1  # seconds that what belongs to one change may take to arrive
-PERIOD = 30.0  # seconds between two looks where nothing tells of a change
-LONG = 30.0  # seconds that a look may take before it is said
-DOUBT = 5.0  # seconds between two looks at our directories and, where others came or went, at what the kubelet lists
-PODS = 10.0  # seconds at most between two looks at what pods have
+SETTLE = 0.1  # seconds to wait for more events of the same change
+PERIOD = 30.0  # seconds between two looks without events
+LONG = 30.0  # seconds that a look may take before a warning
+DOUBT = 5.0  # seconds between two checks of our directories and, after others came or went, of the kubelet's list
+PODS = 10.0  # seconds at most between two looks at the devices of pods
 END = 4.0  # seconds for everything to end
-# Seconds that another thread keeps Python's lock from the event loop, which takes it again after each system call. By
-# default these are 0.005: a turn of the loop with ten calls waits 50 ms in sum while a look goes on.
+# Seconds that another thread may keep Python's lock while the event loop waits for it, after each system call. With the
+# default, 0.005, a turn of the loop with ten calls waits 50 ms in sum during a look.
 SWITCH = 0.0005
-# What the loop needs sooner or later: to import it there takes long while a look at many devices is being made.
+# Libraries of the loop. Import them at the start: an import in the loop takes long during a look at many devices.
 LIBRARIES = ("google.protobuf.descriptor_pb2", "google.protobuf.message_factory", "grpc.aio")
 
 
 class Daemon:
-    """One instance. Made in the running loop; `run` serves until `end` is set."""
+    """One instance. Make it in the running loop; `run` serves until `end` is set."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Daemon:
         self._udev = udev_events.Events(self._soon)
         self._watchdog = dog
         self._openers = look
-        self._writable: frozenset[str] = frozenset()  # directories that we could write when we began
+        self._writable: frozenset[str] = frozenset()  # directories that were writable at the start
         self._node: Optional[ServedNode] = None
         self._former: dict[str, set[str]] = {}
         self._began = (time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
@@ -95,7 +95,7 @@ class Daemon:
         self._asking = ThreadPoolExecutor(1, "ask")
 
     async def run(self) -> None:
-        """Serve. Raises CdiError if it can't even begin."""
+        """Serve until `end` is set. Raises CdiError if the daemon can't start, or has to start again."""
         for seen in self._instance.enter():
             for name, found in seen.document["resources"].items():
                 self._former.setdefault(name, set()).update(found.get("devices", ()))
@@ -110,7 +110,7 @@ class Daemon:
             if why:
                 self._log.info("no-udev-events", reason=why)
             self._watch.follow("config", [watch.Subject(self._config.path)], self.reload)
-            self.reload()  # what changed since it was first read
+            self.reload()  # for changes since the first read
             await self._apply()
             for work in (self._looks, self._reclaims, self._doubts):
                 self._later(work())
@@ -123,7 +123,7 @@ class Daemon:
     # Configuration
 
     def reload(self) -> None:
-        """Take the configuration as it is now, or say why not and keep the one in force."""
+        """Read the configuration again. If it is invalid, log the reason and keep the one in force."""
         found = in_force.load(self._config.path, self._config)
         if found == self._config:
             return
@@ -137,7 +137,7 @@ class Daemon:
         self._tell.soon()
 
     async def _apply(self) -> None:
-        """Work by the settings in force. Resources whose own settings did not change keep their streams."""
+        """Apply the settings in force. Resources whose own settings did not change keep their streams."""
         async with self._applying:
             if self._config.error:
                 self._log.change("config", self._config.error, "config-error", reason=self._config.error)
@@ -161,7 +161,7 @@ class Daemon:
         self._news.set()
 
     def _make(self, settings: PluginSettings, before: Optional[ServedNode]) -> ServedNode:
-        """What works by these settings; what `before` serves goes on."""
+        """Return the node for these settings. It is `before`, if given, so that its resources stay served."""
         boot = inventory.boot_id()
         if before is not None:
             before.site.settings = settings
@@ -184,7 +184,7 @@ class Daemon:
         return ServedNode(site, hands, Viewer(settings, ledger, Keeper(ledger), hands.lookout), reclaimer)
 
     def _follow(self, settings: PluginSettings) -> None:
-        """Hear of kubelets and of what happens to sockets; clear away those that former starts left."""
+        """Watch the sockets of kubelets and plugins; remove those that former starts left."""
         socket = watch.Subject(os.path.join(settings.plugin_dir, api.KUBELET_SOCKET), urgent=True)
         self._watch.follow("kubelet", [socket], self._kubelet_changed)
         directories = (settings.plugin_dir, settings.registry_dir)
@@ -210,7 +210,7 @@ class Daemon:
             await asyncio.sleep(instance_status.BEAT)
 
     async def _looks(self) -> None:
-        """Look at the host when there is news, or something is due."""
+        """Look at the host after each event, and when something is due."""
         loop = asyncio.get_running_loop()
         while True:
             self._news.clear()
@@ -220,7 +220,7 @@ class Daemon:
             await asyncio.sleep(SETTLE)
 
     async def _look(self) -> Optional[float]:
-        """One look, and what follows from it. Returns when something is due, in the loop's time."""
+        """Look once, and act on the result. Return when something is due, in the loop's time."""
         node = self._node
         if node is None:
             return None
@@ -233,31 +233,31 @@ class Daemon:
             late.cancel()
         self._metrics.observe("look_seconds", time.monotonic() - began)
         async with self._applying:
-            if node is not self._node:  # another configuration came meanwhile
+            if node is not self._node:  # the configuration changed meanwhile
                 return None
             due = await node.take(view, self._former)
-            if view.offer is not self._offer:  # what pods have may be known as more than is held
+            if view.offer is not self._offer:  # pods may have devices of it that are not held yet
                 self._offer = view.offer
                 self._udev.noise = udev_events.noise(view.offer.resources)
                 self._pods.set()
             if self._watch.follow("host", node.viewer.subjects(view), self._soon):
-                self._soon()  # something there may have changed since the look
-            await self._tell.write()  # others see what this instance serves before the kubelet does
+                self._soon()  # for changes since the look
+            await self._tell.write()  # other instances see what this one serves before the kubelet does
             node.start()
             return due
 
     async def _reclaims(self) -> None:
-        """Give back to the ledger what no pod has any more."""
+        """Release the devices that no pod has any more."""
         while True:
             seconds = min(self._node.site.settings.grace / 3, PODS) if self._node else PODS
             await waiting.within(self._pods, seconds)
             self._pods.clear()
-            # Not where looks are made: a teardown may take its time.
+            # Not in the thread of the looks: a teardown may take long.
             if self._node and await self._safely("a look at the pods", self._node.reclaim(self._reclaiming)):
                 self._soon()
 
     async def _doubts(self) -> None:
-        """See that what is registered is listed."""
+        """Check that the kubelet lists the registered resources."""
         while True:
             await asyncio.sleep(DOUBT)
             self._look_at_directories()
@@ -265,7 +265,7 @@ class Daemon:
                 await self._safely("a look at what the kubelet lists", self._node.doubt())
 
     async def _safely(self, what: str, work: Awaitable[Any]) -> Any:
-        """What `work` gives. A defect in it is said once and ends nothing: what is served goes on as it is."""
+        """Return the result of `work`, or None after a defect, which is logged once. The daemon continues to serve."""
         try:
             found = await work
         except Exception as error:
@@ -275,7 +275,7 @@ class Daemon:
         return found
 
     def _soon(self) -> None:
-        """The host may have changed."""
+        """Look at the host soon: it may have changed."""
         self._news.set()
 
     def _kubelet_changed(self) -> None:
@@ -289,10 +289,10 @@ class Daemon:
             self._node.look()
 
     def _look_at_directories(self) -> None:
-        """End where one of our directories was removed and made anew: the sandbox has the one that was there before.
+        """End the daemon if one of our directories was removed and created again: the sandbox has the old one.
 
-        A service may write only where systemd opened its sandbox when it started the service (ReadWritePaths): it
-        starts us again in a moment, with the new directory.
+        A service may write only to directories that existed when systemd started it (ReadWritePaths). systemd starts
+        the daemon again at once, with the new directory.
         """
         anew = next((path for path in sorted(self._writable) if _is_read_only(path)), None)
         if anew is not None and self._defect is None:
@@ -308,7 +308,7 @@ class Daemon:
     # End
 
     def _later(self, work: Any) -> None:
-        """Do it beside the rest, before the end. A defect in it ends the daemon: the service manager shall see it."""
+        """Run a coroutine as a task. A defect in it ends the daemon, so that the service manager sees it."""
         if self.end.is_set():
             work.close()
             return
@@ -323,7 +323,7 @@ class Daemon:
             self.end.set()
 
     async def _stop(self) -> None:
-        """Leave nothing behind but the status."""
+        """Stop everything. Only the status document stays."""
         self.end.set()
         self._watch.stop()
         self._udev.stop()
@@ -344,7 +344,7 @@ def _directories(settings: PluginSettings) -> tuple[str, ...]:
 
 
 def _is_read_only(path: str) -> bool:
-    """Whether a directory is there, and is on a file system that we can't write."""
+    """Tell whether a directory exists and is read-only for this process."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
@@ -354,11 +354,11 @@ def _is_read_only(path: str) -> bool:
 def run(path: str, instance: str = "") -> int:
     """Serve by the configuration at `path` until SIGTERM or SIGINT; SIGHUP reads it again. Raises CdiError."""
     sys.setswitchinterval(SWITCH)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the configuration is read there is none to read again
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # before the first read there is nothing to reload
     dog = watchdog.asked_for(os.environ)
-    # gRPC reads its settings when it is first imported. Its own lines are no logfmt, and the daemon says what failed.
+    # gRPC reads its settings at the first import. Its own lines are not logfmt, and the daemon logs each failure.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children are exec'ed at once; its handlers would block
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # children exec at once; its fork handlers would block
     try:
         for name in LIBRARIES:
             import_module(name)
@@ -378,7 +378,7 @@ def run(path: str, instance: str = "") -> int:
     try:
         asyncio.run(serve_until_told())
     except Exception as error:
-        if threading.active_count() > 1:  # a backend that hangs in its thread must not keep the process
+        if threading.active_count() > 1:  # a thread that hangs must not keep the process alive
             if isinstance(error, CdiError):
                 sys.stderr.write(f"fleet-cdi: {one_line(str(error))}\n")
             else:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that discovery knows of the host's devices: the inventory, and the pools of the executables beside it.
+"""Read the devices that discovery found: the inventory, and the pools of the executables beside it.
 
-An executable grants devices of its pool, which need not be in the inventory. What a spec of somebody's offers of the
-same hardware has to be locked by the same id, or both would be granted. Private API of fleet.cdi.
+An executable grants devices of its pool, which need not be in the inventory. Specs of others may offer the same
+hardware: both must lock the same id, or the device would be granted twice.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ ENDING = ".json"
 
 
 def folder(path: str) -> str:
-    """Where the pools beside the inventory at `path` are."""
+    """Return the directory of the pools beside the inventory at `path`."""
     return os.path.dirname(pool_path(path, "", "", {}))
 
 
 def read_inventories(path: str, boot_id: str) -> tuple[Optional[Inventory], dict[str, str]]:
-    """(what is known, file -> why it can't be read). None where there is no inventory and no pool. Raises nothing.
+    """Return (devices, file -> why it can't be read). The devices are None without a readable inventory or pool.
 
-    The records of the inventory come first; a pool adds those that it has not.
+    The records of the inventory come first; a pool adds those that the inventory does not have.
     """
     found: list[Inventory] = []
     problems: dict[str, str] = {}
     for one in (path, *_pools(path)):
-        if not os.path.exists(one):  # specs of others are served without any
+        if not os.path.exists(one):  # specs of others are served without an inventory, too
             continue
         try:
             found.append(inventory.read(one, boot_id, in_turns=True))

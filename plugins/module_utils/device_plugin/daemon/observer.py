@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host as the daemon sees it at one moment: specs, inventory, devices, ledger. Private API of fleet.cdi.
+"""Look at the host: specs, inventory, devices, ledger.
 
-Blocking; the daemon has a thread for it. What did not change is not read again: a registry of thousands of devices
-takes longer to parse than all the rest.
+A look blocks; the daemon has a thread for it. Files that did not change are not read again: to parse a registry of
+thousands of devices takes longer than the rest of a look.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from ..offer.resources import Offer, Resource, offer
 from ..process import garbage, watch
 from . import inventories
 
-# A host has some thousand inotify watches for everybody; what is in more directories is looked at in time.
+# All processes of a host share some thousand inotify watches. The regular looks cover further directories.
 MOST_DIRECTORIES = 256
 
 
 class NodeView(NamedTuple):
-    """What a look found."""
+    """The result of a look."""
 
     registry: specs.Registry
     offer: Offer
-    troubles: Mapping[str, Mapping[str, str]]  # resource -> unit id -> why it can't be had
-    problems: Mapping[str, str]  # what could not be looked at -> why
-    overlapping: frozenset[str] = frozenset()  # resources of which a hold makes devices of others Unhealthy
-    directories: tuple[str, ...] = ()  # to follow: where what is offered has its device nodes and mounts
+    troubles: Mapping[str, Mapping[str, str]]  # resource -> unit id -> why it is not available
+    problems: Mapping[str, str]  # subject that could not be read -> why
+    overlapping: frozenset[str] = frozenset()  # resources whose holds make devices of other resources Unhealthy
+    directories: tuple[str, ...] = ()  # to follow: those with device nodes and mounts of the offered units
     warnings: tuple[str, ...] = ()  # about claims of DRA drivers
 
 
 class Viewer:
-    """Looks at the host that `settings` describe. With a `keeper` each look also holds what DRA claims have."""
+    """Look at the host by `settings`. With a `keeper`, each look also holds the devices of DRA claims."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class Viewer:
         self._ledger = ledger
         self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
-        self._known: Optional[NodeView] = None  # but for the troubles
-        self._former: Optional[NodeView] = None  # kept until the next look: this thread is the last to let go of it
-        self._held = held_elsewhere.LedgerView()  # as the ledger said last
-        self._out: Mapping[str, out_of_service.Disabled] = {}  # as the file said last
+        self._known: Optional[NodeView] = None  # the last view, without troubles
+        self._former: Optional[NodeView] = None  # kept until the next look, so that this thread frees it
+        self._held = held_elsewhere.LedgerView()  # the last reading of the ledger
+        self._out: Mapping[str, out_of_service.Disabled] = {}  # the last reading of the file
 
     @garbage.none()
     def look(self) -> NodeView:
-        """Look now. Raises nothing: what can't be read is one of `problems`, and the rest goes on."""
+        """Look now. List in `problems` the subjects that can't be read; the rest of the view is valid."""
         self._let_go()
         view = self._offer()
         problems = dict(view.problems)
@@ -89,7 +89,7 @@ class Viewer:
         for resource in view.offer.resources:
             found = troubles[resource.name] = held_elsewhere.taken(resource, held, kept.claims)
             for name, why in look(resource, view.registry, self.settings.root, self._out).items():
-                if name not in found or class_of(why) not in MOVED:  # whoever has it has what moved
+                if name not in found or class_of(why) not in MOVED:  # the holder has the device, and so caused this
                     found[name] = why
         problems.update(self._occupied(view.offer.resources, held, troubles))
         return view._replace(troubles=troubles, problems=problems, warnings=kept.warnings)
@@ -97,7 +97,7 @@ class Viewer:
     def _occupied(
         self, resources: Iterable[Resource], held: held_elsewhere.LedgerView, troubles: Mapping[str, dict[str, str]]
     ) -> dict[str, str]:
-        """Add to `troubles` what processes have open, where that is refused; what of the processes can't be seen."""
+        """Add occupied units to `troubles`, for resources that refuse them. Return problems with reading processes."""
         refusing = [one for one in resources if choice(one, self.settings) == REFUSE]
         if not refusing:
             return {}
@@ -116,7 +116,7 @@ class Viewer:
         return {"processes": f"who has devices open can't be told for sure: {gaps}"} if gaps else {}
 
     def subjects(self, view: Optional[NodeView] = None) -> list[watch.Subject]:
-        """What to follow, so that the next look comes when it should; without a view, so that the first one does."""
+        """Return the subjects whose change needs a new look. Without a view, only those known before the first look."""
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
         found = [watch.Subject(directory, watch.contents) for directory in folders]
@@ -151,7 +151,7 @@ class Viewer:
         return self._known
 
     def _let_go(self) -> None:
-        """Free the former view piece by piece: all at once keeps the event loop waiting for Python's lock."""
+        """Free the former view piece by piece: otherwise the event loop waits long for Python's lock."""
         if self._former is not None:
             units = [unit for resource in self._former.offer.resources for unit in resource.units]
             parts = [*units, *(device for file in self._former.registry.specs for device in file.spec["devices"])]
@@ -162,6 +162,6 @@ class Viewer:
 
 
 def _is_remote(directory: str) -> bool:
-    """Whether it may hang with a server: who follows it would hang too, and hears nothing of it anyway."""
+    """Tell whether a directory is on a remote file system: access may hang, and inotify reports no remote changes."""
     kind = filesystem.type_of(directory)
     return kind in filesystem.NETWORK or kind == "autofs" or kind.startswith("fuse.")

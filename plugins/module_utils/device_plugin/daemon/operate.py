@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The device plugin as operators see it: what lives, what would be offered, what is held. Private API of fleet.cdi."""
+"""Answer operators: show the living instances and the devices they would offer, and free the holds of pods."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ WELL = (instance_status.REGISTERED, instance_status.STANDBY, instance_status.IDL
 
 
 class OfferedResources(NamedTuple):
-    """What would be told to the kubelet now."""
+    """The resources that the kubelet would get now."""
 
     resources: Mapping[str, Sequence[Advertised]]
-    names: Mapping[str, Mapping[str, Sequence[str]]]  # resource -> device ID -> what a container would get
+    names: Mapping[str, Mapping[str, Sequence[str]]]  # resource -> device ID -> qualified names for a container
     findings: Sequence[str]
     delivery: Mapping[str, delivery.Delivery]
-    absent: Sequence[str]  # what this host has none of: no finding, as one configuration is for many hosts
+    absent: Sequence[str]  # not on this host; not a finding, because many hosts share one configuration
 
 
 def settings_at(path: str) -> PluginSettings:
-    """The configuration that an instance would start with. Raises CdiError."""
+    """Return the configuration that an instance would start with. Raises CdiError."""
     found = in_force.load(path)
     if found.settings is None:
         raise CdiError(found.error or f"{path}: can't be used")
@@ -47,18 +47,18 @@ def settings_at(path: str) -> PluginSettings:
 
 
 def run_dir_of(path: str) -> str:
-    """Where the instances of a configuration say how they are."""
+    """Return the directory with the status of the instances of a configuration."""
     return in_force.run_dir(path)
 
 
 def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """The documents of the instances that live, the youngest last, and what is wrong with them."""
+    """Return the documents of the living instances, the youngest last, and the findings about them."""
     alive = [seen for seen in instance_status.instances_in(run_dir) if seen.alive]
     if not alive:
         return [], ["no instance of the device plugin runs here"]
     found = [seen.document for seen in alive]
     findings = [seen.problem for seen in alive if seen.hangs]
-    working = [seen.document for seen in alive if not seen.hangs]  # what others say is as old as their silence
+    working = [seen.document for seen in alive if not seen.hangs]  # the documents of the others are out of date
     for document in working:
         error = document["config"]["error"]
         if error:
@@ -71,7 +71,7 @@ def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:
 
 
 def _of_resource(name: str, seen: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong with one resource, of which at least one of the instances has to be well."""
+    """Return the findings about one resource. At least one instance has to serve it well."""
     findings = []
     youngest = seen[-1]
     if youngest["state"] not in WELL and not any(one["state"] == instance_status.REGISTERED for one in seen):
@@ -87,7 +87,7 @@ def _of_resource(name: str, seen: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def would_offer(settings: PluginSettings) -> OfferedResources:
-    """What an instance with these settings would offer on this host now. Changes nothing."""
+    """Return what an instance with these settings would offer on this host now. Changes nothing."""
     ledger = Ledger(settings.state_dir, inventory.boot_id())
     view = Viewer(settings, ledger).look()
     readers = delivery.readers(settings.root)
@@ -106,9 +106,9 @@ def would_offer(settings: PluginSettings) -> OfferedResources:
 
 
 def forget(settings: PluginSettings) -> int:
-    """Give all that pods hold back to the ledger: for a node whose pods, and this plugin, are gone; how many.
+    """Release all holds of pods, and return their number. For a node whose pods, and this plugin, have gone.
 
-    Raises CdiError while an instance lives, and for what could not be torn down.
+    Raises CdiError while an instance lives, and if a teardown failed.
     """
     found, _findings = living(settings.run_dir)
     if found:
@@ -122,15 +122,15 @@ def forget(settings: PluginSettings) -> int:
 
 
 def give_back(settings: PluginSettings, ledger: Ledger) -> tuple[int, dict[str, str]]:
-    """Free what pods held, each device after its teardown: (how many, unit -> why it could not be). Raises CdiError.
+    """Release the holds of pods, each after its teardown. Return (number, unit -> why not). Raises CdiError.
 
-    And what claims of DRA drivers held: nobody keeps that without the daemon.
+    Release the holds of DRA claims, too: without the daemon, no process updates them.
     """
     if not os.path.exists(ledger.path):
         return 0, {}
     resources = Viewer(settings, ledger).look().offer.resources
     reclaimer = Reclaimer(ledger, 1.0, settings.resources)
-    # Two looks that leave out everything, and all the time in the world between them.
+    # Two steps without any device in use, and an infinite time between them.
     events = [event for now in (0.0, math.inf) for event in reclaimer.step(resources, InUse(0, frozenset()), now)]
     failed = {event.unit: event.reason for event in events if event.what == "withheld"}
     return sum(event.what == "released" for event in events) + dra_holds.free(ledger), failed

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the daemon tells others how it stands: the status in run_dir, the metrics. Private API of fleet.cdi."""
+"""Publish the state of the daemon: write the status to run_dir, serve the metrics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..process.instance_status import InstanceEntry
 from ..process.log import Log
 from ..process.metrics import serve
 
-SETTLE = 0.1  # seconds in which more may change before it is written once
-AGAIN = 1.0  # seconds until an address that can't be had is tried again
+SETTLE = 0.1  # seconds to wait for more changes before one write
+AGAIN = 1.0  # seconds until the next try after an address could not be used
 
 
 class Teller:
-    """Writes `document()` as the status of `instance`. `later` runs a coroutine beside the rest."""
+    """Write `document()` as the status of `instance`. `later` runs a coroutine as a task."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class Teller:
         self._again: Optional[asyncio.TimerHandle] = None
 
     def soon(self) -> None:
-        """Something that the status says is another one: write it soon, once for many changes."""
+        """Write the status soon, once for many changes."""
         if self._to_write is None:
             loop = asyncio.get_running_loop()
             self._to_write = loop.call_later(SETTLE, lambda: self._later(self.write()))
 
     async def write(self) -> None:
-        """Write it now. What can't be written is logged: what serves the kubelet is worth more."""
+        """Write the status now. Only log a failure, because the service for the kubelet must continue."""
         if self._to_write is not None:
             self._to_write.cancel()
             self._to_write = None
@@ -59,9 +59,9 @@ class Teller:
                 self._log.change("status", str(error), "warning", reason=error)
 
     async def metrics_at(self, where: str, *answers: Callable[[], str]) -> None:
-        """Serve metrics at an address from now on, "" for none: `answers` as of metrics.serve.
+        """Serve metrics at an address from now on, or none for "". `answers`: arguments of metrics.serve.
 
-        One that can't be had is tried again: in an upgrade it is the older instance's until that one ends.
+        Try again if the address is in use: during an upgrade the older instance has it until it ends.
         """
         self._wanted = (where, answers)
         await self._serve()
@@ -77,12 +77,12 @@ class Teller:
             try:
                 self._http = (where, await serve(where, *answers))
                 self._log.over("metrics", "metrics", address=where)
-            except CdiError as error:  # what serves the kubelet is worth more than what counts it
+            except CdiError as error:  # the service for the kubelet continues without metrics
                 self._log.change("metrics", str(error), "warning", reason=error)
                 self._again = asyncio.get_running_loop().call_later(AGAIN, lambda: self._later(self._serve()))
 
     def close(self) -> None:
-        """Serve no metrics any more."""
+        """Stop serving metrics."""
         if self._again is not None:
             self._again.cancel()
             self._again = None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The resources that this instance serves, as looks and the configuration change them. Private API of fleet.cdi."""
+"""Serve the resources of a node, and update them after each look and each new configuration."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ..process import instance_status
 from .observer import NodeView, Viewer
 from .served_resource import Hands, Served
 
-# What a registration, or a hold, depends on: if it changes, every resource starts anew.
+# Settings on which registrations and holds depend. If one changes, every resource starts again.
 SITE = ("plugin_dir", "registry_dir", "pod_resources", "registration", "state_dir", "root")
 
 
 def same_site(a: PluginSettings, b: PluginSettings) -> bool:
-    """Whether resources can stay as they are registered from one configuration to the other."""
+    """Tell whether resources can stay registered when one configuration replaces the other."""
     return all(getattr(a, name) == getattr(b, name) for name in SITE)
 
 
-WARY = 15.0  # seconds after others may have come or gone in which the kubelet is asked for what it lists
-DOUBTS = 2  # times in a row that the kubelet lists nothing of a resource, before its stream is doubted
+WARY = 15.0  # seconds to check the kubelet's list, after other plugins or instances may have come or gone
+DOUBTS = 2  # times in a row without devices of a resource in the kubelet's list, before its stream is doubted
 
 
 class ServedNode:
-    """What is served of one node. `viewer` looks at it, `reclaimer` gives back what its pods have no more."""
+    """The served resources of one node. `viewer` looks at it, `reclaimer` releases devices that no pod has any more."""
 
     def __init__(self, site: Site, hands: Hands, viewer: Viewer, reclaimer: Reclaimer) -> None:
         self.site = site
@@ -50,14 +50,14 @@ class ServedNode:
         self._misses = 0  # calls of podresources in a row that failed
         self._others: frozenset[str] = frozenset()  # resources that other instances of ours serve, too
         self._wary_until = 0.0  # in the loop's time
-        self.looked = False  # what is served is what there is
+        self.looked = False  # a look has set the resources
 
     async def take(self, view: NodeView, former: Mapping[str, Collection[str]]) -> Optional[float]:
-        """Serve what a look found. Returns when to look again, in the loop's time, if nothing happens before."""
+        """Serve the resources of a look. Return when to look again without events, in the loop's time."""
         self._say(view)
         offered = {resource.name: resource for resource in view.offer.resources}
         for name in [name for name in self.served if name not in offered]:
-            # A kind that is gone takes its list with it in order: Unhealthy first, then off the list, then away.
+            # Remove a lost kind in steps: its devices become Unhealthy, then leave the list, then the resource ends.
             one = self.served[name]
             if name in view.offer.refused or not self.site.settings.wants(name) or not one.roster.advertised:
                 await self.drop(name)
@@ -78,9 +78,9 @@ class ServedNode:
         return min(dues, default=None)
 
     def late(self, seconds: float) -> None:
-        """A look goes on and on: say so until it is over."""
+        """Warn of a look that takes too long, until it ends."""
         text = (
-            f"a look at the host has taken more than {seconds:g} s, and what is known of devices is as old; "
+            f"a look at the host has taken more than {seconds:g} s, and the known state of the devices is as old; "
             "find the file system, or the device, that hangs"
         )
         self.warnings = (*self.warnings, text)
@@ -88,11 +88,11 @@ class ServedNode:
         self.site.changed()
 
     async def doubt(self) -> None:
-        """Ask the kubelet for what it lists, after others may have come or gone: it may have forgotten our stream.
+        """Check the kubelet's list, after others may have come or gone: it may have forgotten our stream.
 
-        Another plugin that registers a resource of ours and dies takes the devices with it (seen with 1.36.3, 1.30.14
-        and 1.20.2), and nothing but podresources shows it, from 1.21 on. Nobody registers without a change in the
-        kubelet's directory: a socket comes, and the kubelet writes its checkpoint.
+        If another plugin registers a resource of ours and dies, the kubelet drops the devices (seen with 1.36.3,
+        1.30.14 and 1.20.2). Only podresources shows it, from 1.21 on. Each registration changes the kubelet's
+        directory: a new socket appears, and the kubelet writes its checkpoint.
         """
         registered = {name: one for name, one in self.served.items() if one.state == instance_status.REGISTERED}
         others, self._others = self._others, frozenset(filter(self.site.peers.serve, registered))
@@ -113,7 +113,7 @@ class ServedNode:
                 one.registrar.doubt("the kubelet lists none of its devices any more, and has not ended the stream")
 
     async def reclaim(self, pool: Executor) -> bool:
-        """Give back to the ledger what no pod has any more; whether anything was, or came to be known."""
+        """Release devices that no pod has any more. Return whether a hold, a claim or the devices in use changed."""
         log, settings, before = self.site.log, self.site.settings, self.in_use
         try:
             self.in_use = await in_use(settings.pod_resources)
@@ -123,7 +123,7 @@ class ServedNode:
             self.in_use = None
             heard = any(one.state == instance_status.REGISTERED for one in self.served.values())
             self._misses = self._misses + 1 if heard else 0
-            if self._misses > 1:  # one is what each restart of the kubelet may cost
+            if self._misses > 1:  # each restart of the kubelet may cause one
                 log.change("pods", error.cause, "no-podresources", reason=error)
         loop = asyncio.get_running_loop()
         try:
@@ -144,7 +144,7 @@ class ServedNode:
     def _give_back(
         self, resources: Sequence[Resource], in_use: Optional[InUse], now: float
     ) -> tuple[Sequence[HoldEvent], bool]:
-        """(what became of the holds of pods, whether claims are others): those may wait for what pods had."""
+        """Return (events of the holds of pods, whether claims changed). Claims come last: they may wait for holds."""
         events = self.reclaimer.step(resources, in_use, now)
         keeper = self.viewer.keeper
         return events, bool(keeper and keeper.step(in_use, now, self.site.settings.grace))
@@ -156,19 +156,19 @@ class ServedNode:
             self.site.log.info(event.what, driver=event.driver, claim=event.claim)
 
     def start(self) -> None:
-        """Let those register that have devices now, and did not before."""
+        """Start the resources that have their first devices."""
         for one in self.served.values():
             if not one.started and one.roster.advertised:
                 one.start()
 
     def look(self) -> None:
-        """Sockets, or other instances, may have changed."""
+        """Check sockets and other instances again: they may have changed."""
         self._wary()
         for one in self.served.values():
             one.registrar.look()
 
     async def drop(self, name: str) -> None:
-        """Serve a resource no more."""
+        """Stop serving a resource."""
         one = self.served.pop(name)
         await one.stop()
         self.site.log.info("dropped", resource=name)
@@ -176,27 +176,27 @@ class ServedNode:
         self.site.changed()
 
     async def stop(self) -> None:
-        """Serve nothing any more."""
+        """Stop serving all resources."""
         await asyncio.gather(*(one.stop() for one in self.served.values()))
         self.served.clear()
 
     def _wary(self) -> None:
-        """Others may have come or gone: see for a while that the kubelet lists what we serve."""
+        """Let `doubt` check the kubelet's list for a while, because others may have come or gone."""
         self._wary_until = asyncio.get_running_loop().time() + WARY
 
     @property
     def resources(self) -> Iterable[Resource]:
-        """Those that are served."""
+        """The served resources."""
         return [one.resource for one in self.served.values()]
 
     def _used(self, resource: Resource) -> Optional[Collection[str]]:
-        """Its device IDs that pods have, also those that are not offered any more; None: nobody knows just now."""
+        """Return the device IDs that pods have of it, also those no longer offered; None if unknown."""
         if self.in_use is None:
             return None
         return {device_id for name, device_id in self.in_use.devices if name == resource.name}
 
     def _say(self, view: NodeView) -> None:
-        """What the look found wrong, once each, and when it is over."""
+        """Log each problem of the look once, and again when it ends."""
         log = self.site.log
         self._say_claims()
         self.warnings = (*view.offer.warnings, *view.problems.values(), *view.warnings)

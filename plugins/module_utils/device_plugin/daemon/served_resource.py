@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One resource that the daemon serves: its list, its answers, its registration. Private API of fleet.cdi."""
+"""Serve one resource: its list of devices, its answers to the kubelet, its registration."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from ..kubelet.stream import Feed, Stream
 from ..offer.resources import OfferedUnit, Resource, units_of
 from ..process import garbage, instance_status, waiting
 
-ALLOCATE = 5.0  # seconds, besides the operator's own commands: the kubelet admits no pod meanwhile, and waits for ever
+ALLOCATE = 5.0  # seconds, without the operator's commands. The kubelet admits no pod meanwhile, and has no time limit
 ALLOCATIONS = 8  # at a time
-PREFER = 0.5  # seconds, then the first that fit
-HELD = ("device", "reserved", "taken")  # trouble of devices that a container has already is no reason not to start it
-AGAIN = 1.0  # seconds until a registration with a defect begins anew
-AFTER = 0.05  # seconds from an answer to a look at processes, which would delay it
-MOST_LINES = 16  # for units that changed alike at one time
+PREFER = 0.5  # seconds; after them, answer with the first devices that fit
+HELD = ("device", "reserved", "taken")  # classes that don't stop the start of a container that holds the devices
+AGAIN = 1.0  # seconds until a registration starts again after a defect
+AFTER = 0.05  # seconds from an answer to a look at processes, so that the look does not delay it
+MOST_LINES = 16  # for units that changed in the same way at one time
 
 
 class Hands(NamedTuple):
-    """What the resources of a daemon share."""
+    """The objects that all resources of a daemon share."""
 
     ledger: Ledger
     allocator: Allocator
@@ -55,7 +55,7 @@ class Hands(NamedTuple):
 
 
 class Served:
-    """One resource, from its first device until it is configured no more."""
+    """One resource, from its first device until it leaves the configuration."""
 
     def __init__(self, resource: Resource, site: Site, hands: Hands, former: Collection[str]) -> None:
         self.resource = resource
@@ -67,16 +67,16 @@ class Served:
         self._former = frozenset(former)
         self._registry: Optional[Registry] = None
         self._troubles: dict[str, str] = {}
-        self._listed: Optional[Resource] = None  # as the list says
+        self._listed: Optional[Resource] = None  # the one in the last list
         self._publishing = asyncio.Lock()
-        # Its own: what hangs over the devices of one resource, for ever perhaps, has none of the others' threads.
+        # A pool for this resource only: calls that hang, perhaps for ever, must not take threads of other resources.
         self._allocating = ThreadPoolExecutor(ALLOCATIONS, "allocate")
         self._closing = False
         part = RegisteredResource(resource.name, self.feed, self._server, self._prepare, self._offered)
         self.registrar = Registrar(part, site)
         site.metrics.begin(resource.name)
         self.overlaps = False  # its holds make devices of other resources Unhealthy
-        self.missed = 0  # times in a row that the kubelet listed none of its devices
+        self.missed = 0  # times in a row without its devices in the kubelet's list
         self._task: Optional[asyncio.Task[None]] = None
 
     @property
@@ -86,7 +86,7 @@ class Served:
 
     @property
     def state(self) -> str:
-        """How its registration stands."""
+        """The state of its registration."""
         return self.registrar.state if self.started else instance_status.IDLE
 
     @property
@@ -100,7 +100,7 @@ class Served:
         self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Take no more calls, end the streams, remove the socket; calls in progress end first."""
+        """Refuse new calls, remove the socket, wait for calls in progress, and end the streams."""
         self._closing = True
         if self._task is not None:
             await waiting.ended(self._task)
@@ -111,15 +111,15 @@ class Served:
     async def update(
         self, resource: Resource, registry: Registry, troubles: Mapping[str, str], in_use: Optional[Collection[str]]
     ) -> None:
-        """Take in what a look found, and tell the kubelet what changed."""
+        """Take the result of a look, and tell the kubelet the changes."""
         moved = self._registry is not registry
         self.resource, self._registry, self._troubles = resource, registry, dict(troubles)
         await self._publish(in_use)
-        if moved and self.decision.delivery is not None:  # what gives the names may lie where the runtime does not look
+        if moved and self.decision.delivery is not None:  # new spec files may be outside the directories of the runtime
             self.decision.begin(resource, registry)
 
     async def _publish(self, in_use: Optional[Collection[str]] = None) -> None:
-        """Tell the kubelet how it stands. The loop is free while a list of tens of thousands is made."""
+        """Send the list to the kubelet. A thread makes it, because it may have tens of thousands of devices."""
         async with self._publishing:
             loop = asyncio.get_running_loop()
             said = (self.resource, dict(self._troubles), loop.time(), in_use)
@@ -132,14 +132,14 @@ class Served:
 
     @garbage.none()
     def _list(self, *said: Any) -> tuple[Sequence[UnitEvent], Optional[Any]]:
-        """(What changed, the message that says so or None), in a thread."""
+        """Return (changes, the new message or None). Runs in a thread."""
         anew, self._listed = said[0] is not self._listed, said[0]
         changed, events = self.roster.update(*said)
         garbage.left(len(self.roster.advertised) if anew else len(events))
         return events, message(self.roster) if changed or self.feed.empty else None
 
     def _log(self, events: Sequence[UnitEvent]) -> None:
-        """A line for each unit, or one for many that changed alike: a host may have tens of thousands."""
+        """Log a line for each unit, or one for many with the same change: a host may have tens of thousands."""
         alike: dict[tuple[str, str, str], list[UnitEvent]] = {}
         for event in events:
             alike.setdefault((event.before, event.after, class_of(event.reason)), []).append(event)
@@ -159,9 +159,9 @@ class Served:
         return Server(self.name, path, self.resource.settings.pre_start, self.feed, answers)
 
     async def _prepare(self) -> None:
-        """Decide anew how containers get their devices: a runtime may have been replaced since the last time.
+        """Decide again how containers get their devices: a runtime may have been replaced since the last time.
 
-        Only the first decision is waited for: no pod that comes later needs the kubelet to be kept waiting for one.
+        Wait only for the first decision. A later one must not delay the registration.
         """
         if self._registry is None:
             return
@@ -219,7 +219,7 @@ class Served:
         return answer
 
     def _refuse_open(self, resource: Resource, units: Sequence[OfferedUnit]) -> None:
-        """Blocks. Raises Failed for units that processes have open and the kubelet takes for free."""
+        """Raise AllocateFailed for occupied units. Blocks."""
         found = self._hands.lookout.now(_alone(units), self._site.settings)
         if found:
             texts = {name: _in_use(one) for name, one in sorted(found.items())}
@@ -230,14 +230,14 @@ class Served:
         self._say_open(resource, {})
 
     def _warn_of_open(self, resource: Resource, device_ids: Sequence[str], before: float) -> None:
-        """Look, and say it, once the answer has gone: of processes that began `before` the call (CLOCK_BOOTTIME)."""
+        """Look after the answer, and log openers of the units that began `before` the call (CLOCK_BOOTTIME)."""
         units = _alone(unit for unit in units_of(resource, device_ids).values() if unit is not None)
         tell = partial(self._say_open, resource)
         look_at = partial(self._hands.lookout.beside, units, self._site.settings, before, tell)
         asyncio.get_running_loop().call_later(AFTER, look_at)
 
     def _say_open(self, resource: Resource, found: Mapping[str, Occupied]) -> None:
-        """Log who has units open, and of whom that can't be told."""
+        """Log the openers of units, and which processes can't be examined."""
         for name, one in found.items():
             self._site.log.warning("occupied", resource=resource.name, device=name, reason=_in_use(one))
         gaps = self._hands.lookout.gaps
@@ -248,8 +248,10 @@ class Served:
         await self._within("PreStartContainer", device_ids, partial(self._ready, self.resource, device_ids))
 
     def _ready(self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool]) -> None:
-        """Blocks. What a container could not start with is said here; whether its devices are well is not asked: it
-        has them. Raises Failed."""
+        """Check that a container can start with its devices, then prepare them. Blocks. Raises AllocateFailed.
+
+        Ignore the classes in HELD, because the container already has the devices.
+        """
         units = [unit for unit in units_of(resource, device_ids).values() if unit is not None]
         found = look(resource, self._registry, self._site.settings.root, units=units) if self._registry else {}
         found = {name: why for name, why in found.items() if class_of(why) not in HELD}
@@ -258,9 +260,9 @@ class Served:
         self._hands.allocator.start(resource, device_ids, abandoned)
 
     async def _within(self, call: str, device_ids: Sequence[str], work: Callable[[Callable[[], bool]], Any]) -> Any:
-        """What `work` gives, which is blocking, within the time that the kubelet is made to wait. Raises Refusal.
+        """Run blocking `work` within the time that the kubelet may wait, and return its result. Raises CallRefused.
 
-        `work` can ask whether that is over: the kubelet was refused, or is gone, and may give the devices to others.
+        `work` gets a function that tells whether the call is over. Then the kubelet may give the devices to others.
         """
         seconds = ALLOCATE + longest(self.resource.settings, len(device_ids))
         over = threading.Event()
@@ -282,7 +284,7 @@ class Served:
             text = f"it took more than {seconds:g} s; look for what keeps {some(device_ids)} busy"
         except (CdiError, OSError) as error:
             reason, text = "error", str(error)
-        except Exception as error:  # a defect must not go without a line
+        except Exception as error:  # a defect must be logged
             reason, code, text = "defect", "INTERNAL", repr(error)
         finally:
             over.set()
@@ -291,7 +293,7 @@ class Served:
         raise CallRefused(f"{call}: {text}", code)
 
     async def _take(self, troubles: Mapping[str, str]) -> None:
-        """Units that turned out to be unfit: the list says so before the call is refused, even if nobody waits."""
+        """Put these units on the list as Unhealthy before the call is refused, even if the call is cancelled."""
         if troubles:
             self._troubles.update(troubles)
             self._hands.look_again()
@@ -299,7 +301,7 @@ class Served:
 
     @staticmethod
     async def _in(pool: ThreadPoolExecutor, seconds: float, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Raises asyncio.TimeoutError. What did not begin by then never does; what did, ends unheard."""
+        """Run work in a pool. Raises asyncio.TimeoutError; then work that began continues, other work never begins."""
         calm = garbage.none()(work)
         return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(pool, calm, *arguments), seconds)
 
@@ -310,7 +312,7 @@ class Served:
         self._site.changed()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A registration never ends by itself: that would be a defect, and must not pass in silence."""
+        """Log a registration that ended by a defect, and start it again."""
         if not task.cancelled() and task.exception() is not None:
             reason = repr(task.exception())
             self._site.log.change((self.name, "defect"), reason, "defect", resource=self.name, reason=reason)
@@ -322,7 +324,7 @@ class Served:
 
 
 def _alone(units: Iterable[OfferedUnit]) -> list[OfferedUnit]:
-    """Of units that containers share nothing can be said: who has them already has them open."""
+    """Return the units without replicas. A shared unit may be open because another container has it."""
     return [unit for unit in units if unit.replicas == 1]
 
 
@@ -331,7 +333,7 @@ def _in_use(found: Occupied) -> str:
 
 
 def message(roster: Roster) -> Any:
-    """The ListAndWatchResponse of a list."""
+    """Return the ListAndWatchResponse of a list."""
     answer = api.v1beta1.ListAndWatchResponse()
     for one in roster.advertised:
         device = answer.devices.add(ID=one.id, health=api.HEALTHY if one.healthy else api.UNHEALTHY)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the daemon says of itself: the status document and the gauges of the metrics. Private API of fleet.cdi."""
+"""Make the status document and the gauges of the metrics."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..process.metrics import Sample
 from .served_node import ServedNode
 from .served_resource import Served
 
-MOST = 2000  # devices of a resource that status and metrics name; of more the status names those that are Unhealthy
+MOST = 2000  # devices of a resource that status and metrics name; with more, the status names only Unhealthy ones
 _RELEASE = re.compile(r"[^/]+-[0-9a-f]{8,}\Z")
 
 
 def release() -> str:
-    """The release that this code runs from, as its directory is called; "" for a checkout."""
+    """Return the name of the release that this code is part of, which is its directory; "" for a checkout."""
     directory = os.path.realpath(__file__)
     for _level in range(8):  # ansible_collections/fleet/cdi/plugins/module_utils/device_plugin/daemon/<this file>
         directory = os.path.dirname(directory)
@@ -34,7 +34,7 @@ def release() -> str:
 
 
 def document(started: float, since_boot: float, node: Optional[ServedNode]) -> dict[str, Any]:
-    """The status of an instance that started at these seconds: of the epoch, and since the host did."""
+    """Return the status of an instance. `started`: seconds of the epoch; `since_boot`: seconds from boot to start."""
     resources = {name: of_refused(why) for name, why in (node.refused if node else {}).items()}
     resources.update((name, of_resource(one)) for name, one in (node.served if node else {}).items())
     return {
@@ -49,9 +49,9 @@ def document(started: float, since_boot: float, node: Optional[ServedNode]) -> d
 
 
 def lacking(error: Optional[str], node: Optional[ServedNode]) -> str:
-    """What has to come before another instance may go, "" if nothing. What nobody waits for is told elsewhere.
+    """Tell why this instance is not ready to replace an older one, "" if it is ready. `error`: of the configuration.
 
-    `error`: what is wrong with the configuration.
+    Other problems are not in it, because waiting does not end them; the status shows them.
     """
     if error or node is None or not node.looked:
         return error or "still looking at the devices"
@@ -60,7 +60,7 @@ def lacking(error: Optional[str], node: Optional[ServedNode]) -> str:
 
 
 def of_resource(served: Served) -> dict[str, Any]:
-    """One resource in the status document."""
+    """Return the entry of a served resource in the status document."""
     registrar, listed, way = served.registrar, served.roster.advertised, served.decision.delivery
     named = listed if len(listed) <= MOST else [one for one in listed if not one.healthy][:MOST]
     healthy = sum(one.healthy for one in listed)
@@ -82,7 +82,7 @@ def of_resource(served: Served) -> dict[str, Any]:
 
 
 def of_refused(why: str) -> dict[str, Any]:
-    """A resource that can't be offered as it is."""
+    """Return the entry of a resource that can't be offered in the present configuration."""
     return {
         "state": instance_status.REFUSED,
         "error": why,
@@ -101,7 +101,7 @@ def of_refused(why: str) -> dict[str, Any]:
 
 
 def gauges(served: Iterable[Served]) -> Iterator[Sample]:
-    """What the metrics say of the resources, as they are now."""
+    """Yield the gauges of the resources."""
     for one in served:
         labels = {"resource": one.name}
         yield from _devices(one, labels)
@@ -123,7 +123,7 @@ def _devices(one: Served, labels: Mapping[str, str]) -> Iterator[Sample]:
 
 
 def of_process(started: float, polling: bool, config_error: bool) -> Iterator[Sample]:
-    """What the metrics say of the process."""
+    """Yield the metrics of the process."""
     yield Sample("polling", {}, polling)
     yield Sample("config_error", {}, config_error)
     version = release().rpartition("-")[0]
@@ -133,7 +133,7 @@ def of_process(started: float, polling: bool, config_error: bool) -> Iterator[Sa
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield Sample("process_max_fds", {}, math.inf if limit == resource.RLIM_INFINITY else limit)
     try:
-        yield Sample("process_open_fds", {}, len(os.listdir("/proc/self/fd")) - 1)  # less the one that lists them
+        yield Sample("process_open_fds", {}, len(os.listdir("/proc/self/fd")) - 1)  # without the one that lists them
         with open("/proc/self/statm", encoding="ascii") as file:
             virtual, resident = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in file.read().split()[:2])
     except (OSError, ValueError):

@@ -1,13 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kubelet's three gRPC interfaces as a table: device plugin v1beta1, plugin registration v1, pod resources v1.
+"""Define the kubelet's three gRPC interfaces: device plugin v1beta1, plugin registration v1, pod resources v1.
 
-api.proto of deviceplugin/v1beta1, pluginregistration/v1 and podresources/v1 in pkg/apis of k8s.io/kubelet 0.36;
-KEP-4009 added `cdi_devices`. Nothing is generated: code that protoc made fails on older or newer runtimes, descriptors
-built from a table work on all (docs/architecture.md, section 5). Of podresources only the fields that are read are
-here; the others are skipped, as protobuf does with what it does not know. Needs python3-grpcio. Private API of
-fleet.cdi.
+Sources: api.proto of deviceplugin/v1beta1, pluginregistration/v1 and podresources/v1 in pkg/apis of k8s.io/kubelet
+0.36; KEP-4009 added `cdi_devices`. The tables replace generated code: code from protoc fails on older or newer
+runtimes, and descriptors from a table work on all (docs/architecture.md, section 5). Of podresources the tables have
+only the fields that we read; protobuf skips unknown fields. Needs python3-grpcio.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Callable
 
-VERSION = "v1beta1"  # the only one that kubelets take
+VERSION = "v1beta1"  # the only version that kubelets accept
 PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 REGISTRY_DIR = "/var/lib/kubelet/plugins_registry"
 POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -127,11 +126,11 @@ SERVICES: Mapping[str, Mapping[str, tuple[str, str, bool]]] = {
 
 
 class Package:
-    """The message classes of a package as attributes, made at the first use: protobuf may be missing until then."""
+    """The message classes of a package as attributes. Made at the first use, so that an import needs no protobuf."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()  # messages of two makings don't go together
+        self._lock = threading.Lock()  # make the classes once: messages of two makings don't mix
 
     def __getattr__(self, message: str) -> Any:
         if message not in MESSAGES[self._name]:
@@ -143,7 +142,7 @@ class Package:
 
 
 def _classes(package: str) -> dict[str, Any]:
-    """Message -> class."""
+    """Return message name -> class."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name=f"fleet.cdi/{package}.proto", package=package, syntax="proto3")
@@ -151,9 +150,9 @@ def _classes(package: str) -> dict[str, Any]:
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
             _add_field(message, f".{package}.", field, number, kind)
-    pool = descriptor_pool.DescriptorPool()  # not the default one, in which the host's own copy of the API may lie
+    pool = descriptor_pool.DescriptorPool()  # not the default pool, which may have the host's own copy of the API
     pool.Add(file)
-    # From 3.22 on; the runtime of Debian 12 has the older way alone, those from 5 on have the newer one alone.
+    # GetMessageClass exists from 3.22 on. Debian 12 has only the older function; protobuf from 5 on has only this one.
     make = getattr(message_factory, "GetMessageClass", None) or message_factory.MessageFactory(pool).GetPrototype
     return {name: make(pool.FindMessageTypeByName(f"{package}.{name}")) for name in MESSAGES[package]}
 
@@ -181,7 +180,7 @@ _PACKAGES = {"v1beta1": v1beta1, "pluginregistration": registration, "v1": podre
 
 
 def handler(service: str, methods: Mapping[str, Callable[..., Any]]) -> Any:
-    """What a gRPC server (grpc.server or grpc.aio.server) adds to serve `methods` of `service`, by their names."""
+    """Return a handler for grpc.server or grpc.aio.server that serves `methods` of `service`, by their names."""
     import grpc
 
     package = _PACKAGES[service.partition(".")[0]]
@@ -196,7 +195,7 @@ def handler(service: str, methods: Mapping[str, Callable[..., Any]]) -> Any:
 
 
 def stub(channel: Any, service: str) -> SimpleNamespace:
-    """The methods of `service` behind `channel` (grpc.Channel or grpc.aio.Channel), by their names."""
+    """Return the methods of `service` over `channel` (grpc.Channel or grpc.aio.Channel), by their names."""
     package = _PACKAGES[service.partition(".")[0]]
     found = {}
     for name, (request, response, streams) in SERVICES[service].items():

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a kubelet knows of the devices on its node, asked from outside of the daemon. Private API of fleet.cdi.
+"""Ask a kubelet, from outside the daemon, for its devices and its drivers of dynamic resource allocation.
 
-Plugins of others are asked nothing that changes what they do: GetInfo is what the kubelet itself asks each socket in
-plugins_registry, as often as it likes.
+Plugins of others get only calls that don't change what they do: the kubelet itself calls GetInfo on each socket in
+plugins_registry, at any time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Optional
 from . import api, podresources, unix_sockets
 
 PATIENCE = 5.0  # seconds for the kubelet
-GLANCE = 1.0  # seconds for each driver, as long as the kubelet gives it
+GLANCE = 1.0  # seconds for each driver; the kubelet waits as long
 DRA = "DRAPlugin"  # the type of a driver of dynamic resource allocation, in its PluginInfo
 
 
 def ask(
     kubelet_dir: str, sockets: Sequence[str], states: tuple[str, str]
 ) -> tuple[str, Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
-    """(state, resource -> device IDs or None, why None, names of drivers); `states`: what up and down are called.
+    """Return (state, resource -> device IDs or None, why None, names of drivers); `states`: the words for up and down.
 
-    A kubelet is up where somebody listens at one of `sockets`.
+    A kubelet is up if a process listens at one of `sockets`.
     """
     if not any(map(unix_sockets.listening, sockets)):
         return states[1], None, f"{sockets[0]}: nobody listens", ()
@@ -46,7 +46,7 @@ async def _all(kubelet_dir: str) -> tuple[Optional[Mapping[str, frozenset[str]]]
 
 
 async def drivers(registry_dir: str) -> tuple[str, ...]:
-    """The drivers of dynamic resource allocation that are registered through sockets in `registry_dir`."""
+    """Return the drivers of dynamic resource allocation with a socket in `registry_dir`."""
     found = await asyncio.gather(
         *(_driver(path) for path in unix_sockets.sockets(registry_dir) if not unix_sockets.is_own(path))
     )
@@ -54,7 +54,7 @@ async def drivers(registry_dir: str) -> tuple[str, ...]:
 
 
 async def _driver(path: str) -> str:
-    """The name of the driver behind a socket, "" if there is none."""
+    """Return the name of the driver behind a socket, "" if no driver answers."""
     import grpc
 
     if not unix_sockets.listening(path):

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether another plugin has a resource already. Private API of fleet.cdi.
+"""Find out whether another plugin already serves a resource.
 
-The kubelet takes whoever registers last, without a word to either. Its podresources (from 1.21 on) tell what it hears;
-plugins of others are asked nothing: a second ListAndWatch would steal an update from those that share one channel
-between streams.
+The kubelet keeps the plugin that registers last and tells neither plugin. Its podresources (from 1.21 on) show the
+devices that it knows. Never ask plugins of others: a second ListAndWatch would take an update away from a plugin that
+shares one channel between its streams.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from . import podresources
 
 PATIENCE = 1.0  # seconds that the kubelet has for an answer
 
-Ours = Callable[[], Collection[str]]  # there may be tens of thousands, and few questions need them
+Ours = Callable[[], Collection[str]]  # a function: there may be tens of thousands, and it is rarely called
 
 
 async def rival(resource: str, pod_resources: str, ours: Ours, heard: bool) -> str:
-    """What shows that another plugin serves `resource`; "" if nothing does.
+    """Return the evidence that another plugin serves `resource`, "" without any.
 
-    Asked while no other instance of ours serves it. `ours`: the device IDs that this instance offers, or a former one
-    did. `heard`: a kubelet has a stream of this instance, so that one of these which is listed is no rival's.
+    Call it while no other instance of ours serves the resource. `ours`: the device IDs that this instance offers, or a
+    former one offered. `heard`: a kubelet has a stream of this instance, so a listed ID of `ours` comes from us.
     """
     try:
         listed = (await podresources.allocatable(pod_resources, PATIENCE)).get(resource, frozenset())
-    except podresources.Unavailable:  # also of a kubelet that only starts: nobody is registered there
+    except podresources.Unavailable:  # also while a kubelet starts, when no plugin is registered
         return ""
     if not listed or (heard and not listed.isdisjoint(ours())):
         return ""

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kubelet says about its pods' devices: podresources v1, the only way to learn that a device is free again.
+"""Ask the kubelet for the devices of its pods. Only podresources v1 shows that a device is free again.
 
-List is there from Kubernetes 1.20 on, GetAllocatableResources from 1.21 (both behind a gate at first). List says what
-claims of DRA have from 1.34 on, from 1.27 with the gate KubeletPodResourcesDynamicResources. The answer grows with the
-pods of a node; a kubelet that is busy may take seconds. Private API of fleet.cdi.
+List exists from Kubernetes 1.20 on, GetAllocatableResources from 1.21 (both behind a gate at first). List includes the
+devices of DRA claims from 1.34 on, and from 1.27 with the gate KubeletPodResourcesDynamicResources. The answer grows
+with the pods of a node; a busy kubelet may take seconds.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ LARGEST = 64 << 20  # bytes of an answer: some hundred pods with tens of thousan
 
 
 class ListedClaim(NamedTuple):
-    """A claim that a container has devices of, by whatever driver."""
+    """A claim of any driver, of which a container has devices."""
 
     driver: str
     claim: str  # namespace/name
-    names: tuple[str, ...]  # qualified names of the CDI devices that the driver gave for it, sorted
+    names: tuple[str, ...]  # qualified names of the CDI devices that the driver returned for it, sorted
 
 
 class InUse(NamedTuple):
-    """What List says."""
+    """The answer of List."""
 
-    pods: int  # that it names, with and without devices
+    pods: int  # number of pods, with and without devices
     devices: frozenset[tuple[str, str]]  # extended resource name, device ID
-    kubelet: tuple[int, ...] = ()  # another one for each start of a kubelet
-    claims: tuple[ListedClaim, ...] = ()  # sorted; older kubelets say none
+    kubelet: tuple[int, ...] = ()  # identity of its socket, which changes at each start of the kubelet
+    claims: tuple[ListedClaim, ...] = ()  # sorted; older kubelets list none
 
 
 class Unavailable(CdiError):
-    """podresources can't be asked. `cause`: "absent", "unsupported" (an older kubelet), "time", "failed"."""
+    """podresources gave no answer. `cause`: "absent", "unsupported" (an older kubelet), "time", "failed"."""
 
     def __init__(self, message: str, cause: str) -> None:
         super().__init__(message)
@@ -49,9 +49,9 @@ class Unavailable(CdiError):
 
 
 async def in_use(path: str, seconds: float = SECONDS) -> InUse:
-    """The devices that containers have. Raises Unavailable."""
+    """Return the devices of all containers. Raises Unavailable."""
     kubelet: tuple[int, ...] = ()
-    with suppress(OSError):  # which tells in a moment
+    with suppress(OSError):  # the call below reports it
         made = os.stat(path)
         kubelet = (made.st_dev, made.st_ino, made.st_ctime_ns)
     found: InUse = await _ask(path, "List", "ListPodResourcesRequest", seconds, _in_use)
@@ -59,7 +59,7 @@ async def in_use(path: str, seconds: float = SECONDS) -> InUse:
 
 
 async def allocatable(path: str, seconds: float = SECONDS) -> Mapping[str, frozenset[str]]:
-    """The devices that the kubelet knows as healthy: extended resource name -> device IDs. Raises Unavailable."""
+    """Return the devices that the kubelet knows as healthy: resource name -> device IDs. Raises Unavailable."""
     found: Mapping[str, frozenset[str]] = await _ask(
         path, "GetAllocatableResources", "AllocatableResourcesRequest", seconds, _allocatable
     )
@@ -78,7 +78,7 @@ def _in_use(answer: Any) -> InUse:
 
 
 def _claims(answer: Any) -> tuple[ListedClaim, ...]:
-    """Each claim of each driver once: several containers, and pods, may have it."""
+    """Return each claim of each driver once: several containers and pods may share it."""
     found: dict[tuple[str, str], set[str]] = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
@@ -97,10 +97,9 @@ def _allocatable(answer: Any) -> Mapping[str, frozenset[str]]:
 
 
 async def _ask(path: str, method: str, request: str, seconds: float, read: Callable[[Any], Any]) -> Any:
-    """What `read` makes of the answer to one call; nothing is kept open. Raises Unavailable within `seconds`, or soon
-    after.
+    """Call once, close the channel, and return `read(answer)`. Raises Unavailable after about `seconds`.
 
-    It is read in a thread: a kubelet lists each device in a message of its own, and there may be tens of thousands.
+    A thread runs `read`: a kubelet lists each device in a message of its own, and there may be tens of thousands.
     """
     import grpc
 
@@ -108,24 +107,24 @@ async def _ask(path: str, method: str, request: str, seconds: float, read: Calla
 
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise Unavailable(f"{path}: is no socket; expected the kubelet's for podresources", "absent")
+            raise Unavailable(f"{path}: is not a socket; expected the kubelet's for podresources", "absent")
     except OSError as error:
         raise Unavailable(f"{path}: {error.strerror}; is a kubelet running?", "absent") from None
     try:
         async with unix_sockets.channel(path, LARGEST) as channel:
             call = getattr(api.stub(channel, "v1.PodResourcesLister"), method)
-            # wait_for as well: a peer that is stopped, with a connection made, is not seen by every gRPC release.
+            # wait_for, too: not every gRPC release notices a peer that is stopped after it accepted the connection.
             answer = await asyncio.wait_for(call(getattr(api.podresources, request)(), timeout=seconds), seconds + 1)
             return await asyncio.get_running_loop().run_in_executor(None, read, answer)
     except grpc.aio.AioRpcError as error:
-        # Without its traceback: with wait_for's it holds itself, and the connection.
+        # Drop the traceback: with that of wait_for it refers to itself, and keeps the connection open.
         raise _explained(path, method, error.with_traceback(None)) from None
     except asyncio.TimeoutError:
         raise Unavailable(f"{path}: {method}: no answer within {seconds:g} s", "time") from None
 
 
 def _explained(path: str, method: str, error: Any) -> Unavailable:
-    """What gRPC raised, in one line."""
+    """Return an error of gRPC as Unavailable, in one line."""
     name = error.code().name
     said = " ".join((error.details() or "").split())
     if name == "UNIMPLEMENTED":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one registration works with, and the call to the kubelet. Private API of fleet.cdi."""
+"""Call Register of the kubelet, and define what a registration needs from the daemon."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from . import api, unix_sockets
 from .server import Server
 from .stream import Feed
 
-ANSWER = 20.0  # seconds for Register: a kubelet dials back within it, for up to 10, and asks for the options
+ANSWER = 20.0  # seconds for Register: meanwhile the kubelet connects to us, for up to 10, and asks for the options
 
-# What no second try mends: pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go, errUnsupportedVersion and
-# errInvalidResourceName; the status code is UNKNOWN for both. Of a plugin that was found: handler.go, ValidatePlugin.
+# Errors that a retry does not solve: errUnsupportedVersion and errInvalidResourceName in
+# pkg/kubelet/cm/devicemanager/plugin/v1beta1/api.go; the status code is UNKNOWN for both. In watcher mode:
+# ValidatePlugin in handler.go.
 FINAL = re.compile(r"version.*(not supported|unsupported|not among)|unsupported.*version|resource ?name.*invalid", re.I)
 
-# What kubelets that tell plugins by their sockets may say to a second Register of the same one (kubernetes#139765).
+# The answer to a second Register of one socket, from kubelets that identify plugins by sockets (kubernetes#139765).
 _ALREADY = re.compile(r"already (connected|registered)", re.I)
 
 
 class RegisterFailed(CdiError):
-    """A try that may go better later. `label` is its reason in the metrics, `state` what it leaves behind."""
+    """A failed try; a later one may succeed. `label`: its reason in the metrics; `state`: the resource's next state."""
 
     def __init__(self, label: str, text: str, state: str = instance_status.RETRYING) -> None:
         super().__init__(text)
@@ -40,11 +41,11 @@ class RegisterFailed(CdiError):
 
 
 class RegisterRefused(CdiError):
-    """The kubelet will not have this resource, however often it is asked."""
+    """The kubelet refuses this resource for good."""
 
 
 class Site:
-    """What a registration needs of the daemon around it. `settings` may be others from one moment to the next."""
+    """The parts of the daemon that a registration uses. A reload of the configuration replaces `settings`."""
 
     def __init__(
         self, settings: PluginSettings, peers: Peers, log: Log, metrics: Metrics, changed: Callable[[], None]
@@ -53,25 +54,25 @@ class Site:
         self.peers = peers
         self.log = log
         self.metrics = metrics
-        self.changed = changed  # to be called where a state that others are told of is another one
+        self.changed = changed  # call it when a state that the status shows has changed
 
 
 class RegisteredResource(NamedTuple):
-    """What it needs of its resource."""
+    """The parts of a resource that its registration uses."""
 
     name: str
     feed: Feed
-    server: Callable[[str], Server]  # for the socket at a path, not open yet
+    server: Callable[[str], Server]  # makes a server for the socket at a path, not open yet
     prepare: Callable[[], Awaitable[None]]  # before each registration
     offered: Callable[[], Collection[str]]  # the device IDs that are ours
 
 
 class UnknownRegister(RegisterFailed):
-    """The kubelet knows no Register."""
+    """The kubelet does not implement Register."""
 
 
 async def call(kubelet_socket: str, server: Server) -> None:
-    """Register what `server` serves at the kubelet. Raises Failed, Refused."""
+    """Register the resource of `server` at the kubelet. Raises RegisterFailed, RegisterRefused."""
     import grpc
 
     request = api.v1beta1.RegisterRequest(
@@ -86,7 +87,7 @@ async def call(kubelet_socket: str, server: Server) -> None:
         code: Any = error.code()
         text = f"the kubelet refuses Register: {' '.join(str(error.details()).split())} ({code.name})"
         if _ALREADY.search(text) and server.heard:
-            return  # it was asked once too often: the stream that it has is the one
+            return  # a repeated Register: the kubelet keeps its stream
         if FINAL.search(text) or code == grpc.StatusCode.INVALID_ARGUMENT:
             raise RegisterRefused(text) from None
         sort = UnknownRegister if code == grpc.StatusCode.UNIMPLEMENTED else RegisterFailed

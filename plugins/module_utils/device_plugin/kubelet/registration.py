@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One resource's way to the kubelet: serve, register, see ListAndWatch arrive, and again. Private API of fleet.cdi.
+"""Keep one resource registered at the kubelet: serve, register, wait for ListAndWatch, and repeat when it is lost.
 
-deviceplugin/v1beta1 says how to register, and pluginregistration/v1 how to be found; what kubelets really do decides
-the rest: a Register that succeeds proves nothing before ListAndWatch arrives, a stream that the kubelet ends is never
-called again, a kubelet that starts removes every socket, and of two plugins it keeps whoever came last.
+deviceplugin/v1beta1 defines Register, and pluginregistration/v1 how a kubelet finds plugins. The real behaviour of
+kubelets decides the rest: a successful Register proves nothing before ListAndWatch arrives; a kubelet never reopens a
+stream that it ended; a kubelet that starts removes every socket; of two plugins it keeps the last one.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from .stream import Stream
 REGISTER, WATCHER, AUTO = "register", "watcher", "auto"
 
 FIRST, LAST = 0.2, 10.0  # seconds between two tries
-SOON = 1.0  # seconds at most before the next try where the last one succeeded
-STEADY = 5.0  # seconds after which a registration counts as one that holds
-ARRIVAL = 5.0  # seconds from Register, or from a live kubelet's chance to see the socket, to ListAndWatch
-LOOK = 1.0  # seconds between two looks, whatever events tell
-SHORT = 0.1  # seconds between two looks at what is over in a moment
-HEAD_START = 0.5  # seconds that a younger instance has, to register at a kubelet that starts and to say that it did
-SURE = 1.0  # seconds that a kubelet lists what nobody serves, at most: it may not have seen yet how a stream ended
-COURTESY = 6.0  # seconds that another plugin, which had the resource, has for a kubelet that starts: some look every 5
+SOON = 1.0  # seconds at most before the next try after a successful one
+STEADY = 5.0  # seconds after which a registration counts as stable
+ARRIVAL = 5.0  # seconds from Register, or from when a live kubelet can see the socket, to ListAndWatch
+LOOK = 1.0  # seconds between two looks, also without events
+SHORT = 0.1  # seconds between two looks during a short wait
+HEAD_START = 0.5  # seconds for a younger instance to register at a kubelet that starts, and to write so
+SURE = 1.0  # seconds at most that a kubelet lists devices after their stream ended: it may notice the end late
+COURTESY = 6.0  # seconds for a plugin that had the resource to register at a kubelet that starts: some look every 5
 
 _RESTARTED = "the kubelet was restarted while it registered the resource"
 _REMOVED = "the socket was removed before a stream came"
 
 
 class Registrar:
-    """Keeps one resource registered. `state` and `reason` say how that stands, `mode` by which way."""
+    """Keep one resource registered. `state` and `reason` are those of the registration, `mode` is its way."""
 
     def __init__(self, part: RegisteredResource, site: Site) -> None:
         self._part = part
@@ -51,7 +51,7 @@ class Registrar:
         self.server: Optional[Server] = None
         self._wake = asyncio.Event()
         self._fresh = False  # the next try needs a socket that the kubelet has not seen
-        self._no_register: unix_sockets.Identity = None  # the kubelet that knows no Register
+        self._no_register: unix_sockets.Identity = None  # the kubelet that does not implement Register
         self._lacking: Optional[float] = None  # since when a live kubelet has no kubelet.sock
         self._notice: Optional[str] = None  # the kubelet's error in watcher mode
         self._asked: unix_sockets.Identity = None  # the kubelet of the last try
@@ -59,9 +59,9 @@ class Registrar:
             None  # this kubelet hears no younger instance, since when
         )
         self._rival = False  # another plugin had the resource when we last looked
-        self.kubelet: Optional[tuple[int, ...]] = None  # where it was last registered; () for one that found the socket
-        self._doubt = ""  # what shows that the kubelet does not hear us, although its stream is open
-        self._closing: set[Any] = set()  # servers that calls in progress keep
+        self.kubelet: Optional[tuple[int, ...]] = None  # of the last registration; () if it found the socket
+        self._doubt = ""  # evidence that the kubelet ignores our open stream
+        self._closing: set[Any] = set()  # closing servers with calls in progress
 
     @property
     def _kubelet_socket(self) -> str:
@@ -72,21 +72,21 @@ class Registrar:
         return unix_sockets.identity(self._kubelet_socket)
 
     def look(self) -> None:
-        """Something may have changed: sockets, other instances."""
+        """Check sockets and other instances again: they may have changed."""
         self._wake.set()
 
     def doubt(self, reason: str) -> None:
-        """Something shows that the kubelet has forgotten a stream that it has not ended."""
+        """Register again, because of this evidence that the kubelet has forgotten a stream without ending it."""
         self._doubt = reason
         self.look()
 
     def notified(self, registered: bool, error: str) -> None:
-        """What a kubelet says that found the socket by itself."""
+        """Take the result from a kubelet in watcher mode."""
         self._notice = None if registered else error or "the kubelet gives no reason"
         self.look()
 
     async def run(self) -> None:
-        """Register, and again whenever that is lost, until cancelled."""
+        """Register, and again after each loss, until cancelled."""
         delay = FIRST
         while True:
             try:
@@ -106,14 +106,14 @@ class Registrar:
             lost = await self._until_lost(stream, since)
             self._free = None
             self._site.log.warning("lost", resource=self._part.name, reason=lost)
-            # What is lost as soon as it is made must not be made all the time; a new kubelet is no such loss.
+            # Slow down after a registration that is lost at once, but not for a new kubelet.
             if self._now() - since[1] >= STEADY or await self._sleep(min(delay, SOON), since[0]):
                 delay = FIRST
             else:
                 delay = min(2 * delay, SOON)
 
     async def _register(self) -> tuple[Stream, tuple[unix_sockets.Identity, float]]:
-        """One try, with all waiting that is for others to end. Returns the stream, and which kubelet it is, when."""
+        """Wait for our turn, and try once. Return the stream, and the kubelet with the time."""
         name, site = self._part.name, self._site
         kubelet = self._asked = await self._turn()
         if not site.settings.takeover and (self._doubt or not self._part.feed.streams):
@@ -141,12 +141,12 @@ class Registrar:
         return stream, (kubelet, self._now())
 
     async def _until_lost(self, stream: Stream, since: tuple[unix_sockets.Identity, float]) -> str:
-        """Wait until the kubelet hears us no more; returns what shows it."""
+        """Wait until the kubelet no longer hears us, and return the evidence."""
         while True:
             if stream.over.is_set():
                 return f"the stream was {stream.why}"
             if self._doubt:
-                self._fresh = True  # the kubelet has this socket's stream, and may take a second one for nothing new
+                self._fresh = True  # this kubelet knows the socket, and may ignore its second stream
                 return self._doubt
             if self.server is None or not self.server.intact:
                 return "the socket is gone, or another one"
@@ -154,12 +154,12 @@ class Registrar:
                 return "kubelet.sock is another one"
             other = self._heard_younger(since[0])
             if other:
-                self._fresh = True  # kubelets that listen to both know this socket, and might take it for nothing new
+                self._fresh = True  # kubelets that listen to both know this socket, and may ignore it
                 return f"instance {other} is younger and serves it"
             await self._woken(LOOK)
 
     async def _kubelet_there(self) -> None:
-        """Wait until there is a directory to serve in, and a kubelet to register at or one that will look."""
+        """Wait for the directory of the socket and, to register, for the kubelet's socket."""
         settings = self._site.settings
         while True:
             if settings.registration == AUTO:
@@ -174,9 +174,9 @@ class Registrar:
             await self._woken(LOOK)
 
     async def _way(self) -> str:
-        """Register where there is kubelet.sock: it answers at once, says why not, and mends a dropped stream quickest.
+        """Return REGISTER if kubelet.sock exists: it answers at once, gives reasons, and renews a lost stream fastest.
 
-        Being found is for kubelets that have no kubelet.sock, or know no Register.
+        WATCHER is for kubelets without kubelet.sock, or without Register.
         """
         settings = self._site.settings
         kubelet = self._kubelet
@@ -191,20 +191,20 @@ class Registrar:
         return WATCHER if self._now() - self._lacking >= ARRIVAL else REGISTER
 
     async def _kubelet_lives(self) -> bool:
-        """Whether one listens, be it where nothing registers."""
+        """Tell whether a kubelet listens at kubelet.sock or podresources."""
         return await unix_sockets.heard(self._site.settings.pod_resources) or await unix_sockets.heard(
             self._kubelet_socket
         )
 
     def _heard_younger(self, kubelet: unix_sockets.Identity) -> str:
-        """A younger instance that this kubelet hears, "" for none."""
+        """Return the name of a younger instance that this kubelet hears, "" for none."""
         return self._site.peers.heard(self._part.name, (kubelet or ()) if self.mode == REGISTER else ())
 
     async def _turn(self) -> unix_sockets.Identity:
-        """Wait for a kubelet that hears no younger instance; returns which it is.
+        """Wait for a kubelet that hears no younger instance, and return its identity.
 
-        A younger one goes first at a kubelet that starts, and may be why the kubelet ended our stream. One that is not
-        there in a moment has lost its turn: whatever keeps it, the kubelet must not be without the devices for that.
+        A younger instance registers first at a kubelet that starts, and may be the reason why the kubelet ended our
+        stream. After HEAD_START it has lost its turn: the kubelet must not stay without devices because of it.
         """
         while True:
             await self._kubelet_there()
@@ -224,10 +224,10 @@ class Registrar:
             await self._woken(SHORT)
 
     async def _no_rival(self) -> None:
-        """Raises Failed where a plugin of others has the resource."""
+        """Check that no other plugin has the resource. Raises RegisterFailed if one has it."""
         name, pod_resources = self._part.name, self._site.settings.pod_resources
-        believed = self._now() + (0 if self._rival else SURE)  # from when on what the kubelet lists shows a rival
-        gone = self._free[1] + COURTESY if self._rival and self._free else 0  # and from when on none listed shows none
+        believed = self._now() + (0 if self._rival else SURE)  # from then on, listed devices prove a rival
+        gone = self._free[1] + COURTESY if self._rival and self._free else 0  # from then on, an empty list counts
         while not self._site.peers.serve(name):
             found = await other_plugins.rival(name, pod_resources, self._part.offered, bool(self._part.feed.streams))
             if found and self._now() >= believed:
@@ -242,9 +242,9 @@ class Registrar:
     async def _at(
         self, kubelet: unix_sockets.Identity, work: Coroutine[Any, Any, None], server: Optional[Server] = None
     ) -> None:
-        """Do what waits for an answer of this kubelet. Raises what it raises, and Failed when none can come any more.
+        """Do work that waits for an answer of this kubelet. Raises its errors, and RegisterFailed if none can come.
 
-        A kubelet that hangs takes the call and never answers, while another one that replaces it waits for us.
+        A kubelet that hangs accepts the call and never answers, while a new kubelet in its place waits for us.
         """
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _task: self._wake.set())
@@ -259,10 +259,10 @@ class Registrar:
         finally:
             await waiting.ended(task)
             if not task.cancelled():
-                task.exception()  # seen: asyncio says nothing of it
+                task.exception()  # read it, so that asyncio does not log it
 
     async def _serve(self) -> Server:
-        """The open server, on a socket that is there; a new one where the kubelet can't, or needn't, know it."""
+        """Return the open server, or a new one if its socket is gone, must be fresh, or is in the wrong directory."""
         settings = self._site.settings
         directory = settings.plugin_dir if self.mode == REGISTER else settings.registry_dir
         if self.server is not None:
@@ -270,8 +270,8 @@ class Registrar:
                 return self.server
             await self.close()
         path = os.path.join(directory, unix_sockets.name(self._part.name, os.urandom(4).hex(), directory))
-        self.server = self._part.server(path)  # before it is open, so that `close` ends it whatever happens
-        self._fresh = self.mode == WATCHER  # a kubelet that finds sockets looks at each once
+        self.server = self._part.server(path)  # set it before it is open, so that `close` always ends it
+        self._fresh = self.mode == WATCHER  # a kubelet in watcher mode looks at each socket once
         await self.server.open()
         self._site.changed()
         return self.server
@@ -283,17 +283,17 @@ class Registrar:
             closing = asyncio.ensure_future(server.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-            await asyncio.sleep(0)  # so that it has begun
+            await asyncio.sleep(0)  # let it begin
 
     async def closed(self) -> None:
-        """Wait for calls in progress on servers that were closed."""
+        """Wait for calls in progress on closed servers."""
         if self._closing:
             await asyncio.wait(self._closing)
 
     async def _arrival(self, server: Server, arrived: int, kubelet: unix_sockets.Identity) -> Stream:
-        """The stream that a kubelet opens because of Register, or because it found the socket. Raises Failed, Refused.
+        """Wait for the stream that a kubelet opens after Register, or after it found the socket.
 
-        `arrived`: how many had come before.
+        `arrived`: the number of streams before. Raises RegisterFailed, RegisterRefused.
         """
         feed, end = self._part.feed, None
         while True:
@@ -317,15 +317,15 @@ class Registrar:
                 end = None
                 self._enter(instance_status.WAITING, f"no kubelet looks into {self._site.settings.registry_dir} now")
             await self._woken(LOOK)
-        if self.mode == REGISTER and feed.streams:  # a kubelet may take a second Register of a socket for nothing new
+        if self.mode == REGISTER and feed.streams:  # a kubelet may ignore a second Register of a socket
             return feed.streams[-1]
         self._fresh = True
-        did = "asked what it is" if server.info_asked.is_set() else "did not look at the socket"
+        did = "called GetInfo" if server.info_asked.is_set() else "did not look at the socket"
         did = "took Register" if self.mode == REGISTER else did
         raise RegisterFailed("arrival", f"the kubelet {did}, and no ListAndWatch came within {ARRIVAL:g} s")
 
     def _enter(self, state: str, reason: str, label: str = "") -> None:
-        """Be in a state; one line where it is another one that matters. `label` is one for all words of a reason."""
+        """Enter a state, and log changes that matter. With a `label`, another wording of the reason is not a change."""
         if (state, reason) == (self.state, self.reason):
             return
         self.state, self.reason = state, reason
@@ -339,7 +339,7 @@ class Registrar:
         self._site.changed()
 
     async def _sleep(self, seconds: Optional[float], kubelet: unix_sockets.Identity) -> bool:
-        """Wait, with jitter; None: for ever. Returns whether another kubelet, which came meanwhile, ended it early."""
+        """Wait, with jitter; None: for ever. Return True if another kubelet came and ended the wait early."""
         end = None if seconds is None else self._now() + seconds * random.uniform(0.75, 1.25)
         while True:
             if self._kubelet not in (None, kubelet):
@@ -350,7 +350,7 @@ class Registrar:
             await self._woken(min(left, LOOK))
 
     async def _woken(self, seconds: float) -> None:
-        """Until somebody says that something may have changed, at most `seconds`."""
+        """Wait until `look` or another event wakes us, at most `seconds`."""
         await waiting.within(self._wake, seconds)
         self._wake.clear()
 

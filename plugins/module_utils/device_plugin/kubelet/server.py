@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One gRPC server on one socket for one resource: what the kubelet calls. Private API of fleet.cdi.
+"""Answer the kubelet's calls: one gRPC server on one socket for one resource.
 
-deviceplugin/v1beta1 and, on the same socket, pluginregistration/v1 for kubelets that find plugins by their sockets.
-ListAndWatch names no resource, so a socket serves one. grpc.aio, as a pool of threads starves behind open streams.
+It serves deviceplugin/v1beta1 and, on the same socket, pluginregistration/v1 for kubelets that find plugins by their
+sockets. ListAndWatch has no resource name, so each resource needs its own socket. The server is grpc.aio, because open
+streams use up a pool of threads.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from .stream import Feed, Stream
 
 OPTIONS = (
     ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", 4 * api.LONGEST),  # a preference call names every device that is free
+    ("grpc.max_receive_message_length", 4 * api.LONGEST),  # a preference call names every free device
 )
-# Characters of a refusal: gRPC drops a call with more than 16 KiB of it, and writes 12 bytes for some characters.
+# Characters of a refusal: gRPC drops a call with more than 16 KiB of text, and writes 12 bytes for some characters.
 LONGEST = 1000
 DRAIN = 3.0  # seconds that calls in progress have when a server stops
 SELF_DIAL = 5.0  # seconds
 
 
 class CallRefused(CdiError):
-    """A call that is refused. `code` is the name of a gRPC status code. The text is one line, and not too long."""
+    """A refused call. `code` is the name of a gRPC status code. The text becomes one line of limited length."""
 
     def __init__(self, text: str, code: str = "FAILED_PRECONDITION") -> None:
         line = one_line(" ".join(text.split()))
@@ -41,16 +42,16 @@ class CallRefused(CdiError):
 
 
 class Answers(NamedTuple):
-    """What stands behind the calls. None of them blocks the loop; all but `prefer` raise Refusal."""
+    """The functions that answer the calls. None of them blocks the loop. `allocate` and `start` raise CallRefused."""
 
-    prefer: Callable[[Sequence[str], Sequence[str], int], Awaitable[list[str]]]  # raises nothing
+    prefer: Callable[[Sequence[str], Sequence[str], int], Awaitable[list[str]]]
     allocate: Callable[[Sequence[Sequence[str]]], Awaitable[Sequence[Any]]]  # device IDs -> ContainerAllocateResponses
     start: Callable[[Sequence[str]], Awaitable[None]]
     notified: Callable[[bool, str], None]  # watcher mode: registered or not, and the kubelet's error
 
 
 class Server:
-    """A resource's server. `path` is its socket, `identity` which socket that is."""
+    """A resource's server. `path` is the path of its socket, `identity` the identity of that socket."""
 
     def __init__(self, resource: str, path: str, pre_start: bool, feed: Feed, answers: Answers) -> None:
         self.resource = resource
@@ -64,14 +65,14 @@ class Server:
         self._answers = answers
         self._grpc: Optional[Any] = None
         self._streams: set[Stream] = set()
-        self._calls = 0  # that hand devices out, in progress
+        self._calls = 0  # Allocate and PreStartContainer calls in progress
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def open(self) -> None:
-        """Listen, and answer a call through the socket before this returns. Raises CdiError.
+        """Listen, and test the socket with a call. Raises CdiError.
 
-        gRPC goes by path, so the directory has to be one that no other user can change.
+        gRPC binds a path, so no other user may be able to change the directory.
         """
         import grpc
         import grpc.aio
@@ -80,7 +81,8 @@ class Server:
             os.close(directories.opened(os.path.dirname(self.path)))
         except OSError as error:
             raise CdiError(f"{self.path}: can't serve {self.resource} there: {error.strerror}") from None
-        # Nobody sees it before it serves; and gRPC, when it ends, removes whatever has the name that it was given.
+        # Bind a hidden name, so that no kubelet sees the socket before it serves. And when it ends, gRPC removes
+        # any file of the name that it bound.
         made = os.path.join(os.path.dirname(self.path), f".{os.path.basename(self.path)}")
         self._grpc = grpc.aio.server(options=OPTIONS)
         plugin = {
@@ -95,12 +97,12 @@ class Server:
             (api.handler("v1beta1.DevicePlugin", plugin), api.handler("pluginregistration.Registration", watcher))
         )
         why = "can't bind"
-        try:  # before 1.60 it returns 0 where it can't bind, since then it raises
+        try:  # if it can't bind, gRPC before 1.60 returns 0, and later ones raise
             bound = self._grpc.add_insecure_port(f"unix:{made}")
         except RuntimeError as error:
             bound, why = 0, str(error)
         try:
-            await self._grpc.start()  # bound or not: of what never started gRPC keeps 3 KB for ever
+            await self._grpc.start()  # also if not bound: gRPC leaks 3 KB for each server that never started
             if not bound:
                 raise RuntimeError(why)
             os.chmod(made, 0o600)
@@ -113,11 +115,11 @@ class Server:
             raise CdiError(f"{self.path}: can't serve {self.resource} there: {' '.join(text.split())}") from None
         if told != self.options:
             await self.close(0)
-            raise CdiError(f"{self.path}: somebody else answers there; expected this instance")
+            raise CdiError(f"{self.path}: another process answers there; expected this instance")
 
     @property
     def intact(self) -> bool:
-        """Whether the socket is still there, and still the one that was bound."""
+        """Whether the path still has the socket that was bound."""
         return self.identity is not None and unix_sockets.identity(self.path) == self.identity
 
     @property
@@ -126,13 +128,13 @@ class Server:
         return bool(self._streams)
 
     async def close(self, seconds: float = DRAIN) -> None:
-        """Listen no more, then end the streams; calls in progress have `seconds`. The socket goes, if it is ours."""
+        """Remove the socket if it is ours, wait `seconds` for calls in progress, then end the streams."""
         if self.intact:
             with suppress(OSError):
                 os.unlink(self.path)
         self.identity = None
         if not self._idle.is_set():
-            # With the stream a kubelet closes the connection: it would reject the pod whose devices are held by then.
+            # When the stream ends, a kubelet closes the connection, and would reject the pod that has devices by then.
             began = asyncio.get_running_loop().time()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), seconds)
@@ -175,7 +177,7 @@ class Server:
 
     @contextmanager
     def _in_progress(self) -> Iterator[None]:
-        """A call that the kubelet must hear the end of."""
+        """Mark a call whose answer must reach the kubelet before `close` ends the streams."""
         self._calls += 1
         self._idle.clear()
         try:

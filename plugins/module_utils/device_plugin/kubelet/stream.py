@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of a resource's devices, told to every ListAndWatch stream. Private API of fleet.cdi.
+"""Send the list of a resource's devices to every ListAndWatch stream.
 
-Each stream keeps its own place, so that several streams on one server each get every list (a kubelet that registers the
-same socket twice opens two); a burst of changes is one message, as each makes the kubelet write its checkpoint.
+Each stream keeps its own position, so that several streams on one server all get the newest list: a kubelet that
+registers the same socket twice opens two streams. A burst of changes becomes one message, because the kubelet writes
+its checkpoint at each message.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ class Stream:
         self.news = asyncio.Event()
         self.closed = False  # this instance wants it to end
         self.over = asyncio.Event()
-        self.why = ""  # once it is over
+        self.why = ""  # set when it is over
 
     def end(self) -> None:
-        """End it, by our own will."""
+        """End the stream from our side."""
         self.closed = True
         self.news.set()
 
 
 class Feed:
-    """What one resource's streams say. `changed` is called when a stream came or went."""
+    """The streams of one resource, and their message. `changed` is called when a stream opens or ends."""
 
     def __init__(self, changed: Callable[[Stream], None], pause: float = PAUSE) -> None:
         self._changed = changed
@@ -44,27 +45,27 @@ class Feed:
 
     @property
     def arrived(self) -> int:
-        """How many streams ever came: the number of the newest one."""
+        """The number of all streams until now, which is the number of the newest one."""
         return self._number
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was published yet: not even that there are no devices."""
+        """Whether nothing was published yet, not even an empty list."""
         return self._message is None
 
     def publish(self, message: Any) -> None:
-        """Tell every stream, those to come too. `message` is complete and is not changed afterwards."""
+        """Send `message` to every stream, also to later ones. The caller must not change `message` afterwards."""
         self._message = message
         for stream in self.streams:
             stream.news.set()
 
     def open(self) -> Stream:
-        """A new stream, which `follow` serves."""
+        """Return a new stream for `follow`."""
         self._number += 1
         return Stream(self._number)
 
     async def follow(self, stream: Stream, write: Callable[[Any], Awaitable[None]]) -> None:
-        """Write the list, and each newer one, until the stream ends: cancelled where the peer ended it."""
+        """Write the list, and each newer one, until the stream ends. If the kubelet ends it, gRPC cancels this call."""
         self.streams.append(stream)
         why = "ended by the kubelet"
         try:
@@ -85,5 +86,5 @@ class Feed:
             self._changed(stream)
 
     def first_after(self, number: int) -> Optional[Stream]:
-        """The oldest open stream that came after the one of this number."""
+        """Return the oldest open stream with a higher number, or None."""
         return next((stream for stream in self.streams if stream.number > number), None)

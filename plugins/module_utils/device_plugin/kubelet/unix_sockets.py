@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sockets of the kubelet, of ours and of others': dialled, told apart, named. Private API of fleet.cdi.
+"""Connect to sockets of the kubelet and of plugins, identify them, and name our own.
 
-A channel is made for one call and closed: a kept one has a backoff of its own (up to 120 s) that no restart of the
-kubelet resets.
+Open a channel for one call and close it: an open one keeps its own backoff (up to 120 s), also when the kubelet
+restarts.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from typing import Any, Optional
 from ...records import CdiError
 from . import api
 
-OWN = "fleet-cdi-"  # how the names of our sockets begin, and nobody else's
+OWN = "fleet-cdi-"  # only names of our sockets begin so
 LONGEST_PATH = 107  # bytes: sockaddr_un.sun_path less its NUL, unix(7)
 CONNECT = 0.5  # seconds
 OPTIONS = (
-    # gRPC's own tries again, below any policy, have no end: at a kubelet that stops just then 1.85 tries for as long as
-    # the call may take and allocates 200 MB/s meanwhile. Who calls knows when to call again.
+    # gRPC's own retries, below any policy, have no limit: if a kubelet stops at that moment, 1.85 retries until the
+    # call times out, and allocates 200 MB/s. The caller decides when to try again.
     ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # another channel's backoff is not ours
+    ("grpc.use_local_subchannel_pool", 1),  # don't share the backoff of another channel
     ("grpc.enable_http_proxy", 0),
-    ("grpc.default_authority", "localhost"),  # the path, which is the default, is none that Go's servers take
+    ("grpc.default_authority", "localhost"),  # Go's servers refuse the default, which is the path
 )
 
 Identity = Optional[tuple[int, int, int]]
 
 
 def identity(path: str) -> Identity:
-    """Which socket lies at `path`: device, inode, ctime in ns (tmpfs gives inode numbers again); None for no socket."""
+    """Return the identity of the socket at `path`, or None: device, inode, ctime in ns (tmpfs reuses inode numbers)."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -48,9 +48,9 @@ def identity(path: str) -> Identity:
 
 
 def name(resource: str, token: str, directory: str) -> str:
-    """A socket's file name that none with another `token` has. Raises CdiError: path too long."""
+    """Return a file name for a socket, unique by `token`. Raises CdiError if the path would be too long."""
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", resource)
-    digest = hashlib.sha256(resource.encode()).hexdigest()[:6]  # of two names that read the same cut off
+    digest = hashlib.sha256(resource.encode()).hexdigest()[:6]  # for names that are the same after the cut
     room = LONGEST_PATH - len(os.fsencode(directory)) - 1 - len(f".{OWN}-{digest}-{token}.sock")
     if room < 0:
         raise CdiError(
@@ -60,25 +60,25 @@ def name(resource: str, token: str, directory: str) -> str:
 
 
 def listening(path: str) -> bool:
-    """Whether somebody listens at a socket. Connects and says nothing."""
+    """Tell whether a process listens at a socket. Connects, and sends nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as client:
         client.settimeout(CONNECT)
         try:
             client.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except OSError as error:  # a full backlog, no permission: somebody is there
-            return error.errno is not None  # without one the path is too long for any socket
+        except OSError as error:  # a full backlog, no permission: a process listens
+            return error.errno is not None  # without a number the path is too long for any socket
     return True
 
 
 async def heard(path: str) -> bool:
-    """The same, while the event loop goes on."""
+    """Do the same as `listening` without blocking the event loop."""
     return await asyncio.get_running_loop().run_in_executor(None, listening, path)
 
 
 def sockets(directory: str) -> list[str]:
-    """The paths of all sockets in a directory but the kubelet's."""
+    """Return the paths of all sockets in a directory, except the kubelet's."""
     try:
         with os.scandir(directory) as found:
             return sorted(
@@ -91,12 +91,12 @@ def sockets(directory: str) -> list[str]:
 
 
 def is_own(path: str) -> bool:
-    """Whether a socket is one of ours, by its name; also one that does not serve yet."""
+    """Tell by its name whether a socket is ours, also if it does not serve yet."""
     return os.path.basename(path).lstrip(".").startswith(OWN)
 
 
 def remove_stale(directory: str) -> list[str]:
-    """Remove sockets of ours where nobody listens any more; those of others stay. Returns what was removed."""
+    """Remove our sockets at which no process listens, and return their paths. Sockets of others stay."""
     removed = []
     for path in sockets(directory):
         if is_own(path) and not listening(path):
@@ -108,7 +108,7 @@ def remove_stale(directory: str) -> list[str]:
 
 @asynccontextmanager
 async def channel(path: str, largest: int = 4 * api.LONGEST) -> AsyncIterator[Any]:
-    """A channel to the socket at `path`, whose answers have `largest` bytes at most."""
+    """Open a channel to the socket at `path`, for answers of `largest` bytes at most."""
     import grpc
     import grpc.aio
 
@@ -117,14 +117,14 @@ async def channel(path: str, largest: int = 4 * api.LONGEST) -> AsyncIterator[An
     try:
         yield opened
     except grpc.RpcError as error:
-        error.args = ()  # of 1.51's the error is one itself, and its traceback holds the connection
+        error.args = ()  # in 1.51 they include the error itself, whose traceback keeps the connection open
         raise
     finally:
         await opened.close()
 
 
 async def options(path: str, seconds: float) -> Any:
-    """GetDevicePluginOptions of the plugin at `path`. Raises grpc.RpcError, at once where nobody listens."""
+    """Call GetDevicePluginOptions of the plugin at `path`. Raises grpc.RpcError, at once if no process listens."""
     async with channel(path) as opened:
         plugin: SimpleNamespace = api.stub(opened, "v1beta1.DevicePlugin")
         return await plugin.GetDevicePluginOptions(api.v1beta1.Empty(), timeout=seconds)

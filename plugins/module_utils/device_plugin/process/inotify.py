@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""inotify(7) by ctypes, as Python has none and hosts get distribution packages only. Private API of fleet.cdi."""
+"""Call inotify(7) by ctypes: Python has no module for it, and hosts get only packages of their distribution."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DELETE_SELF, MOVE_SELF = 0x400, 0x800
 OVERFLOW, IGNORED = 0x4000, 0x8000
 ONLYDIR, MASK_ADD = 0x01000000, 0x20000000
 
-ENTRIES = MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF  # which entries a directory has
-WRITTEN = CLOSE_WRITE | ATTRIB  # what is in them
+ENTRIES = MOVED_FROM | MOVED_TO | CREATE | DELETE | DELETE_SELF | MOVE_SELF  # changes of the list of entries
+WRITTEN = CLOSE_WRITE | ATTRIB  # changes of their content
 CONTENT = ENTRIES | WRITTEN
 
-LOST = -1  # the descriptor of OVERFLOW: events were lost, of whichever directory
+LOST = -1  # the descriptor of OVERFLOW: events of unknown directories were lost
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM, errno.ENOSYS)
-MOST = 16  # times 64 KiB of events that are read at once: about as many as the kernel keeps
+MOST = 16  # reads of 64 KiB at one time: together about as many events as the kernel keeps
 _EVENT = struct.Struct("iIII")  # wd, mask, cookie, length of the name that follows
 
 
 class Inotify:
-    """One instance. Raises OSError where the host has none left (EMFILE) or the kernel has no inotify (ENOSYS)."""
+    """One inotify instance. Raises OSError if the limit is reached (EMFILE) or the kernel lacks inotify (ENOSYS)."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -39,7 +39,7 @@ class Inotify:
             raise OSError(number, os.strerror(number))
 
     def add(self, directory: str, mask: int) -> int:
-        """Watch a directory; returns its watch descriptor, the same for the same directory. Raises OSError."""
+        """Watch a directory, and return its watch descriptor, one for each directory. Raises OSError."""
         found: int = self._libc.inotify_add_watch(
             self.fd, os.fsencode(directory), ctypes.c_uint32(mask | ONLYDIR | MASK_ADD)
         )
@@ -49,12 +49,12 @@ class Inotify:
         return found
 
     def remove(self, descriptor: int) -> None:
-        """Watch it no more; one that is gone is fine."""
+        """Stop watching a directory. Accepts a descriptor that the kernel has already removed."""
         self._libc.inotify_rm_watch(self.fd, descriptor)
 
     def read(self) -> Iterator[tuple[int, int]]:
-        """(watch descriptor, or LOST; mask) of what happened since, or a part of it. Does not block. Raises OSError."""
-        for _time in range(MOST):  # somebody may write faster than this reads
+        """Yield new events: (watch descriptor or LOST, mask). Never block; stop after MOST reads. Raises OSError."""
+        for _time in range(MOST):  # a process may write faster than this reads
             try:
                 content = os.read(self.fd, 65536)
             except BlockingIOError:
@@ -66,5 +66,5 @@ class Inotify:
                 yield descriptor, mask
 
     def close(self) -> None:
-        """Give it back to the host."""
+        """Free the instance."""
         os.close(self.fd)

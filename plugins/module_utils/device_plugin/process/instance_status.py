@@ -1,13 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each instance of the daemon says of itself in run_dir, and which of them live. Private API of fleet.cdi.
+"""Write the status of this instance of the daemon to run_dir, and read those of the others.
 
-`<instance>.json` is the document, replaced whole; `<instance>.lock` is locked (flock) for as long as the process lives,
-so that a kill leaves no instance that seems to live, in whatever PID namespace it was. Its event loop sets the lock's
-time of modification to CLOCK_MONOTONIC every second: one system call that writes nothing, wakes nobody and that no
-clock which somebody sets can spoil. The youngest instance that the kubelet hears has a resource, and the others stand
-by; one that waits, fails or hangs has none (docs/device-plugin.md).
+`<instance>.json` is the document, always replaced whole. `<instance>.lock` is locked (flock) while the process lives,
+so that a killed instance never seems to live, in any PID namespace. The event loop sets the lock's time of modification
+to CLOCK_MONOTONIC every second: one system call that writes no data, wakes no process and does not depend on the time
+of day. Of the instances that the kubelet hears, the youngest has a resource, and the others stand by. An instance that
+waits, fails or hangs has no resource (docs/device-plugin.md).
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from .watch import State, state
 VERSION = 1
 LARGEST = 8 << 20  # bytes of a document that is read
 BEAT = 1.0  # seconds between two signs of life
-STALE = 5.0  # seconds without one, after which a process hangs: it is stopped, or its event loop is
+STALE = 5.0  # seconds without one after which a process counts as hanging: the process, or its event loop, is stopped
 
 # States of a resource.
-IDLE = "idle"  # there is no device of it yet
+IDLE = "idle"  # no device of it exists yet
 WAITING = "waiting"  # for a kubelet
 REGISTERING = "registering"
 REGISTERED = "registered"  # the kubelet's ListAndWatch has arrived
 STANDBY = "standby"  # a younger instance has it
 CONFLICT = "conflict"  # another plugin has it, and takeover is off
-REFUSED = "refused"  # the kubelet will not take it, whatever is tried
-RETRYING = "retrying"  # something failed that may go better later
+REFUSED = "refused"  # the kubelet refuses it for good
+RETRYING = "retrying"  # a try failed; a later one may succeed
 STATES = (IDLE, WAITING, REGISTERING, REGISTERED, STANDBY, CONFLICT, REFUSED, RETRYING)
 
-_YIELDED = (IDLE, CONFLICT, REFUSED)  # whoever is in one of these states will not register in a moment
+_YIELDED = (IDLE, CONFLICT, REFUSED)  # an instance in one of these states will not register in a moment
 
 
 class SeenInstance(NamedTuple):
-    """An instance, as its files tell."""
+    """An instance, as its files show it."""
 
     document: Mapping[str, Any]
     alive: bool
@@ -55,12 +55,12 @@ class SeenInstance(NamedTuple):
 
     @property
     def hangs(self) -> bool:
-        """Whether it lives and does nothing."""
+        """Whether the process lives but gives no sign of life."""
         return self.alive and self.silent > STALE
 
     @property
     def problem(self) -> str:
-        """That it hangs, for an operator; "" if it does not."""
+        """A message for the operator if the instance hangs, otherwise ""."""
         if not self.hangs:
             return ""
         name, process = self.document["instance"], self.document.get("pid")
@@ -71,12 +71,12 @@ class SeenInstance(NamedTuple):
 
     @property
     def age_key(self) -> tuple[float, str]:
-        """What orders instances by age, the youngest last."""
+        """The key that sorts instances by age, the youngest last."""
         return float(self.document["since_boot"]), str(self.document["instance"])
 
 
 class InstanceEntry:
-    """This process' own place in `run_dir`, from `enter` to `leave`."""
+    """The files of this process in `run_dir`, from `enter` to `leave`."""
 
     def __init__(self, run_dir: str, name: str) -> None:
         self.run_dir = run_dir
@@ -85,14 +85,14 @@ class InstanceEntry:
         self._written = b""
 
     def enter(self) -> list[SeenInstance]:
-        """Take the lock, and clear away what dead instances left; returns these. Raises CdiError.
+        """Take the lock, remove the files of dead instances, and return these instances. Raises CdiError.
 
-        An instance of this name that lives is an error: the service manager starts each name once.
+        A living instance of the same name is an error: the service manager starts each name once.
         """
         files.make_directory(self.run_dir)
         path = self._path("lock")
         try:
-            os.close(directories.opened(self.run_dir))  # what was checked stays so
+            os.close(directories.opened(self.run_dir))  # check that no other user can change it
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             _lock(self._lock)
             self.beat()
@@ -110,21 +110,21 @@ class InstanceEntry:
         return dead
 
     def write(self, document: Mapping[str, Any]) -> None:
-        """Say `document`; nothing is written where it is as before. Raises CdiError."""
+        """Write `document`, if it changed. Raises CdiError."""
         content = _sealed((json.dumps({"version": VERSION, **document}, sort_keys=True) + "\n").encode())
         if content != self._written:
             files.replace(self._path("json"), content, 0o644)
             self._written = content
 
     def beat(self) -> None:
-        """Give a sign of life. One that can't be given ends nothing."""
+        """Give a sign of life. Ignore a failure."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         with suppress(OSError):
             if self._lock is not None:
                 os.utime(self._lock, ns=(now, now))
 
     def leave(self) -> None:
-        """Be dead to others. The document stays, for whoever starts next."""
+        """Release the lock, so that others see this instance as dead. The document stays for the next instance."""
         self._drop()
 
     def _drop(self) -> None:
@@ -140,12 +140,12 @@ _SEAL = re.compile(rb'\{"sha256": "([0-9a-f]{64})", ')
 
 
 def _sealed(content: bytes) -> bytes:
-    """A JSON object with the digest of its text as first field."""
+    """Return a JSON object with the digest of its text as the first field."""
     return b'{"sha256": "%s", %s' % (hashlib.sha256(content).hexdigest().encode(), content[1:])
 
 
 def _is_as_written(content: bytes) -> bool:
-    """Whether nobody else wrote into it; true for one without a digest, which an older release wrote."""
+    """Tell whether the document is unchanged since its instance wrote it. True without a digest (older releases)."""
     seal = _SEAL.match(content)
     return seal is None or hashlib.sha256(b"{" + content[seal.end() :]).hexdigest().encode() == seal[1]
 
@@ -165,10 +165,7 @@ def _read(path: str) -> Optional[dict[str, Any]]:
 def instances_in(
     run_dir: str, but: str = "", read: Callable[[str], Optional[dict[str, Any]]] = _read
 ) -> list[SeenInstance]:
-    """All instances that left a document, the youngest last, without the one called `but`.
-
-    Raises nothing: what can't be read is left out.
-    """
+    """Return all instances with a readable document, the youngest last, without the one called `but`."""
     found = []
     with suppress(OSError):
         for name in sorted(os.listdir(run_dir)):
@@ -181,7 +178,7 @@ def instances_in(
 
 
 def unusable(run_dir: str) -> dict[str, str]:
-    """Path of each document that a living instance wrote and that can't be used -> why. Raises nothing."""
+    """Return path -> reason for each document of a living instance that is missing or damaged."""
     found: dict[str, str] = {}
     names = []
     with suppress(OSError):
@@ -194,23 +191,24 @@ def unusable(run_dir: str) -> dict[str, str]:
     return found
 
 
-Document = tuple[State, Optional[dict[str, Any]]]  # what the file was like, what it says
+Document = tuple[State, Optional[dict[str, Any]]]  # state of the file, its document
 
 
 class Peers:
-    """The other instances beside the one called `own`, which began `since_boot` seconds after the host did."""
+    """The other instances, as seen by the one called `own`, which started `since_boot` seconds after the boot."""
 
     def __init__(self, run_dir: str, own: str, since_boot: float) -> None:
         self._run_dir = run_dir
         self._own = own
         self._age = (since_boot, own)
-        self._documents: dict[str, Document] = {}  # by path, of those that were there last
+        self._documents: dict[str, Document] = {}  # by path, of the last look
 
     def heard(self, resource: str, kubelet: Sequence[int]) -> str:
-        """The instance after this one that `kubelet` hears, "" for none.
+        """Return the name of a younger instance that `kubelet` hears, "" for none.
 
-        `kubelet`: what its socket is (`dial.identity`), empty where it finds sockets by itself. What an instance says
-        of a kubelet, or of a socket, that is gone is void: one that hangs must not keep the resource from the next.
+        `kubelet`: the identity of its socket (`unix_sockets.identity`), empty for a kubelet that finds sockets itself.
+        Ignore statements about a kubelet, or a socket, that no longer exists: an instance that hangs must not keep the
+        resource from the next one.
         """
         for one, found in self._younger(resource):
             registered = found.get("state") == REGISTERED and found.get("stream", False)
@@ -220,15 +218,15 @@ class Peers:
         return ""
 
     def hopeful(self, resource: str) -> bool:
-        """Whether one after this one may be registered in a moment, or is and has not said so yet."""
+        """Tell whether a younger instance may register in a moment, or has registered and not yet written so."""
         return any(found.get("state", IDLE) not in _YIELDED for _one, found in self._younger(resource))
 
     def serve(self, resource: str) -> bool:
-        """Whether any of them says that the kubelet hears it. One that hangs may be right: its stream is still open."""
+        """Tell whether any other instance has a stream of the kubelet. One that hangs counts: its stream is open."""
         return any(one.document["resources"].get(resource, {}).get("stream", False) for one in self._living())
 
     def _younger(self, resource: str) -> Iterator[tuple[SeenInstance, Mapping[str, Any]]]:
-        """Those that began after this one and do something, and what they say of `resource`."""
+        """Yield the younger instances that don't hang, with their status of `resource`."""
         for one in self._living():
             if one.age_key > self._age and not one.hangs:
                 yield one, one.document["resources"].get(resource, {})
@@ -238,7 +236,7 @@ class Peers:
         return [one for one in instances_in(self._run_dir, self._own, partial(self._read, before)) if one.alive]
 
     def _read(self, before: Mapping[str, Document], path: str) -> Optional[dict[str, Any]]:
-        """The document, parsed again if it is another one: it may name ten thousand devices."""
+        """Return the document; parse it only if the file changed: it may name ten thousand devices."""
         now = state(path)
         known = before.get(path)
         self._documents[path] = known if known and known[0] == now else (now, _read(path))
@@ -246,9 +244,9 @@ class Peers:
 
 
 def _lock(handle: int) -> None:
-    """Lock it for this process. Raises OSError: BlockingIOError where another instance has it.
+    """Lock the file for this process. Raises OSError: BlockingIOError if another instance holds the lock.
 
-    Who asks whether one lives has the lock for a moment.
+    Try several times: a process that only checks the lock holds it for a moment.
     """
     for _time in range(10):
         with suppress(BlockingIOError):
@@ -259,11 +257,11 @@ def _lock(handle: int) -> None:
 
 
 def _alive(path: str) -> bool:
-    """Whether somebody holds the lock. Shared, so that two who ask don't take each other for the owner."""
+    """Tell whether an instance holds the lock. Lock shared, so that two checks don't see each other as the owner."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # nobody waits for a FIFO
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # never blocks on a FIFO
     except PermissionError:
-        return True  # somebody else than root, who may not ask, takes the document's word for it
+        return True  # other users than root can't check the lock, and trust the document
     except OSError:
         return False
     try:
@@ -276,7 +274,7 @@ def _alive(path: str) -> bool:
 
 
 def _silent(path: str) -> float:
-    """Seconds since the owner of a lock gave a sign of life; 0 for one that gives none, or goes by another clock."""
+    """Return the seconds since the lock's owner gave a sign of life; 0 if it gives none or uses another clock."""
     try:
         beat = os.lstat(path).st_mtime_ns
     except OSError:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The daemon's log: logfmt on stderr, one line per change of state. Private API of fleet.cdi.
+"""Write the daemon's log: logfmt on stderr, one line per change of state.
 
-A line says when, how grave, what happened, and to what: `ts=... level=info event=registered resource=nvidia.com/gpu`.
+A line has time, level, event and subject: `ts=... level=info event=registered resource=nvidia.com/gpu`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Callable, Optional, TextIO
 
-# What needs no quotes: https://brandur.org/logfmt has no grammar; parsers agree that blanks, quotes and "=" need them.
-# What can't be seen (safe_text.py) needs them, too: JSON has escapes for it.
+# Text without quotes. https://brandur.org/logfmt has no grammar; parsers agree that blanks, quotes and "=" need quotes.
+# Invisible characters (safe_text.py) need them, too: JSON has escapes for these.
 _PLAIN = re.compile(r"[^\s\"=\\\x00-\x1f\x7f]+")
-MOST = 4096  # known states of subjects that may be remembered; see Log.change
+MOST = 4096  # subjects whose state is remembered; see Log.change
 
 
 class Log:
-    """Where lines go. Usable from every thread: a line is one write."""
+    """The log. Every thread may use it: a line is one write."""
 
     def __init__(self, stream: Optional[TextIO] = None, clock: Callable[[], float] = time.time) -> None:
         self._stream = stream or sys.stderr
@@ -31,25 +31,25 @@ class Log:
         self._states: dict[Hashable, object] = {}
 
     def info(self, event: str, **fields: object) -> None:
-        """Something went as it should."""
+        """Log an event of normal operation."""
         self._write("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Something does not, and the daemon goes on."""
+        """Log a problem after which the daemon continues."""
         self._write("warning", event, fields)
 
     def change(self, subject: Hashable, state: object, event: str, level: str = "warning", **fields: object) -> bool:
-        """A line where `subject` was not in `state` before; what repeats is said once. Returns whether it was not."""
+        """Log a line if `subject` was not in `state` before, and return whether it was not. Skip repetitions."""
         if self._states.get(subject) == state:
             return False
-        if len(self._states) >= MOST:  # subjects come from outside: a host may make up any number of them
+        if len(self._states) >= MOST:  # subjects come from outside: a host may invent any number of them
             self._states.clear()
         self._states[subject] = state
         self._write(level, event, fields)
         return True
 
     def over(self, subject: Hashable, event: str = "", **fields: object) -> bool:
-        """`subject` is well again: `event` is logged where something was said of it. Returns whether it was."""
+        """Forget the state of `subject`, and return whether one was logged; then also log `event`, if given."""
         if self._states.pop(subject, None) is None:
             return False
         if event:
@@ -57,7 +57,7 @@ class Log:
         return True
 
     def subjects(self, first: str) -> list[tuple[str, str]]:
-        """The subjects of which something was said that is not over: pairs that begin so."""
+        """Return the subjects with a logged state that are pairs and begin with `first`."""
         return [one for one in self._states if isinstance(one, tuple) and len(one) == 2 and one[0] == first]
 
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
@@ -65,14 +65,14 @@ class Log:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
         parts = {"ts": stamp, "level": level, "event": event, **fields}
         line = " ".join(f"{key}={quoted(value)}" for key, value in parts.items() if value is not None)
-        # A reader that went away (a closed pipe, a full disk) must not end what serves the kubelet.
+        # A closed pipe or a full disk must not end the daemon.
         with suppress(OSError, ValueError):
             self._stream.write(line + "\n")
             self._stream.flush()
 
 
 def quoted(value: object) -> str:
-    """A value as logfmt takes it."""
+    """Return a value in logfmt."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counters and histograms, as Prometheus reads them, and the little HTTP that hands them out. Private API of fleet.cdi.
+"""Count for Prometheus, and serve the metrics by HTTP.
 
-Text format 0.0.4 (prometheus.io, "Exposition formats"). What has a state is not counted but looked at when somebody
-asks, so that it can't go wrong: the daemon gives a function for it.
+The format is text format 0.0.4 (prometheus.io, "Exposition formats"). Gauges are computed at each request, from the
+state itself, so that they are always right: the daemon passes a function for them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .instance_status import STATES
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
-PATIENCE = 5.0  # seconds that a client may take to say what it wants, or to read it
+PATIENCE = 5.0  # seconds that a client may take to send the request, or to read the answer
 LONGEST = 8192  # bytes of a request
-CLIENTS = 16  # at a time; more are turned away
+CLIENTS = 16  # at a time; more are refused
 
-# What labels may say, in which no text of others' may come: each value is a series that is kept for months.
+# All values of labels. Text from outside must not become a label: each value is a series that is kept for months.
 OTHER = "other"
 LABELS: Mapping[str, Sequence[str]] = {
     "state of devices": ("healthy", "unhealthy", "taken"),
@@ -38,7 +38,7 @@ LABELS: Mapping[str, Sequence[str]] = {
 
 
 class Metric(NamedTuple):
-    """What is known of a metric. `label`: the one beside resource and device, and which of LABELS are its values."""
+    """A metric. `label`: its name besides resource and device, and the entry of LABELS with its values."""
 
     kind: str
     help: str
@@ -46,7 +46,7 @@ class Metric(NamedTuple):
     of_resource: bool = True
 
 
-# Every sample that is given out is of one of these. Names of any process are as client libraries have them.
+# All metrics. The names process_* are those of the Prometheus client libraries.
 METRICS: Mapping[str, Metric] = {
     "devices": Metric("gauge", "Devices that the kubelet was told of, by state.", ("state", "state of devices")),
     "device_fault": Metric("gauge", "1 for each Unhealthy device, by class of the reason.", ("reason", "fault")),
@@ -99,7 +99,7 @@ class Sample(NamedTuple):
 
 
 class Metrics:
-    """What is counted. One thread alone writes and renders."""
+    """All counters and histograms. Only one thread may write and render."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, Labels], float] = {}
@@ -107,7 +107,7 @@ class Metrics:
         self._begin(False)
 
     def begin(self, resource: str) -> None:
-        """Give out all that is counted of a resource from now on, as 0: what appears at 1 has no rate."""
+        """Start all counters of a resource at 0: Prometheus computes no rate of a counter that appears with 1."""
         self._begin(True, resource=resource)
 
     def _begin(self, of_resource: bool, **labels: str) -> None:
@@ -127,7 +127,7 @@ class Metrics:
         self._counts[key] = self._counts.get(key, 0) + amount
 
     def observe(self, metric: str, value: float, **labels: str) -> None:
-        """Put `value` into a histogram."""
+        """Add `value` to a histogram."""
         cells = self._cells(metric, labels)
         for index, limit in enumerate(BUCKETS):
             if value <= limit:
@@ -136,18 +136,18 @@ class Metrics:
         cells[-1] += 1
 
     def _cells(self, metric: str, labels: Mapping[str, str]) -> list[float]:
-        """The buckets, the sum, how many."""
+        """Return the cells of a histogram: the buckets, the sum, the count."""
         key = (metric, tuple(sorted(labels.items())))
         return self._histograms.setdefault(key, [0.0] * (len(BUCKETS) + 2))
 
     def forget(self, resource: str) -> None:
-        """Drop what was counted of a resource that is served no more."""
+        """Drop the counts of a resource that is no longer served."""
         mine = ("resource", resource)
         self._counts = {key: value for key, value in self._counts.items() if mine not in key[1]}
         self._histograms = {key: cells for key, cells in self._histograms.items() if mine not in key[1]}
 
     def render(self, gauges: Iterable[Sample] = ()) -> str:
-        """All of it as text, with the samples of `gauges`."""
+        """Return all metrics as text, with the samples of `gauges`."""
         samples: dict[str, list[str]] = {}
         for sample in gauges:
             samples.setdefault(sample.metric, []).append(_line(sample.metric, _fixed(*sample[:2]), sample.value))
@@ -164,12 +164,12 @@ class Metrics:
 
 
 def full_name(metric: str) -> str:
-    """A name of METRICS as it is given out."""
+    """Return the exported name of a metric of METRICS."""
     return metric if metric.startswith("process_") else PREFIX + metric
 
 
 def _fixed(metric: str, labels: Mapping[str, str]) -> Mapping[str, str]:
-    """The labels, of which what is not in the table of their values is OTHER."""
+    """Return the labels, with OTHER for a value that LABELS does not have."""
     label, values = METRICS[metric].label
     return {**labels, label: OTHER} if label in labels and labels[label] not in LABELS[values] else labels
 
@@ -188,11 +188,11 @@ def _line(metric: str, labels: Mapping[str, str], value: float) -> str:
 
 def _escaped(text: str) -> str:
     lines = (one_line(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
-    return "\\n".join(lines)  # the format's own escape
+    return "\\n".join(lines)  # the escape of the format
 
 
 def address(text: str) -> tuple[str, int]:
-    """Host and port of "127.0.0.1:9400", "[::1]:9400" or ":9400" (every address). Raises CdiError."""
+    """Return host and port of "127.0.0.1:9400", "[::1]:9400" or ":9400" (every address). Raises CdiError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise CdiError(f"metrics: found {text!r}; expected host:port, as 127.0.0.1:9400")
@@ -200,10 +200,10 @@ def address(text: str) -> tuple[str, int]:
 
 
 async def serve(where: str, text: Callable[[], str], lacking: Callable[[], str] = str) -> Any:
-    """Answer GET /metrics with what `text` gives; returns an asyncio.Server. Raises CdiError, also for a taken port.
+    """Answer GET /metrics with the result of `text`; return an asyncio.Server. Raises CdiError, also for a used port.
 
-    For the probes of a pod: /healthz answers while the daemon works, /readyz with 503 and what `lacking` says, "" for
-    nothing.
+    For the probes of a pod, /healthz answers 200 while the daemon works. /readyz answers 200 if `lacking` returns "",
+    otherwise 503 with the text of `lacking`.
     """
     host, port = address(where)
     clients: set[Any] = set()
@@ -212,15 +212,15 @@ async def serve(where: str, text: Callable[[], str], lacking: Callable[[], str] 
         clients.add(writer)
         try:
             if len(clients) <= CLIENTS:
-                writer.transport.set_write_buffer_limits(0)  # so that `drain` waits for all of it
+                writer.transport.set_write_buffer_limits(0)  # so that `drain` waits until all is sent
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
                 writer.write(_response(head, text, lacking))
                 await asyncio.wait_for(writer.drain(), PATIENCE)
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # a client that says nothing, or too much, or went away
+            pass  # a client that sends nothing or too much, or disconnected
         finally:
             clients.discard(writer)
-            writer.transport.abort()  # to close it would wait for whoever does not read, for ever
+            writer.transport.abort()  # `close` would wait for ever for a client that does not read
 
     try:
         return await asyncio.start_server(answer, host or None, port, limit=LONGEST)

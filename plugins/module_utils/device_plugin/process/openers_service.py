@@ -1,12 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A process that looks at all others, so that the daemon need not have the right to. Private API of fleet.cdi.
+"""Find the openers of device nodes in a separate process, so that the daemon does not need the privilege.
 
-Who has nodes open can be told with CAP_SYS_PTRACE alone, and with that a process can do whatever root can. The daemon
-reads specs of others and answers on the network. So systemd starts another process, in a sandbox of its own, for who
-connects to a socket (converge/services/openers_unit.py). What it is asked are device numbers, as a line of JSON; it
-answers with a line.
+To see openers, a process needs CAP_SYS_PTRACE, and with that it can do everything that root can. The daemon reads specs
+of others and answers on the network. So systemd starts another process, in its own sandbox, for each connection to a
+socket (converge/services/openers_unit.py). A question is one line of JSON with device numbers; the answer is one line.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from ...system.control_group import Group
 from ...system.openers import Number, Opener, OpenersSeen
 
 PATH = "/run/fleet-cdi-openers.socket"
-PATIENCE = 5.0  # seconds that an answer may take besides the look: the process has to start
-LONGEST = 8 << 20  # bytes of a question, which are the numbers of 300,000 nodes
+PATIENCE = 5.0  # seconds for an answer in addition to the look: the process has to start
+LONGEST = 8 << 20  # bytes of a question: the numbers of 300,000 nodes
 
 Look = Callable[[Collection[Number]], OpenersSeen]
 
 
 def answer_questions(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer questions until nobody is left to ask one. Raises CdiError for what is none."""
+    """Answer questions until the connection closes. Raises CdiError for an invalid question."""
     while line := questions.readline(LONGEST):
         seen = openers.look(_numbers(line))
         found = [[*number, each] for number, each in seen.openers.items()]
@@ -60,7 +59,7 @@ def _numbers(line: bytes) -> list[Number]:
 
 
 class Channel:
-    """Asks that process by the socket at `path`, if there is one; looks itself, if not. Threads may share it."""
+    """Ask that process through the socket at `path`; without the socket, look directly. Threads may share a Channel."""
 
     def __init__(self, path: str = PATH) -> None:
         self._path = path
@@ -69,7 +68,7 @@ class Channel:
         self._lock = threading.Lock()
 
     def look(self, numbers: Collection[Number]) -> OpenersSeen:
-        """As openers.look. Blocks, for some seconds at most; raises nothing."""
+        """Do the same as openers.look. Blocks for some seconds at most. A failure is in `trouble` of the result."""
         with self._lock:
             if self._channel is not None:
                 try:
@@ -77,7 +76,7 @@ class Channel:
                 except socket.timeout as error:
                     return self._failed(error)
                 except (OSError, ValueError):
-                    self.close()  # that process has ended since; there may be another one
+                    self.close()  # that process has ended; connect to a new one
             if not os.path.lexists(self._path):
                 return openers.look(numbers)
             try:
@@ -86,7 +85,7 @@ class Channel:
                 return self._failed(error)
 
     def connect(self) -> socket.socket:
-        """Raises OSError."""
+        """Connect to the socket. Raises OSError."""
         self._channel = channel = socket.socket(socket.AF_UNIX)
         channel.settimeout(openers.SECONDS + PATIENCE)
         channel.connect(self._path)
@@ -94,18 +93,18 @@ class Channel:
         return channel
 
     def _ask(self, channel: socket.socket, numbers: Collection[Number]) -> OpenersSeen:
-        """Raises OSError, ValueError."""
+        """Ask one question. Raises OSError, ValueError."""
         channel.sendall(json.dumps(sorted(numbers)).encode() + b"\n")
         return _seen(json.loads(self._lines.readline()))
 
     def _failed(self, error: Exception) -> OpenersSeen:
-        """What is told instead of an answer. One that comes yet would be that to another question: nobody hears it."""
+        """Close the connection, so that a late answer is not taken for the next one. Return the trouble as a result."""
         self.close()
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
         return OpenersSeen(trouble=f"{self._path}: {why}; `journalctl -u 'fleet-cdi-openers@*'` may say why")
 
     def close(self) -> None:
-        """That process ends then."""
+        """Close the connection; the other process then ends."""
         for one in filter(None, (self._lines, self._channel)):
             with suppress(OSError):
                 one.close()
@@ -113,7 +112,7 @@ class Channel:
 
 
 def _seen(document: Any) -> OpenersSeen:
-    """Raises ValueError."""
+    """Decode an answer. Raises ValueError."""
     found, processes, unseen, trouble = document
     made = {
         (sort, major, minor): tuple(

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What changed on the host: files and directories, by inotify or by looking every second. Private API of fleet.cdi.
+"""Watch files and directories for changes, by inotify or by comparing them every second.
 
-States decide, events only say when to compare them: a lost event, a directory that was removed and made again, a host
-without inotify instances (NVIDIA/gpu-operator#441, kubernetes#64614) cost at most one interval and no change. The
-clock is the event loop's, which nobody sets.
+States decide; events only say when to compare them. A lost event, a directory that was removed and created again, or a
+host without free inotify instances (NVIDIA/gpu-operator#441, kubernetes#64614) delays a change by one interval at most,
+and no change is missed. The clock is the event loop's, which is monotonic.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any, Callable, NamedTuple, Optional
 from . import inotify
 from .log import Log
 
-INTERVAL = 1.0  # seconds between two looks at what is urgent, and at everything where there is no inotify
-CALM = 10.0  # seconds between two looks at the rest where inotify tells of it
-SETTLE = 0.02  # seconds that more events may arrive before the states are compared
+INTERVAL = 1.0  # seconds between two looks at urgent subjects, and without inotify at all subjects
+CALM = 10.0  # seconds between two looks at the others with inotify
+SETTLE = 0.02  # seconds to wait for more events before the states are compared
 
 State = tuple[Any, ...]
 
 
 def state(path: str) -> State:
-    """What differs where a file was replaced, written or re-created; () for none. One stat."""
+    """Return a token that changes when a file is replaced or written; () without a file. Makes one stat call."""
     try:
         found = os.stat(path)
     except OSError:
@@ -35,7 +35,7 @@ def state(path: str) -> State:
 
 
 def entries(path: str) -> State:
-    """What differs where a directory has other entries."""
+    """Return a token that changes with the entries of a directory."""
     try:
         found = os.stat(path)
     except OSError:
@@ -44,7 +44,7 @@ def entries(path: str) -> State:
 
 
 def contents(path: str) -> State:
-    """What differs where one of the files in a directory does."""
+    """Return a token that changes with the entries of a directory and with each of its files."""
     try:
         names = sorted(os.listdir(path))
     except OSError:
@@ -53,20 +53,20 @@ def contents(path: str) -> State:
 
 
 class Subject(NamedTuple):
-    """Something to watch. `path` is a directory for `entries` and `contents`, a file for `state`."""
+    """A path to watch: a directory for `entries` and `contents`, a file for `state`."""
 
     path: str
     look: Callable[[str], State] = state
-    urgent: bool = False  # looked at every INTERVAL even where inotify works
+    urgent: bool = False  # compare every INTERVAL even with inotify
 
     @property
     def directory(self) -> str:
-        """The directory whose events tell of it, by the one name that it has without symlinks."""
+        """The directory whose inotify events concern the subject, without symlinks."""
         return os.path.realpath(os.path.dirname(self.path) if self.look is state else self.path)
 
     @property
     def mask(self) -> int:
-        """Which events do. Of /dev only which nodes it has: each write to a terminal closes a file there."""
+        """The inotify events to wait for. Of /dev only its entries: each write to a terminal closes a file there."""
         return inotify.ENTRIES if self.look is entries else inotify.CONTENT
 
 
@@ -76,29 +76,29 @@ class _Group:
     def __init__(self, changed: Callable[[], None]) -> None:
         self.changed = changed
         self.states: dict[Subject, State] = {}
-        self.places: dict[Subject, str] = {}  # the directory whose events tell of it now
+        self.places: dict[Subject, str] = {}  # the directory that inotify watches for it now
 
 
 class Watch:
-    """Calls listeners, in the event loop, when what they follow has changed."""
+    """Call listeners in the event loop when their subjects change."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._groups: dict[str, _Group] = {}
         self._inotify: Optional[inotify.Inotify] = None
-        self._descriptors: dict[str, tuple[int, int, State]] = {}  # directory -> descriptor, mask, which directory
+        self._descriptors: dict[str, tuple[int, int, State]] = {}  # directory -> descriptor, mask, identity
         self._timer: Optional[asyncio.TimerHandle] = None
         self._soon: Optional[asyncio.TimerHandle] = None
-        self._fresh: set[str] = set()  # directories that are watched only since the last comparison
+        self._fresh: set[str] = set()  # directories whose watch is newer than the last comparison
         self._calm_at = 0.0
 
     @property
     def polling(self) -> bool:
-        """Whether the host gave no inotify, so that everything is looked at every second."""
+        """Whether inotify is not available, so that all subjects are compared every second."""
         return self._inotify is None
 
     def start(self) -> None:
-        """Begin, in the running loop."""
+        """Start watching in the running event loop."""
         loop = asyncio.get_running_loop()
         try:
             self._inotify = inotify.Inotify()
@@ -108,14 +108,14 @@ class Watch:
         self._timer = loop.call_later(INTERVAL, self._tick)
 
     def follow(self, key: str, subjects: Iterable[Subject], changed: Callable[[], None]) -> bool:
-        """Call `changed` for each change of `subjects` from now on, instead of what `key` followed before.
+        """Call `changed` for each change of `subjects` from now on. They replace the former subjects of `key`.
 
-        Returns whether any was not followed before: what happened to it until now is not told.
+        Return whether any subject is new: its earlier changes are not reported.
         """
         group = _Group(changed)
         before = self._groups.get(key)
         for subject in subjects:
-            # What is followed already keeps its state: a change that was not told yet must not be lost.
+            # A subject that is followed already keeps its state, so that a change not yet reported is not lost.
             known = before.states.get(subject) if before else None
             group.states[subject] = subject.look(subject.path) if known is None else known
         self._groups[key] = group
@@ -123,12 +123,12 @@ class Watch:
         return not (before and group.states.keys() <= before.states.keys())
 
     def forget(self, key: str) -> None:
-        """Follow nothing for `key` any more."""
+        """Stop following the subjects of `key`."""
         if self._groups.pop(key, None):
             self._arrange()
 
     def stop(self) -> None:
-        """End it, and give back what it holds."""
+        """Stop watching, and free the inotify instance."""
         for handle in (self._timer, self._soon):
             if handle:
                 handle.cancel()
@@ -136,7 +136,7 @@ class Watch:
         self._drop()
 
     def _arrange(self) -> None:
-        """Have inotify watch just the directories that are there, each with all that its subjects ask for."""
+        """Make inotify watch exactly the existing directories, each for all events that its subjects need."""
         if self._inotify is None:
             return
         wanted: dict[str, int] = {}
@@ -154,20 +154,20 @@ class Watch:
             if known and known[1:] == (mask, which):
                 continue
             if known and known[2] != which:
-                self._inotify.remove(known[0])  # of a directory that has another name now
+                self._inotify.remove(known[0])  # of a renamed directory
             try:
                 self._descriptors[directory] = (self._inotify.add(directory, mask), mask, which)
             except OSError as error:
                 if error.errno in inotify.EXHAUSTED:
                     self._give_up(error)
                     return
-                self._descriptors.pop(directory, None)  # gone again, or not to be read: the next look sees it
+                self._descriptors.pop(directory, None)  # removed again, or not readable: the next comparison sees it
             else:
                 self._fresh.add(directory)
-                self._settle()  # what came between the comparison and this watch
+                self._settle()  # compare again, for changes between the comparison and this watch
 
     def _give_up(self, error: OSError) -> None:
-        """The host has no inotify to give: poll from now on, and say so once."""
+        """Poll from now on, and log it once: inotify is not available."""
         self._drop()
         self._log.change(
             "inotify",
@@ -185,9 +185,9 @@ class Watch:
         self._descriptors.clear()
 
     def _readable(self) -> None:
-        """Something happened: what more happens at once is read when it is over, and costs nobody a moment till then.
+        """Handle new events: wait for SETTLE, then read all of them together.
 
-        A transaction of the ledger closes five files, and the Allocate that it is part of waits for this thread.
+        A transaction of the ledger closes five files, and the Allocate call behind it waits for this thread.
         """
         if self._inotify is not None:
             asyncio.get_running_loop().remove_reader(self._inotify.fd)
@@ -211,7 +211,7 @@ class Watch:
         asyncio.get_running_loop().add_reader(self._inotify.fd, self._readable)
         touched = self._fresh.union(name for name, known in self._descriptors.items() if known[0] in events)
         self._fresh.clear()
-        # Watches that the kernel ended: a directory that is made anew may have the number of the one that was there.
+        # Watches that the kernel ended: a new directory may have the inode number of the removed one.
         ended = [name for name, known in self._descriptors.items() if events.get(known[0], 0) & inotify.IGNORED]
         for name in ended:
             del self._descriptors[name]
@@ -229,9 +229,9 @@ class Watch:
         self._arrange()
 
     def _compare(self, places: Optional[Collection[str]] = None, urgent: bool = False) -> bool:
-        """Tell the listeners whose subjects are not as they were, of all, of those in `places`, or of those urgent.
+        """Call the listeners of changed subjects, and return whether a subject changed.
 
-        Returns whether there were any.
+        Compare all subjects, only those in `places`, or only the urgent ones.
         """
         found = False
         for group in list(self._groups.values()):
@@ -249,7 +249,7 @@ class Watch:
 
 
 def _existing(directory: str) -> str:
-    """The directory, or the nearest one above it that there is."""
+    """Return the directory, or its nearest parent that exists."""
     while not os.path.isdir(directory):
         above = os.path.dirname(directory)
         if above == directory:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Telling systemd that the event loop is alive, so that a frozen daemon is ended and started again.
+"""Tell systemd that the event loop runs, so that systemd restarts a frozen daemon.
 
-sd_watchdog_enabled(3) and sd_notify(3): one datagram to the socket that NOTIFY_SOCKET names, at least twice in the
-time that WATCHDOG_USEC gives. No library is needed.
+Protocol: sd_watchdog_enabled(3) and sd_notify(3). Send one datagram to the socket in NOTIFY_SOCKET, at least twice in
+WATCHDOG_USEC microseconds. This needs no library.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ALIVE = b"WATCHDOG=1"
 
 
 class Watchdog(NamedTuple):
-    """Who waits for a word, and how often it is to come."""
+    """The socket of the service manager, and the seconds between two messages."""
 
     address: str  # of the socket; one that begins with NUL is abstract (unix(7))
     seconds: float
 
     async def feed(self) -> None:
-        """Speak for ever. A word that can't be sent is no reason to end: then systemd does that."""
+        """Send messages until cancelled. Ignore a failed one: systemd ends the daemon if too many fail."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
             channel.setblocking(False)
             while True:
@@ -36,7 +36,7 @@ class Watchdog(NamedTuple):
 
 
 def asked_for(environment: MutableMapping[str, str]) -> Optional[Watchdog]:
-    """The watchdog that the service manager set up, None without one. Takes its variables: children don't speak."""
+    """Return the watchdog of the service manager, or None. Remove its variables: child processes must not use it."""
     address = environment.pop("NOTIFY_SOCKET", "")
     micros = environment.pop("WATCHDOG_USEC", "")
     process = environment.pop("WATCHDOG_PID", str(os.getpid()))

@@ -78,7 +78,7 @@ def test_a_live_kubelet_that_found_the_socket_and_opens_no_stream_is_shown_anoth
         assert places.registrar.state == instance_status.WAITING, "nobody is waited for who is not there"
         server = await pod_resources(places, [[]])
         await finder.until(lambda: len(finder.seen) == 2)
-        assert "asked what it is" in places.log.getvalue()
+        assert "called GetInfo" in places.log.getvalue()
         await server.stop(0)
 
     play(places, scene)

@@ -120,7 +120,7 @@ async def _nobody(_path: str, _seconds: float) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"), [(_somebody_else, "somebody else answers"), (_nobody, "can't serve a.com/b there: no answer")]
+    ("answers", "said"), [(_somebody_else, "another process"), (_nobody, "can't serve a.com/b there: no answer")]
 )
 def test_what_does_not_answer_as_it_should_is_not_left_there(
     place: Path, monkeypatch: pytest.MonkeyPatch, answers: Any, said: str
