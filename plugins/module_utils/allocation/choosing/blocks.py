@@ -1,14 +1,14 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Classes joined into the blocks that the rest of the machine sees as one: what makes hierarchical machines cheap.
+"""Join classes into blocks that the rest of the machine sees as one: this makes hierarchical machines cheap.
 
-Two blocks that have the same pair with every third one are joined: then only how many units both give together matters
-to the rest, and the best split for each number is found once. A machine of switches and sockets joins up to one block,
-whatever its size; NVLink or xGMI meshes without such a structure stay several, for search.py.
+Two blocks that have the same pair with every third one are joined: then only the number of units of both together
+matters to the rest, and the best split for each number is found once. A machine of switches and sockets becomes one
+block, whatever its size. NVLink or xGMI meshes without such a structure stay several blocks, for search.py.
 
-A NUMA node is paid for once. So a block pays itself for the nodes that lie inside it, and is joined only with blocks of
-the same node as long as others have devices there too.
+A NUMA node is paid for once. So a block pays for the nodes that lie inside it. While others have devices on its node,
+it is joined only with blocks of the same node.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .problem import Block, bend
 
 
 class Joined(NamedTuple):
-    """A block and what it was joined from."""
+    """A block and the blocks that it was joined from."""
 
     block: Block
-    start: int  # the class whose row of pairs is the block's
-    wholes: tuple[int, ...]  # numbers of units that can be had by taking of each class in it all or none
-    bend: Optional[int]  # the smallest second difference of the values of its classes; None: there is none
-    parts: tuple[Joined, ...] = ()  # two, or none where the block is one class
-    pair: int = 0  # of a unit of one part and one of the other
+    start: int  # the class whose row of pairs counts for the block
+    wholes: tuple[int, ...]  # numbers of units that whole classes give
+    bend: Optional[int]  # the smallest second difference of its classes' values, or None
+    parts: tuple[Joined, ...] = ()  # two, or none if the block is one class
+    pair: int = 0  # of a unit of one part with one of the other
 
     def counts(self, number: int) -> Iterator[tuple[int, int]]:
-        """Class and how many of its members, for the best `number` units."""
+        """Yield (class, number of its members) for the best `number` units."""
         if not self.parts:
             yield self.start, number
         elif number:
@@ -47,7 +47,7 @@ class Joined(NamedTuple):
 def join(
     leaves: Sequence[Joined], pairs: Sequence[Sequence[int]], count: int, node_cost: int
 ) -> tuple[list[Joined], list[list[int]]]:
-    """As few blocks as the leaves can be joined to, and the pairs between them. `pairs` is by class."""
+    """Join the leaves to as few blocks as possible; return them and the pairs between them. `pairs` is by class."""
     alive = _close(list(leaves), node_cost)
     while True:
         starts = [one.start for one in alive]
@@ -61,10 +61,10 @@ def join(
 
 
 def _twins(alive: Sequence[Joined], rows: Sequence[list[int]]) -> Iterator[list[Joined]]:
-    """Blocks in groups that have the same pairs with all others and, within a group, with each other."""
+    """Yield groups of blocks that have the same pairs with all others and, within a group, with each other."""
     groups: dict[int, list[list[int]]] = {}
     for index, row in enumerate(rows):
-        # Twins have the same sum, which few others have.
+        # Twins have the same sum, and few other blocks have it.
         with_sum = groups.setdefault(sum(row) - row[index], [])
         for group in with_sum:
             if _are_twins(rows, group[0], index):
@@ -78,7 +78,7 @@ def _twins(alive: Sequence[Joined], rows: Sequence[list[int]]) -> Iterator[list[
 
 
 def _are_twins(rows: Sequence[list[int]], one: int, other: int) -> bool:
-    """Whether two blocks have the same pairs with all others; `one` comes first."""
+    """Return True if two blocks have the same pairs with all others; `one` comes first."""
     first, second = rows[one], rows[other]
     return (
         first[:one] == second[:one]
@@ -88,7 +88,7 @@ def _are_twins(rows: Sequence[list[int]], one: int, other: int) -> bool:
 
 
 def _merge(group: Sequence[Joined], pairs: Sequence[Sequence[int]], count: int) -> Iterator[Joined]:
-    """The blocks of a group, those of one NUMA node (or of none that others share) joined."""
+    """Join the blocks of a group that are on one NUMA node, or on nodes that no other block shares."""
     by_node: dict[int, Joined] = {}
     for one in group:
         before = by_node.get(one.block.node)
@@ -97,15 +97,15 @@ def _merge(group: Sequence[Joined], pairs: Sequence[Sequence[int]], count: int) 
 
 
 def leaf(block: Block, start: int) -> Joined:
-    """A class as a block."""
+    """Return a class as a block."""
     return Joined(block, start, (0, len(block.values) - 1), bend(block.values))
 
 
 def _pair(one: Joined, other: Joined, pairs: Sequence[Sequence[int]], count: int) -> Joined:
-    """Two blocks as one: for each number of units the best way to split it.
+    """Join two blocks: find the best split for each number of units.
 
-    Where at most one class need be taken in part (see problem.one_partial), one of the two blocks gives whole classes
-    only, so few splits can be the best: then the work grows with the classes, not with the devices.
+    If at most one class need be taken in part (see problem.one_partial), one of the two blocks gives only whole
+    classes. Then few splits can be the best, and the work grows with the classes, not with the devices.
     """
     weight = pairs[one.start][other.start]
     left, right = one.block.values, other.block.values
@@ -123,7 +123,7 @@ def _pair(one: Joined, other: Joined, pairs: Sequence[Sequence[int]], count: int
     if not values:
         values = long[:size]
         for share in range(1, len(short)):
-            # The one that has no value yet gets one from this share.
+            # The number without a value gets one from this share.
             number = len(values) - share
             if len(values) < size:
                 values.append(long[number] + short[share] + weight * share * number)
@@ -134,7 +134,7 @@ def _pair(one: Joined, other: Joined, pairs: Sequence[Sequence[int]], count: int
 
 
 def _raise(values: list[int], any_: Sequence[int], some: Sequence[int], shares: Iterable[int], weight: int) -> None:
-    """Raise each value to what any number of units of one block and one of `shares` of the other are worth."""
+    """Raise each value to the worth of any number of units of one block and one of `shares` of the other."""
     for share in shares:
         worth, each = some[share], weight * share
         sums: Iterable[int] = any_
@@ -146,7 +146,7 @@ def _raise(values: list[int], any_: Sequence[int], some: Sequence[int], shares: 
 
 
 def _close(alive: list[Joined], node_cost: int) -> list[Joined]:
-    """Blocks that are the only ones on their NUMA node pay for it themselves from now on."""
+    """Let blocks that are alone on their NUMA node pay for it themselves from now on."""
     users: dict[int, int] = {}
     for one in alive:
         users[one.block.node] = users.get(one.block.node, 0) + 1

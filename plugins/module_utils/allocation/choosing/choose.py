@@ -1,32 +1,32 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which free devices a request gets: the best set, and the same one every time. Private API of fleet.cdi.
+"""Choose the free devices for a request: the best set, and the same one every time.
 
 docs/allocation.md, section "How devices are chosen". Of two sets that satisfy the request the better one is, in this
 order, the one
 
 1. with more devices near a listed NUMA node (CDI proposal 2017, "NUMA locality": SHOULD, so never a refusal). A device
-   is near if its own node is in the list; one of unknown locality is not. So as long as enough devices are near, all
-   that are granted are, and otherwise as many as possible;
-2. that is about as well linked as the best one: it lacks no more than a hundredth (ALIKE) of the largest sum of pair
-   scores inside a set that is as near;
-3. with the faster ring (rings.py), for sets of up to 16 devices; that of two devices is their pair;
+   is near if its own node is in the list; a device of unknown locality is not. So if enough devices are near, only near
+   ones are granted, and otherwise as many as possible;
+2. that is about as well linked as the best one: it lacks at most a hundredth (ALIKE) of the largest sum of pair scores
+   of a set that is as near;
+3. with the faster ring (rings.py), for sets of up to 16 devices; the ring of two devices is their pair;
 4. whose devices are nearer to NICs: the larger sum of `Class.nic`;
 5. with the larger sum of pair scores inside the set;
-6. on fewer NUMA nodes, where all devices of unknown locality together count as one more node;
-7. with fewer devices of which nobody held a part: a share of a device rather comes from one that is shared already.
-   Between sets of whole devices this makes no difference;
-8. whose devices have less left, all capacities summed up: what is asked for fits them more tightly, and larger ones
-   stay for those who need them;
-9. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part already
-   isn't free, so its pairs don't count here;
-10. whose ids come first: the sorted ids of both are compared one by one. Shorter ids come before longer ones, and those
-   of one length in the order of their characters, so tty9 is before tty10, and PCI addresses are as on the bus.
+6. on fewer NUMA nodes; all devices of unknown locality together count as one more node;
+7. with fewer devices that were whole: a share comes from a device that is shared already, if possible. Between sets of
+   whole devices this makes no difference;
+8. whose devices have less left, all capacities summed up: they fit the request more tightly, and larger ones stay for
+   larger requests;
+9. that leaves the larger sum of pair scores among the devices that stay free. A device that is held in part is not
+   free, so its pairs don't count here;
+10. whose ids come first: compare the sorted ids of both one by one. Shorter ids come before longer ones, and ids of one
+   length in the order of their characters, so tty9 is before tty10, and PCI addresses are in the order of the bus.
 
-1 and 5 to 10 are packed into one integer, the first highest, so that the search compares plain numbers and no two sets
-are worth the same. 2 to 4 are no sums over pairs: refine.py looks at them once the best set by the others is known.
-Pure functions: they read nothing of the system.
+1 and 5 to 10 are packed into one integer, the first highest: so the search compares plain numbers, and no two sets have
+the same worth. 2 to 4 are not sums over pairs: refine.py applies them once the best set by the others is known. Pure
+functions: they read nothing from the system.
 """
 
 from __future__ import annotations
@@ -43,51 +43,51 @@ from .search import WORK, solve
 
 
 class Infeasible(CdiError):
-    """No set of free devices satisfies the request; the text says why."""
+    """No set of free devices satisfies the request; the text tells why."""
 
 
 class Class(NamedTuple):
-    """Devices that only their ids tell apart: same place, same pair scores, same amounts free."""
+    """Devices that differ only in their ids: same place, same pair scores, same amounts free."""
 
-    members: tuple[str, ...]  # ids of those that can be had now, in the order of `stable`
+    members: tuple[str, ...]  # ids of the available ones, in the order of `stable`
     numa_node: Optional[int] = None
-    free: Mapping[str, int] = {}  # what each of them still has: {"memory": MiB}
-    whole: bool = True  # nobody holds a part of them
-    nic: int = 0  # the score of the way over PCIe to the nearest NIC, as that of a pair
+    free: Mapping[str, int] = {}  # capacity that each of them still has: {"memory": MiB}
+    whole: bool = True  # no part of them is held
+    nic: int = 0  # pair score of the PCIe path to the nearest NIC
 
 
 class ChoiceRequest(NamedTuple):
-    """What is asked for."""
+    """The requirements of a request."""
 
     number: int  # of devices
     near: tuple[int, ...] = ()  # NUMA nodes
     must_include: tuple[str, ...] = ()  # ids
-    needs: Mapping[str, int] = {}  # what each device must still have: {"memory": MiB}
+    needs: Mapping[str, int] = {}  # capacity that each device must still have: {"memory": MiB}
 
 
 class Choice(NamedTuple):
-    """The set that was chosen and what speaks for it."""
+    """The chosen set and its properties."""
 
     ids: tuple[str, ...]  # in the order of `stable`
-    near: int  # how many of them are near
+    near: int  # number of near devices
     score: int  # sum of pair scores inside
-    numa_nodes: tuple[int, ...]  # those that are known, ascending
-    proved: bool  # False: no better set was found within the bound on work, but there may be one
+    numa_nodes: tuple[int, ...]  # the known ones, ascending
+    proved: bool  # False: the search reached its bound on work, so a better set may exist
 
 
 def stable(ids: Sequence[str]) -> list[str]:
-    """Ids in the order in which they are preferred where nothing else decides."""
+    """Return ids in the order of preference when nothing else decides."""
     return sorted(sorted(ids), key=len)
 
 
 def choose(
     classes: Sequence[Class], pairs: Sequence[Sequence[int]], request: ChoiceRequest, work: int = WORK
 ) -> Choice:
-    """The best set of devices.
+    """Return the best set of devices.
 
     `pairs[c][d]` is the score of a member of class c with one of class d, `pairs[c][c]` of two members of c: any
-    integers, symmetric. `work` bounds the search where many devices of no hierarchy can be had; see search.py.
-    Raises Infeasible.
+    integers, symmetric. `work` bounds the search among many devices without a hierarchy; see search.py. Raises
+    Infeasible.
     """
     if request.number < 1:
         raise Infeasible(f"asked for {request.number} devices; expected 1 or more")
@@ -110,9 +110,9 @@ def _best(
     fixed: Mapping[int, int],
     work: int,
 ) -> tuple[dict[int, int], bool]:
-    """How many of each class of `left` to take beside what is `fixed`, and whether no other way is better.
+    """Return how many of each class of `left` to take beside the `fixed` ones, and True if no other way is better.
 
-    First what is best but for rings and NICs, then the best of what is about as well linked.
+    First find the best set without rings and NICs, then the best of the sets that are about as well linked.
     """
     leaves, packed, node_cost, score_at = _packed(classes, pairs, request, left, fixed)
     count = request.number - sum(fixed.values())
@@ -132,7 +132,7 @@ def _best(
     else:
         order = [one.start for one in blocks]
     start = [taken.get(index, 0) for index in order]
-    # The score of two is that of their only ring.
+    # The score of two devices is that of their only ring.
     lacks = abs(_score(pairs, whole)) // ALIKE if request.number > 2 else 0
     half = 1 << score_at - 1
     least = (((worth(problem, start) + half) >> score_at) - lacks << score_at) - half
@@ -142,7 +142,7 @@ def _best(
 
 
 def _fit(classes: Sequence[Class], request: ChoiceRequest) -> list[int]:
-    """The classes whose members have what is needed; there are enough of them."""
+    """Return the classes whose members have the needed capacity. Raises Infeasible if they have too few devices."""
     fit = [
         index
         for index, one in enumerate(classes)
@@ -158,7 +158,7 @@ def _fit(classes: Sequence[Class], request: ChoiceRequest) -> list[int]:
 
 
 def _fixed(classes: Sequence[Class], fit: Sequence[int], request: ChoiceRequest) -> dict[int, tuple[str, ...]]:
-    """What must be included, by class."""
+    """Return the devices that must be included, by class."""
     wanted = set(request.must_include)
     if not wanted:
         return {}
@@ -177,7 +177,7 @@ def _fixed(classes: Sequence[Class], fit: Sequence[int], request: ChoiceRequest)
 
 
 def _without(members: Sequence[str], fixed: Optional[Sequence[str]], count: int) -> Sequence[str]:
-    """The first `count` members besides the fixed ones."""
+    """Return the first `count` members besides the fixed ones."""
     return [one for one in members if one not in fixed][:count] if fixed else members[:count]
 
 
@@ -188,13 +188,13 @@ def _packed(
     left: Mapping[int, Sequence[str]],
     fixed: Mapping[int, int],
 ) -> tuple[list[Joined], list[list[int]], int, int]:
-    """The key in single numbers: a leaf for each class of `left`, what each pair is worth, what a NUMA node costs.
+    """Pack the key into numbers: a leaf for each class of `left`, the worth of each pair, the cost of a NUMA node.
 
-    And the bit at which the pair scores begin: what lies below is less than half of it, whatever its sign.
+    Also return the bit at which the pair scores begin: everything below is less than half of it, whatever its sign.
 
-    From the lowest bit up: one bit for each device that may be chosen, the last id lowest; what is lost of the pairs
-    that stay free; what the devices have left; devices that were whole; NUMA nodes; pair scores; devices that are near.
-    Each part has bits enough for any difference, so that it never reaches into the next.
+    From the lowest bit up: one bit for each device that may be chosen, the last id lowest; the loss in pairs that stay
+    free; what the devices have left; devices that were whole; NUMA nodes; pair scores; near devices. Each field has
+    bits enough for any difference, so it never reaches into the next.
     """
     ranked = sorted((len(one), one, index) for index, members in left.items() for one in members)
     heaviest = max(*map(max, pairs), -min(map(min, pairs)))
@@ -242,12 +242,12 @@ def _packed(
 
 
 def _locality(one: Class) -> Optional[int]:
-    """The NUMA node of a class; None where it is unknown, also where sysfs' -1 got through."""
+    """Return the NUMA node of a class; None if it is unknown, also for the -1 of sysfs."""
     return None if one.numa_node is None or one.numa_node < 0 else one.numa_node
 
 
 def _score(pairs: Sequence[Sequence[int]], numbers: Sequence[tuple[int, int]]) -> int:
-    """The sum of pair scores in a set, of which `numbers` has each class and how many devices of it."""
+    """Return the sum of pair scores in a set; `numbers` has (class, number of devices)."""
     score = 0
     for position, (index, number) in enumerate(numbers):
         row = pairs[index]
@@ -263,7 +263,7 @@ def _choice(
     chosen: Mapping[int, Sequence[str]],
     proved: bool,
 ) -> Choice:
-    """The answer, with what speaks for it."""
+    """Return the answer with its properties."""
     numbers = [(index, len(ids)) for index, ids in chosen.items() if ids]
     localities = {_locality(classes[index]) for index, _number in numbers}
     return Choice(

@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices and links as choose.py takes them: classes of interchangeable devices and what each pair of classes scores.
+"""Turn devices and links into classes of interchangeable devices and the score of each pair of classes.
 
-A pair scores what connects it, in tenths of GB/s in one direction: its NVLinks or xGMI links, and the way over PCIe.
-Private API of fleet.cdi.
+A pair scores its connection, in tenths of GB/s in one direction: its NVLinks or xGMI links, and the path over PCIe.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from .choose import Class, stable
 
 SAME = 50_000  # parts of one device: NCCL counts 5000 GB/s within a GPU (src/graph/topo.h, LOC_BW)
 
-# By locality.RELATIONS. NCCL counts 12 GB/s for PCIe (generation 3, 16 lanes) and 6 to 16 between sockets; the others
-# are steps between them, so that what is nearer scores more. What the host doesn't say counts as far.
+# By locality.RELATIONS. NCCL counts 12 GB/s for PCIe (generation 3, 16 lanes) and 6 to 16 between sockets; the rest
+# are steps between them, so that nearer pairs score more. An unknown relation counts as far.
 PCIE = {"PIX": 120, "PXB": 110, "PHB": 100, "NODE": 90, "SYS": 60, "": 60}
 
-# Of one link whose bandwidth is not known: those of V100 to H100, and of MI100 and MI200 (discovery's bandwidth.py).
+# For a link of unknown bandwidth: the links of V100 to H100, of MI100 and MI200 (discovery's bandwidth.py).
 LINK = {"NVL": 250, "XGMI": 500}
 
 
 class Machine(NamedTuple):
-    """What `choose` takes: classes, and what a member of one scores with a member of another, or of the same."""
+    """The input of `choose`: classes, and the score of a member of one with a member of another or of the same."""
 
     classes: tuple[Class, ...]
     pairs: tuple[tuple[int, ...], ...]
@@ -40,12 +39,12 @@ def fold(
     held: Optional[Mapping[str, Mapping[str, int]]] = None,
     alike: Optional[Mapping[str, Sequence[str]]] = None,
 ) -> Machine:
-    """The machine that these devices make, those that can be had now; none of them is a part of another.
+    """Return the machine of these available devices; none of them may be a part of another.
 
-    `alike`: the id of one of `devices` -> those of all that are like it, itself among them.
-    `held`: what others hold of the capacity of a device: id -> {"memory": MiB}. Devices are interchangeable that are in
-    the same place, are parts of the same devices, have the same left and have no links of their own. The links of a
-    device are those of its parts, too, and of a unit of several devices it has them all.
+    `alike`: the id of one of `devices` -> the ids of all devices like it, with its own. `held`: used capacity: id ->
+    {"memory": MiB}. Devices are interchangeable if they are in the same place, are parts of the same devices, have the
+    same capacity left and have no links of their own. A device also has the links of its parts; a unit of several
+    devices has the links of all of them.
     """
     held = held or {}
     scores = _scores(links)
@@ -71,7 +70,7 @@ def fold(
             members[key].extend(ids)
         else:
             members[key], first[key] = [*ids], device
-    # By first members, so that the same devices in another order make the same machine.
+    # Sort by first members, so that the order of the devices does not matter.
     folded = sorted(
         ((stable(ids), first[key], held.get(ids[0])) for key, ids in members.items()),
         key=lambda one: (len(one[0][0]), one[0][0]),
@@ -95,7 +94,7 @@ def fold(
 
 
 def _scores(links: Iterable[Link]) -> dict[tuple[str, str], int]:
-    """What the links between two devices score, both ways around."""
+    """Return the scores of the links between two devices, in both directions."""
     scores: dict[tuple[str, str], int] = {}
     for link in links:
         score = round(10 * link.bandwidth) or link.parallel * LINK.get(link.type, 0)
@@ -104,7 +103,7 @@ def _scores(links: Iterable[Link]) -> dict[tuple[str, str], int]:
 
 
 def _score(one: Device, other: Device, links: Mapping[tuple[str, str], int]) -> int:
-    """What a device like `one` scores with one like `other`, which may be the same one."""
+    """Return the score of a device like `one` with a device like `other`, which may be the same."""
     if one.part_of and set(one.part_of).intersection(other.part_of):
         return SAME
     if not links:
@@ -114,5 +113,5 @@ def _score(one: Device, other: Device, links: Mapping[tuple[str, str], int]) -> 
 
 
 def _left(capacity: Mapping[str, int], used: Mapping[str, int]) -> Mapping[str, int]:
-    """What is left of each capacity."""
+    """Return what is left of each capacity."""
     return {name: amount - used.get(name, 0) for name, amount in capacity.items()} if used else capacity

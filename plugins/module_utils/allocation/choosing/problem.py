@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The best way to take so many units from blocks, as a problem, and good ways that are found quickly.
+"""The problem: the best way to take a number of units from blocks. Also quick good answers.
 
 A block is a part of the machine that the rest sees as one: a device, a class of interchangeable ones, a whole switch.
-What taking m of its units is worth, at best, is known as one number (`Block.values[m]`); two blocks from which i and j
-units are taken add i * j * pair. The numbers come from choose.py, which packs its lexicographic key into them, so that
-no two sets of devices are worth the same and the best is one.
+The best worth of m of its units is one number (`Block.values[m]`). Two blocks from which i and j units are taken add i
+* j * pair. The numbers come from choose.py, which packs its lexicographic key into them: no two sets of devices have
+the same worth, and one set is the best.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import NamedTuple, Optional
 
 
 class Block(NamedTuple):
-    """A part of the machine. `values[m]` is what the best m of its units are worth together; values[0] is 0."""
+    """A part of the machine. `values[m]` is the worth of the best m of its units; values[0] is 0."""
 
     values: list[int]
-    node: int = -1  # NUMA node, shared with other blocks, that is paid for with the first unit on it; -1: none
+    node: int = -1  # NUMA node, shared with other blocks; its first unit pays for it; -1: none
 
 
 class Problem(NamedTuple):
-    """What to take from, how much, what a pair of units of two blocks is worth, what a NUMA node costs."""
+    """The blocks, the number of units to take, the worth of a pair of units of two blocks, the cost of a NUMA node."""
 
     blocks: Sequence[Block]
     pairs: Sequence[Sequence[int]]
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 def worth(problem: Problem, taken: Sequence[int]) -> int:
-    """What taking so many units from each block is worth."""
+    """Return the worth of taking these numbers of units from the blocks."""
     used = [index for index, number in enumerate(taken) if number]
     value = -problem.node_cost * len({problem.blocks[index].node for index in used} - {-1})
     for position, index in enumerate(used):
@@ -44,7 +44,7 @@ def worth(problem: Problem, taken: Sequence[int]) -> int:
 
 
 def greedy(problem: Problem) -> list[int]:
-    """Units taken one after the other, each the one that adds most."""
+    """Take units one by one, each time the one that adds most."""
     blocks, pairs, cost = problem.blocks, problem.pairs, problem.node_cost
     taken = [0] * len(blocks)
     gains = [0] * len(blocks)
@@ -57,7 +57,7 @@ def greedy(problem: Problem) -> list[int]:
                 gain = values[number + 1] - values[number] + gains[index] - (0 if node in nodes else cost)
                 if best is None or gain > best[0]:
                     best = gain, index
-        if best is not None:  # never None: there are units enough
+        if best is not None:  # never None: there are enough units
             taken[best[1]] += 1
             nodes.add(blocks[best[1]].node)
             gains = list(map(add, gains, pairs[best[1]]))
@@ -65,7 +65,7 @@ def greedy(problem: Problem) -> list[int]:
 
 
 def improve(problem: Problem, taken: list[int], rounds: int) -> list[int]:
-    """The same with units moved between blocks, one or as many as can move, while that makes it better."""
+    """Move units between blocks, one or as many as possible, while that improves the answer."""
     blocks, pairs, cost = problem.blocks, problem.pairs, problem.node_cost
     indexes = range(len(blocks))
     for _round in range(rounds):
@@ -102,11 +102,11 @@ def improve(problem: Problem, taken: list[int], rounds: int) -> list[int]:
 
 
 def one_partial(problem: Problem) -> bool:
-    """Whether some best answer takes a part of at most one block and all or nothing of the others.
+    """Return True if some best answer takes a part of at most one block, and all or nothing of the others.
 
-    So it is where moving one unit from a block to another and moving it back can't both make things worse: the sum of
-    both blocks' second differences is no less than twice their pair. Partitions of a GPU are closer to each other than
-    to those of another GPU, so it holds for them.
+    This holds if moving one unit between two blocks and moving it back can't both make the answer worse: the sum of
+    both blocks' second differences is at least twice their pair. Partitions of one GPU are closer to each other than to
+    those of another GPU, so it holds for them.
     """
     bends = [bend(values) for values, _node in problem.blocks]
     for index, one in enumerate(bends):
@@ -117,5 +117,5 @@ def one_partial(problem: Problem) -> bool:
 
 
 def bend(values: Sequence[int]) -> Optional[int]:
-    """The smallest second difference; None where there are less than three values."""
+    """Return the smallest second difference; None for less than three values."""
     return min((after - 2 * here + before for before, here, after in zip(values, values[1:], values[2:])), default=None)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of the sets that are about as well linked as the best one: the one with the fastest ring, then the nearest NICs.
+"""Of the sets that are about as well linked as the best one, find the one with the fastest ring, then the nearest NICs.
 
-Neither is a sum over pairs, so what search.py finds first is only the start. Most often nothing can be better: no ring
-is faster than its ring (rings.Levels), no devices are nearer to NICs. Otherwise the same search goes over all sets
-that score enough, leaves out what has no hope of a better ring, and looks at the rings of the others. It takes classes
-and no joined blocks: how a block is best split is not known by its sums alone. Private API of fleet.cdi.
+Neither is a sum over pairs, so the result of search.py is only the start. Usually nothing can be better: no ring is
+faster (rings.Levels), no devices are nearer to NICs. Otherwise the same search goes over all sets that score enough,
+skips those that can't have a better ring, and checks the rings of the others. It uses classes and no joined blocks: the
+best split of a block does not follow from its sums alone.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from .problem import Problem
 from .rings import LONGEST, Levels, ring
 from .search import MANY, Bounds, Search, to_the_end
 
-ALIKE = 100  # a set is about as well linked as the best one if it lacks no more than a hundredth of its score
+ALIKE = 100  # a set is about as well linked as the best one if it lacks at most a hundredth of its score
 
 
 class Refined(NamedTuple):
-    """What there is to know of the classes besides the problem. Classes are numbered as `pairs` has them."""
+    """Data about the classes besides the problem. `pairs` has the numbering of the classes."""
 
     classes: Sequence[int]  # the class of each block of the problem
     pairs: Sequence[Sequence[int]]  # scores
-    nics: Sequence[int]  # by class, the score of the way to the nearest NIC
-    fixed: Mapping[int, int]  # class -> how many devices of it are in every set
-    number: int  # of devices in a set, the fixed ones with them
-    least: int  # what a set is worth at least to be about as well linked as the best one
+    nics: Sequence[int]  # by class, the score of the path to the nearest NIC
+    fixed: Mapping[int, int]  # class -> number of its devices that are in every set
+    number: int  # of devices in a set, with the fixed ones
+    least: int  # the least worth of a set that is about as well linked as the best one
 
 
 def refine(
     problem: Problem, start: list[int], said: Refined, work: int, bounds: Optional[Bounds] = None
 ) -> tuple[list[int], bool]:
-    """How many units to take from each block, and whether no other way is better. `start` is worth most.
+    """Return how many units to take from each block, and True if no other way is better. `start` has the most worth.
 
-    Better is a faster ring, then nearer NICs, then what is worth more, as long as it is worth `said.least`. `bounds`
-    are those of this problem, if there are.
+    Better is a faster ring, then nearer NICs, then more worth, among answers worth at least `said.least`. `bounds` are
+    those of this problem, if known.
     """
     judge = _Judge(problem, said)
     found = judge.rank(start)
@@ -54,14 +54,14 @@ def refine(
 
 
 class _Judge:
-    """What rings and NICs sets have, and how good they could be."""
+    """Rings and NICs of sets, and bounds for them."""
 
     def __init__(self, problem: Problem, said: Refined) -> None:
         self.said = said
         self.rooms = dict(said.fixed)
         for one, block in zip(said.classes, problem.blocks):
             self.rooms[one] = self.rooms.get(one, 0) + len(block.values) - 1
-        # Two devices are one pair, whose score is known; one is no ring.
+        # Two devices are one pair with a known score; one device has no ring.
         self.has_rings = 2 < said.number <= LONGEST
         self.levels = Levels(said.pairs, self.rooms, [*said.fixed], said.number)
         self.fixed_nics = sum(number * said.nics[one] for one, number in said.fixed.items())
@@ -69,15 +69,15 @@ class _Judge:
         self.nearest = self.nics_at_most(0, problem.units, ((one, len(block.values) - 1) for one, block in blocks))
 
     def fastest(self, least: int) -> int:
-        """No set has a faster ring; `least` is one that there is."""
+        """Return a bound: no set has a faster ring. `least` is the ring of a known set."""
         return self.levels.best(least) if self.has_rings else least
 
     def rank(self, taken: Sequence[int]) -> tuple[int, int]:
-        """The ring of a set, and how near its NICs are."""
+        """Return the ring of a set, and the nearness of its NICs."""
         return self.ring(taken), self.nics(taken)
 
     def ring(self, taken: Sequence[int], classes: Sequence[int] = (), least: int = -sys.maxsize) -> int:
-        """The slowest link of its best ring; less than `least` if it is below that."""
+        """Return the slowest link of the set's best ring; a number below `least` if it is slower than that."""
         if not self.has_rings:
             return 0
         counts = dict(self.said.fixed)
@@ -88,20 +88,23 @@ class _Judge:
         return ring(self.said.pairs, members, least)
 
     def nics(self, taken: Sequence[int], classes: Sequence[int] = ()) -> int:
-        """How near the NICs of a set are."""
+        """Return the nearness of a set's NICs."""
         nics = self.said.nics
         return self.fixed_nics + sum(
             number * nics[one] for one, number in zip(classes or self.said.classes, taken) if number
         )
 
     def nics_at_most(self, have: int, units: int, rooms: Iterable[tuple[int, int]]) -> int:
-        """How near the NICs can be of a set that lacks so many units, of classes with these rooms."""
+        """Return a bound for the nearness of NICs of a set that still lacks `units`, from classes with these rooms."""
         each = (nic for one, room in rooms for nic in repeat(self.said.nics[one], min(room, units)))
         return self.fixed_nics + have + sum(nlargest(units, each))
 
 
 class _Refinement(Search):
-    """Search with another idea of what is best: ring, NICs, and then the worth. `best` is what is worth too little."""
+    """Search with another order: ring, NICs, then worth.
+
+    The first `best` is just below the least worth that is enough.
+    """
 
     def __init__(self, problem: Problem, start: list[int], work: int, judge: _Judge, bounds: Optional[Bounds]) -> None:
         super().__init__(problem, start, work, bounds)
@@ -112,14 +115,14 @@ class _Refinement(Search):
         self.fastest = judge.fastest(self.rank[0])
         self.best = 2 * judge.said.least - 1
         self.bits = [1 << one for one in self.classes]
-        self.behind = [0]  # by block, as bits: the classes from it on
+        self.behind = [0]  # by block: the classes from it on, as bits
         for bit in reversed(self.bits):
             self.behind.append(self.behind[-1] | bit)
         self.behind.reverse()
         self.same_nics = len({judge.said.nics[one] for one in judge.rooms}) == 1
 
     def hopeless(self, index: int, units: int, bound: int) -> bool:
-        """Whether no `units` of the blocks from `index` on make it better, although their bound is above the best."""
+        """Return True if no `units` of the blocks from `index` on improve the answer, despite a bound above the best."""
         judge, (ring_, nics, value) = self.judge, self.rank
         taken = self.taken[:index]
         here = self.here(taken)
@@ -137,7 +140,7 @@ class _Refinement(Search):
         return judge.has_rings and not judge.levels.possible(ring_, there, here)
 
     def here(self, taken: Sequence[int]) -> int:
-        """The classes of a set, as bits."""
+        """Return the classes of a set, as bits."""
         found = self.judge.levels.needed
         for bit, number in zip(self.bits, taken):
             if number:
@@ -145,7 +148,7 @@ class _Refinement(Search):
         return found
 
     def keep(self, value: int, taken: list[int]) -> None:
-        """An answer that is worth enough."""
+        """Compare an answer of enough worth, and keep it if it is better."""
         judge = self.judge
         nics = judge.nics(taken, self.classes)
         least = self.rank[0]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an ADD asks for, and near which NUMA nodes. Private API of fleet.cdi.
+"""Parse the request of an ADD and its list of NUMA nodes.
 
-CDI proposal 2017, "ADD" and "Common ABNF rules"; what it leaves open is decided in docs/executables.md.
+CDI proposal 2017, "ADD" and "Common ABNF rules"; docs/executables.md decides what they leave open.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from ...protocol import errors, grammar
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import shown
 
-LARGEST = (1 << 63) - 1  # of an amount: what the store and most readers of JSON can hold
+LARGEST = (1 << 63) - 1  # amount that the store and most JSON parsers can hold
 MIB = 1 << 20
 
-# The suffixes of the proposal's own examples (2048Mi, 8Gi), and those of Kubernetes' quantities beside them.
+# The suffixes of the proposal's examples (2048Mi, 8Gi), and those of Kubernetes' quantities.
 FACTORS = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
 FACTORS.update({unit: 1000**power for power, unit in enumerate("kMGTPE", 1)})
 
-LONGEST = 20  # digits of a number that is looked at: LARGEST has 19
+LONGEST = 20  # digits of a number that we parse; LARGEST has 19
 
 
 class DeviceRequest(NamedTuple):
-    """One request. Sub-resources count per device; of those that are memory the unit is MiB."""
+    """One request. Sub-resources count per device; the unit of memory is MiB."""
 
-    devices: int  # how many to have alone; 0: a share of one device, of the size that `needs` says
+    devices: int  # number of whole devices; 0: a share of one device, with the size in `needs`
     needs: tuple[tuple[str, int], ...]  # (sub-resource, amount), by name: ("memory", 4096)
-    amounts: tuple[tuple[str, int], ...]  # (resource-spec, amount) as asked for, by name: what makes a request the same
+    amounts: tuple[tuple[str, int], ...]  # (resource-spec, amount), by name: equal ones are the same request
 
 
 def parse(text: str, resource_type: str) -> DeviceRequest:
-    """The request in `text` for devices of `resource_type`.
+    """Return the request in `text` for devices of `resource_type`.
 
-    Raises ProtocolError 4 for another type, an amount that is none, one resource twice.
+    Raises ProtocolError 4 for another type, a bad amount, or a resource that is named twice.
     """
     amounts: dict[str, int] = {}
     for item in text.split(","):
@@ -54,7 +54,7 @@ def parse(text: str, resource_type: str) -> DeviceRequest:
 
 
 def check(asked: DeviceRequest, resource_type: str, offered: Container[str], shared: bool) -> None:
-    """Raise ProtocolError 4 for a sub-resource that is not `offered`, and for a share where none are given."""
+    """Raise ProtocolError 4 for a sub-resource that is not `offered`, and for a share if shares are not offered."""
     for name, _amount in asked.needs:
         if name not in offered:
             raise _refused(f"Unsupported resource-spec: {resource_type}-{name}")
@@ -67,12 +67,12 @@ def check(asked: DeviceRequest, resource_type: str, offered: Container[str], sha
 
 
 def is_memory(subtype: str) -> bool:
-    """Whether amounts of a sub-resource are memory, in MiB: `gpu-memory` of the proposal, and what is named alike."""
+    """Return True for a sub-resource in MiB: `gpu-memory` of the proposal, and similar names."""
     return subtype.endswith("memory")
 
 
 def numa_nodes(text: str) -> tuple[int, ...]:
-    """The preferred NUMA nodes in `CDI_REQUEST_NUMA_LOCALITY`, ascending. Raises ProtocolError 107 for a bad list."""
+    """Return the NUMA nodes in `CDI_REQUEST_NUMA_LOCALITY`, ascending. Raises ProtocolError 107 for a bad list."""
     found = [_digits(item) for item in text.split(",")] if text else []
     if not all(found):
         raise ProtocolError(
@@ -82,7 +82,7 @@ def numa_nodes(text: str) -> tuple[int, ...]:
 
 
 def _amount(spec: str, text: str, memory: bool) -> int:
-    """The amount in `text`: of memory in MiB, rounded up, since it is what the container needs at least."""
+    """Return the amount in `text`. Memory is in MiB, rounded up, because the container needs at least that much."""
     suffix = text.lstrip("0123456789")
     digits = _digits(text[: len(text) - len(suffix)])
     if not digits or (suffix and not (memory and suffix in FACTORS)):
@@ -97,7 +97,10 @@ def _amount(spec: str, text: str, memory: bool) -> int:
 
 
 def _digits(text: str) -> str:
-    """`text` without zeros in front if it is a plain integer of bounded length: no sign, point or exponent; else ""."""
+    """Return `text` without leading zeros if it is a plain integer of bounded length, else "".
+
+    A plain integer has no sign, point or exponent.
+    """
     digits = text.lstrip("0") or text[-1:]
     return digits if len(digits) <= LONGEST and digits.isascii() and digits.isdecimal() else ""
 

@@ -1,24 +1,25 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast a ring of devices is: what NCCL and RCCL build of the devices of a job, and what collectives run at.
+"""The speed of a ring of devices: NCCL and RCCL build rings of a job's devices, and collectives run at their speed.
 
-A ring passes each device once, in a cyclic order. It is as fast as its slowest link, and the best ring is the order
-whose slowest link is the fastest. Whether there is a ring above some level is the question for a Hamiltonian cycle, so
-sets of more than LONGEST devices are not asked. Pure functions over pair scores; private API of fleet.cdi.
+A ring passes each device once, in a cyclic order. It is as fast as its slowest link; the best ring is the order whose
+slowest link is the fastest. To find a ring above a level is the Hamiltonian cycle problem, so sets of more than LONGEST
+devices are not examined. Pure functions over pair scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-LONGEST = 16  # devices in a ring: the most that a host has of one card each
+LONGEST = 16  # devices in a ring: a host has at most so many cards
 
 
 def ring(pairs: Sequence[Sequence[int]], members: Sequence[int], least: int) -> int:
-    """The score of the slowest link in the best ring of two or more `members`; less than `least` if it is below that.
+    """Return the score of the slowest link in the best ring of two or more `members`.
 
-    `members` has the class of each device, those of one class side by side; `pairs` is by class.
+    Returns a number below `least` if it is lower than that. `members` has the class of each device, those of one class
+    side by side; `pairs` is by class.
     """
     if len(members) == 2:
         return pairs[members[0]][members[1]]
@@ -33,7 +34,7 @@ def ring(pairs: Sequence[Sequence[int]], members: Sequence[int], least: int) -> 
         return [sum(1 << other for other, weight in enumerate(row) if weight >= levels[level]) for row in rows]
 
     levels = levels[: _last(len(levels), lambda level: _in_one_piece(near(level))) + 1]
-    # Most often the highest of these is it; where a set has to be better than another one, not even the lowest.
+    # Usually the highest level has a ring; if a set must be better than another one, often not even the lowest has.
     if not levels or (least in levels and not _has_ring(near(0), members)):
         return least - 1
     if _has_ring(near(len(levels) - 1), members):
@@ -43,7 +44,7 @@ def ring(pairs: Sequence[Sequence[int]], members: Sequence[int], least: int) -> 
 
 
 def _last(count: int, holds: Callable[[int], bool]) -> int:
-    """The last of so many numbers from 0 for which something holds that holds for all before it, too; -1: for none."""
+    """Return the last of the numbers from 0 for which `holds` is true, or -1; it is true for all before that, too."""
     low, high = -1, count
     while low + 1 < high:
         middle = (low + high) // 2
@@ -52,15 +53,15 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
 
 
 def _in_one_piece(near: Sequence[int]) -> bool:
-    """Whether the devices hang together, also without any one: in a ring none is the only way between others."""
+    """Return True if the devices stay connected without any one of them: no ring passes through a bottleneck."""
     everything = (1 << len(near)) - 1
     return all(_piece(near, everything ^ 1 << cut) == everything ^ 1 << cut for cut in range(len(near)))
 
 
 def _needed(near: Sequence[int]) -> list[int]:
-    """The same without links that no ring takes; nothing if there is no ring.
+    """Return `near` without the links that no ring uses; nothing if there is no ring.
 
-    A device with two links needs both. So one that two others need has none left for anybody else.
+    A device with two links needs both. So a device that two others need has no link left for a third.
     """
     near = [*near]
     while True:
@@ -89,24 +90,24 @@ def _needed(near: Sequence[int]) -> list[int]:
 
 
 def _has_ring(near: Sequence[int], members: Sequence[int]) -> bool:
-    """Whether a ring of all devices takes links of `near` alone: by device those that it may be next to, as bits.
+    """Return True if a ring of all devices uses only links of `near`: by device, its possible neighbours as bits.
 
-    They are in one piece.
+    The devices are connected.
     """
     links = _needed(near)
     if not links:
         return False
-    if links != near:  # now devices of one class may differ
+    if links != near:  # devices of one class may differ now
         near, members = links, range(len(links))
     counts = [bin(others).count("1") for others in near]
     if 2 * min(counts) >= len(near):
-        return True  # Dirac's theorem, for three devices or more
+        return True  # Dirac's theorem, for at least three devices
     walk = _Walk(near, members, counts.index(min(counts)))
     return walk.closes(((1 << len(near)) - 1) ^ 1 << walk.start, walk.start)
 
 
 class _Walk:
-    """Walks that begin at `start`, and the way back to it."""
+    """Walks from `start`, and the way back to it."""
 
     def __init__(self, near: Sequence[int], members: Sequence[int], start: int) -> None:
         self.near = near
@@ -115,17 +116,17 @@ class _Walk:
         self.seen: set[tuple[int, int]] = set()  # (devices left, the last one)
 
     def closes(self, left: int, last: int) -> bool:
-        """Whether a walk can go on from `last` through all devices `left`, back to the start."""
+        """Return True if a walk can go on from `last` through all devices in `left`, back to the start."""
         near = self.near
         if not left:
             return bool(near[last] >> self.start & 1)
         ways = near[last] & left
-        # One that was seen led nowhere, or nobody would ask again.
+        # A state that was seen had no way, otherwise the search would have ended.
         if not ways or not near[self.start] & left or (left, last) in self.seen:
             return False
         self.seen.add((left, last))
         ways = self._ways(left, last, ways)
-        # Those first that leave the fewest ways on; of one class one is enough.
+        # Try first the devices with the fewest ways on; of one class, one device is enough.
         onward = {self.members[device]: device for device in _bits(ways)}.values()
         return any(
             self.closes(left ^ 1 << device, device)
@@ -133,29 +134,29 @@ class _Walk:
         )
 
     def _ways(self, left: int, last: int, ways: int) -> int:
-        """Of `ways` on from `last` those that need be tried."""
+        """Return those of the `ways` on from `last` that need a try."""
         near, start = self.near, self.start
         ends = left | 1 << last | 1 << start
-        rest, after, before = left, 0, 0  # those left that have to be next to the last one, and to the first one
+        rest, after, before = left, 0, 0  # devices left that must be next to the last one, and to the first one
         while rest:
             bit = rest & -rest
             rest ^= bit
             there = near[bit.bit_length() - 1] & ends
             without = there & (there - 1)
             if not without:
-                return 0  # it could be reached and not left
+                return 0  # the walk could reach it and not leave it
             if not without & (without - 1):
                 after |= bit if there >> last & 1 else 0
                 before |= bit if there >> start & 1 else 0
         if last == start:
-            return ways  # nothing is taken yet: two may be next to it
+            return ways  # the walk has just begun: two may be next to it
         if after & (after - 1) or before & (before - 1) or _piece(near, left) != left:
             return 0
         return after or ways
 
 
 def _piece(near: Sequence[int], among: int) -> int:
-    """What can be reached from the first device of `among` within it."""
+    """Return the devices of `among` that its first device can reach within it."""
     piece = fresh = among & -among
     while fresh:
         bit = fresh & -fresh
@@ -166,14 +167,14 @@ def _piece(near: Sequence[int], among: int) -> int:
 
 
 def _bits(mask: int) -> list[int]:
-    """The numbers of the bits that are set."""
+    """Return the numbers of the bits that are set."""
     return [index for index in range(mask.bit_length()) if mask >> index & 1]
 
 
 class Levels:
-    """Which rings there could be among classes of devices: a bound that is quick to know.
+    """A quick bound on the rings among classes of devices.
 
-    `rooms`: class -> how many of its devices can be had, the fixed ones with them. `needed`: classes of fixed ones.
+    `rooms`: class -> number of its available devices, with the fixed ones. `needed`: classes of fixed ones.
     """
 
     def __init__(self, pairs: Sequence[Sequence[int]], rooms: Mapping[int, int], needed: Sequence[int], number: int):
@@ -189,8 +190,8 @@ class Levels:
         self._near: dict[int, dict[int, int]] = {}
 
     def best(self, least: int) -> int:
-        """No ring is better than this; `least`, which there is, or more."""
-        low, high = 0, self.all.index(least)  # of `all`, so that the answer is not before low and not behind high
+        """Return a bound that no ring exceeds: `least`, which a known ring has, or more."""
+        low, high = 0, self.all.index(least)  # indexes in `all`: the answer is between low and high
         while low < high:
             middle = (low + high) // 2
             if self.possible(self.all[middle], self.everything, self.needed):
@@ -200,13 +201,14 @@ class Levels:
         return self.all[high]
 
     def above(self, level: int) -> int:
-        """The next level that is better than this one."""
+        """Return the next level that is better than this one."""
         return self.all[self.all.index(level) - 1]
 
     def possible(self, level: int, available: int, needed: int) -> bool:
-        """False if no ring of devices of `available` with those of `needed` (bits) has only links of `level` and more.
+        """Return False if no ring has only links of `level` or more.
 
-        A device of it has two neighbours, and it is in one piece.
+        The ring is of devices of the `available` classes (bits), with those of the `needed` classes. In a ring, a
+        device has two neighbours, and all are connected.
         """
         near = self._near.get(level)
         if near is None:
@@ -241,7 +243,7 @@ class Levels:
         return False
 
     def _links(self, level: int) -> dict[int, int]:
-        """By class, as a bit, the classes that a device of it has links of this level to, as bits."""
+        """Return, by class as a bit, the classes that its devices have links of this level to, as bits."""
         near = {}
         for one, room in self.rooms.items():
             row = self.pairs[one]

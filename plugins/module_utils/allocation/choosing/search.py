@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Branch and bound over blocks (problem.py has the words): proves that an answer is the best, or finds a better one.
+"""Branch and bound over blocks (problem.py defines the terms): prove that an answer is the best, or find a better one.
 
-Bound: in any completion a unit gets at most what it has with the units already taken, plus half of what the r - 1
-heaviest other units left could give it (the other half is theirs). The r highest of these numbers, summed, are never
-below the best completion. All values are doubled here so that the halves stay integers.
+Bound: in any completion, a unit gets at most its pairs with the units already taken, plus half of what the r - 1
+heaviest other units left could give it (the other half is theirs). The sum of the r highest of these numbers is never
+below the best completion. All values are doubled here, so the halves stay integers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Optional
 
 from .problem import Problem, greedy, improve, one_partial, worth
 
-UNBOUNDED = 16  # up to so many units the search runs to its end, whatever the pairs are
-FEW, MANY = 4, 64  # and where no more than FEW are asked for of up to MANY: some 20 ms at most
-WORK = 3_000  # blocks looked at in the search, after which a larger machine's answer is what was found so far
-ROUNDS = 10_000  # pairs of blocks looked at before it, to make the first answer better
+UNBOUNDED = 16  # up to so many units the search runs to its end, for any pairs
+FEW, MANY = 4, 64  # also for up to FEW units of up to MANY: about 20 ms at most
+WORK = 3_000  # blocks that the search visits; after that, a larger machine's answer is the best one so far
+ROUNDS = 10_000  # pairs of blocks that `improve` tries first
 
 
 def solve(problem: Problem, work: int = WORK) -> tuple[list[int], bool, Optional[Bounds]]:
-    """How many units to take from each block, and whether no other way is better (False: `work` ran out first).
+    """Return how many units to take from each block, and True if no other way is better (False: `work` ran out first).
 
-    And the bounds that this took, for refine.py, which may search the same problem again.
+    Also return the bounds that this used: refine.py may search the same problem again.
     """
     start = greedy(problem)
     if problem.units == 1 or len(problem.blocks) == 1:
@@ -40,16 +40,16 @@ def solve(problem: Problem, work: int = WORK) -> tuple[list[int], bool, Optional
 
 
 def to_the_end(problem: Problem) -> bool:
-    """Whether the search takes whatever work it needs."""
+    """Return True if the search has no limit on its work."""
     units = sum(len(block.values) - 1 for block in problem.blocks)
     return units <= UNBOUNDED or (units <= MANY and problem.units <= FEW)
 
 
 class Search:
-    """Depth first over the blocks, the most promising first; for each from as many units as can be to none.
+    """Depth first over the blocks, the most promising first; for each from as many units as possible to none.
 
-    `best` is twice the worth of the best answer so far, `found` the units of its first blocks; None: still the start.
-    refine.py has another idea of what is best: it overrides `hopeless` and `keep`.
+    `best` is twice the worth of the best answer so far. `found` has the units of its first blocks; None: still the
+    start. refine.py has another order of answers: it overrides `hopeless` and `keep`.
     """
 
     def __init__(self, problem: Problem, start: list[int], work: int, bounds: Optional[Bounds] = None) -> None:
@@ -59,15 +59,15 @@ class Search:
         self.bounds = bounds or Bounds(problem)
         rooms = self.bounds.rooms
         self.rest = [*accumulate(reversed(rooms), initial=0)][::-1]  # units in the blocks from here on
-        self.sums = [*accumulate(reversed(rooms), _sums, initial=1)][::-1]  # bit n: whole blocks from here on make n
+        self.sums = [*accumulate(reversed(rooms), _sums, initial=1)][::-1]  # bit n: whole blocks from here on give n
         self.wholes = not self.bounds.single and one_partial(problem)
         self.node_cost = 2 * problem.node_cost
         self.best = 2 * worth(problem, start)
         self.found: Optional[list[int]] = None
-        self.taken = [0] * len(rooms)  # meaningful before the block where the search is
+        self.taken = [0] * len(rooms)  # valid before the block where the search is
 
     def run(self) -> tuple[list[int], bool]:
-        """What `solve` returns."""
+        """Return the first two results of `solve`."""
         self.descend(0, self.problem.units, 0, [0] * len(self.taken), 0, False)
         answer = self.start
         if self.found is not None:
@@ -77,10 +77,10 @@ class Search:
         return answer, self.work > 0
 
     def descend(self, index: int, units: int, value: int, gains: list[int], paid: int, partial: bool) -> None:
-        """Try every way to take `units`, one or more, from the blocks from `index` on that can beat the best.
+        """Try every way to take `units` (at least one) from the blocks from `index` on that can beat the best.
 
-        `value`: of what is taken. `gains`: what a unit of each of these blocks gets from it. `paid`: its NUMA nodes,
-        as bits. `partial`: a block was taken in part, and no other may be (see one_partial).
+        `value`: worth of the units taken. `gains`: what a unit of each of these blocks gets from them. `paid`: their
+        NUMA nodes, as bits. `partial`: a block was taken in part, and no other may be (see one_partial).
         """
         bounds = self.bounds
         while self.rest[index] >= units and self.work > 0 and not (partial and not self.sums[index] >> units & 1):
@@ -97,7 +97,7 @@ class Search:
             if bounds.single:
                 ranked = sorted(promise, reverse=True)
                 bound = value + sum(ranked[:units])
-                # How far it falls with the next block, and without it.
+                # How far the bound falls with the next block, and without it.
                 with_it = max(0, ranked[units - 1] - promise[0])
                 without = max(0, promise[0] - ranked[units]) if len(ranked) > units else 0
             else:
@@ -114,7 +114,7 @@ class Search:
             gains = gains[1:]
 
     def take(self, index: int, units: int, value: int, gains: list[int], paid: int, partial: bool) -> None:
-        """The same, for the ways that take something from the block `index`."""
+        """Like `descend`, for the ways that take something from the block `index`."""
         bounds = self.bounds
         node, values, room = bounds.nodes[index], bounds.values[index], bounds.rooms[index]
         if node & ~paid:
@@ -134,7 +134,7 @@ class Search:
                 self.keep(now, self.taken[: index + 1])
 
     def finish(self, index: int, value: int, promise: list[int], paid: int, partial: bool) -> None:
-        """The same for one unit. Then what the blocks promise is exact but for the NUMA node."""
+        """Like `descend`, for one unit: the blocks' promises are exact then, except for the NUMA node."""
         for position, high in enumerate(promise, index):
             if self.bounds.nodes[position] & ~paid:
                 high -= self.node_cost
@@ -142,21 +142,21 @@ class Search:
                 self.keep(value + high, [*self.taken[:index], *[0] * (position - index), 1])
 
     def hopeless(self, _index: int, _units: int, _bound: int) -> bool:
-        """Whether no `units` of the blocks from `index` on make it better, although their bound is above the best."""
+        """Return True if no `units` of the blocks from `index` on improve the answer, despite a bound above the best."""
         return False
 
     def keep(self, value: int, taken: list[int]) -> None:
-        """An answer that is worth more than the best, twice its worth being `value`."""
+        """Keep an answer that is worth more than the best; `value` is twice its worth."""
         self.best, self.found = value, taken
 
 
 def _sums(sums: int, room: int) -> int:
-    """What can be made with one more block (bit n: n units)."""
+    """Return the numbers of units that are possible with one more block (bit n: n units)."""
     return sums | sums << room
 
 
 def _fill(ranked: Sequence[tuple[int, int]], count: int) -> int:
-    """The worth of `count` units, from pairs of what each is worth and how many there are, the highest first."""
+    """Return the worth of `count` units, from (worth of each, number of them), the highest first."""
     total = 0
     for density, room in ranked:
         if room >= count:
@@ -167,9 +167,9 @@ def _fill(ranked: Sequence[tuple[int, int]], count: int) -> int:
 
 
 class Bounds:
-    """The blocks in the order of the search, and how much a unit of each can be worth at most.
+    """The blocks in the order of the search, and the most that a unit of each can be worth.
 
-    Tables are made when they are first asked for, and kept.
+    Tables are made at their first use, and kept.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -186,7 +186,7 @@ class Bounds:
         self.single = max(self.rooms) == 1
         self.pairs = [[problem.pairs[index][other] for other in self.order] for index in self.order]
         self.rows = [[2 * weight for weight in row[index:]] for index, row in enumerate(self.pairs, 1)]
-        # What each of so many units has in its own block, rounded up.
+        # The worth of each of these units in its own block, rounded up.
         self.own = [[-(-worth // units) for units, worth in enumerate(values[1:], 1)] for values in self.values]
         # The other blocks, the heaviest pair first.
         self.others = [
@@ -197,9 +197,9 @@ class Bounds:
         self.known: dict[tuple[int, int, bool], list[int]] = {}
 
     def table(self, index: int, count: int, whole: bool) -> list[int]:
-        """By block from `index` on: the most that a unit of it can be worth among `count` units of these blocks.
+        """By block from `index` on, return the most that a unit of it can be worth among `count` units of these blocks.
 
-        Doubled, and without what it has with units of the blocks before. `whole`: no block is taken in part.
+        Doubled, and without the pairs with units of the blocks before. `whole`: no block is taken in part.
         """
         tops = self.tops.get(index)
         if tops is None:
@@ -213,7 +213,7 @@ class Bounds:
         return table
 
     def _top(self, block: int, first: int) -> list[int]:
-        """By number: the sum of so many of the heaviest pairs of a unit of `block` with others from `first` on."""
+        """By number, return the sum of that many heaviest pairs of a unit of `block` with others from `first` on."""
         row, rooms = self.pairs[block], self.rooms
         weights = [row[other] for other in self.others[block] if other >= first]
         if not self.single:
@@ -223,7 +223,10 @@ class Bounds:
 
 
 def _density(own: Sequence[int], tops: Sequence[int], count: int, whole: bool) -> int:
-    """The most that a unit is worth with any number of its block's units among `count`, or only with all of them."""
+    """Return the most that a unit is worth beside any number of its block's units among `count`.
+
+    With `whole` only beside all of them.
+    """
     most = min(len(own), count)
     least = most if whole else max(1, count - len(tops) + 1)
     return max(map(add, own[least - 1 : most], tops[count - most : count - least + 1][::-1]))

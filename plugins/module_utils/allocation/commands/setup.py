@@ -1,11 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The setup and teardown commands: run by root, so nobody else may be able to change them.
+"""The setup and teardown commands. Root runs them, so no other user may be able to change them.
 
 CDI proposal 2017, "ADD" ("any potentially necessary setup") and "DEL" ("any potentially necessary tear down steps").
-Imported only where a configuration, of an executable or of the device plugin, has such a command. Private API of
-fleet.cdi.
+Only imported if a configuration, of an executable or of the device plugin, has such a command.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages import shown
 from ..ledger.grant import Key
 
-MOST_LINKS = 40  # symlinks in one path, as the kernel has it (path_resolution(7))
+MOST_LINKS = 40  # symlinks in one path; the kernel's limit (path_resolution(7))
 
 
 def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: float) -> None:
@@ -38,7 +37,7 @@ def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: 
 
 
 def variables(version: str, command: str, key: Key, ids: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
-    """The environment of a command (docs/executables.md, "Setup and teardown") for devices with `ids`.
+    """Return the environment of a command (docs/executables.md, "Setup and teardown") for devices with `ids`.
 
     `version` is that of the protocol, `command` ADD for setup or DEL for teardown, `paths` the device nodes.
     """
@@ -54,10 +53,10 @@ def variables(version: str, command: str, key: Key, ids: Sequence[str], paths: S
 
 
 def untrusted(path: str) -> str:
-    """Why the program at `path` must not be run by root; "" if nothing speaks against it.
+    """Tell why root must not run the program at `path`; "" if it may.
 
-    Every directory on the way to it, symlinks followed, and the file itself have to be root's and writable to nobody
-    else: otherwise somebody could put another program in its place.
+    Root must own the file and every directory on the way to it, symlinks followed, and no other user may write to them:
+    otherwise that user could replace the program.
     """
     left = [part for part in reversed(path.split("/")) if part not in ("", ".")]
     here, links = "/", 0

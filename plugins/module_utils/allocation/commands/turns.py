@@ -1,13 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One call at a time for each request whose devices are being set up or torn down. Private API of fleet.cdi.
+"""Allow one call at a time for each request whose devices are being set up or torn down.
 
-Two DELs of one request that ran its teardown side by side could end so that the slower one tears down what somebody
-else was granted meanwhile (k8snetworkplumbingwg/sriov-cni#219 is such a case). The lock is one byte of one file for
-each request, so that no files pile up; the kernel gives it back when a process is killed. Locks of an open file
-description (fcntl(2)) keep the threads of the device plugin apart as well, and closing the file elsewhere in the
-process doesn't give them back.
+If two DELs of one request ran its teardown at the same time, the slower one could tear down a device that was granted
+again meanwhile (k8snetworkplumbingwg/sriov-cni#219 is such a case). The lock is one byte of one file for each request,
+so the number of files does not grow. The kernel releases it when a process is killed. Locks of an open file description
+(fcntl(2)) also separate the threads of the device plugin, and closing another handle of the file does not release them.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ INTERVAL = 0.01  # seconds between two tries
 
 @contextmanager
 def turn(state_dir: str, keys: Sequence[Key], limit: float) -> Iterator[None]:
-    """Be the only one who works on `keys`. Raises ProtocolError 108 if another does so for `limit` seconds, 102."""
+    """Hold the turn of `keys`. Raises ProtocolError 108 if another call holds it for `limit` seconds, 102."""
     path = os.path.join(state_dir, NAME)
     handle = _open(path)
     try:
         deadline = time.monotonic() + limit
-        # In one order, so that two who want the same several never wait for each other.
+        # In one order, so that two calls with the same keys never wait for each other.
         for byte, key in sorted((crc32("\0".join(key).encode()), key) for key in keys):
             while not _locked(handle, byte, path):
                 if time.monotonic() > deadline:
@@ -50,12 +49,12 @@ def turn(state_dir: str, keys: Sequence[Key], limit: float) -> Iterator[None]:
 
 
 def _locked(handle: int, byte: int, path: str) -> bool:
-    """Whether the byte of the file could be locked. Raises ProtocolError 102."""
-    # struct flock: l_type, l_whence, l_start, l_len, l_pid; Python is built for files of 64 bits everywhere.
+    """Lock the byte of the file; return False if it is locked already. Raises ProtocolError 102."""
+    # struct flock: l_type, l_whence, l_start, l_len, l_pid; every Python is built with 64-bit file offsets.
     wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, wanted)
-    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as POSIX leaves it open
+    except (BlockingIOError, PermissionError):  # POSIX allows both EAGAIN and EACCES
         return False
     except OSError as error:
         raise ProtocolError(errors.STORE, f"{path}: can't be locked ({error.strerror})") from None
@@ -71,7 +70,7 @@ def _open(path: str) -> int:
             from ... import files
             from ..ledger.store_file import sync
 
-            for directory in files.make_directory(os.path.dirname(path)):  # where a grant is stored in a moment
+            for directory in files.make_directory(os.path.dirname(path)):  # the grant will be stored there, too
                 sync(os.path.dirname(directory))
             return os.open(path, flags, 0o600)
     except (OSError, CdiError) as error:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GC: free what no valid request holds. CNI specification 1.1, "GC", is the model. Private API of fleet.cdi."""
+"""GC: free what no valid request holds. The model is "GC" of the CNI specification 1.1."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Configuration = tuple[str, str]  # resource-type, plugin
 
 
 class Collected(NamedTuple):
-    """What a GC did."""
+    """The result of a GC."""
 
     freed: tuple[Grant, ...] = ()
-    young: tuple[Key, ...] = ()  # kept: not in the list, and made after it
-    errors: tuple[str, ...] = ()  # of grants that could not be freed; the others were
-    lost: tuple[str, ...] = ()  # request-ids of the list that hold nothing here
-    refused: str = ""  # why nothing was looked at
+    young: tuple[Key, ...] = ()  # kept: they are newer than the list
+    errors: tuple[str, ...] = ()  # about grants that could not be freed; the others were
+    lost: tuple[str, ...] = ()  # request-ids of the list without a grant
+    refused: str = ""  # why GC did nothing
 
 
 def gc(
@@ -39,15 +39,15 @@ def gc(
 ) -> Collected:
     """Free the grants that are not in `valid` and were made before `as_of`.
 
-    `valid` names requests with their configuration, or with None in any; None instead of the list is one that could not
-    be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is when the list was
-    made, in seconds of `ledger.now()`. Only grants of `configuration` and of `owner` are looked at, where given. What
-    the kubelet's device plugin keeps is never freed: it alone knows which containers and claims there are.
-    `complete` says that the list has the requests of all callers: if none of them is lost, a store that was rebuilt
-    takes new grants again.
+    `valid` names requests with their configuration, or with None for any configuration. It is None instead of a list if
+    the list could not be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is the
+    time of the list, in seconds of `ledger.now()`. With `configuration` and `owner`, only their grants are examined.
+    Grants that the kubelet's device plugin keeps are never freed: only the plugin knows which containers and claims
+    exist. `complete` says that the list has the requests of all callers: if none of them is lost, a rebuilt store takes
+    new grants again.
 
-    `teardown` is called for each grant before it is freed, with its devices withheld; if it raises, they stay so, and
-    GC goes on. Raises Unusable if the ledger can't be read; what happens later is in `errors`.
+    `teardown` is called for each grant before it is freed, with its devices withheld. If it raises, they stay withheld
+    and GC goes on. Raises Unusable if the ledger can't be read; later failures are in `errors`.
     """
     if not valid and not force:
         what = "no list of valid requests" if valid is None else "an empty list of valid requests"
@@ -86,7 +86,7 @@ def _young(grant: Grant, boot_id: str, as_of: float) -> bool:
 
 
 def _collect(ledger: Ledger, grant: Grant, teardown: Optional[Callable[[Grant], None]]) -> Optional[Grant]:
-    """Free one grant, unless it was deleted or added to since: then it is somebody else's affair."""
+    """Free one grant, unless it was deleted or got another part meanwhile."""
     if teardown is not None:
         grant = ledger.withhold(grant.key, grant.tokens, "its teardown is not finished")
         try:

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What claims of DRA drivers hold: hardware that others handed out, kept from everybody who asks the ledger.
+"""The holds of DRA claims: hardware that DRA drivers handed out, kept from everyone who asks the ledger.
 
-A driver asks nobody. So a claim that takes what is held takes none of it away: both go on, and the clash is told. Nor
-is a driver bound to give a device to one claim alone: of several, the first one holds it, and the next one from the
-moment that it goes. Private API of fleet.cdi.
+A driver does not ask the ledger. So if a claim gets hardware that is held, both go on using it and the clash is
+reported. A driver may also give a device to several claims: the first one holds it, and the next one from the moment
+that the first one goes.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from .owners import exclude, excludes
 from .pod_holds import DRA, holder, is_dra, widened
 
 OWNER = "external"
-UNNAMED = "uid:"  # before the UID of a claim whose name is not known
+UNNAMED = "uid:"  # begins the key of a claim whose name is unknown; its UID follows
 
 
 class Claim(NamedTuple):
-    """What one driver gave to one claim."""
+    """The devices that one driver gave to one claim."""
 
     key: Key
     names: tuple[str, ...]  # qualified names of its CDI devices
-    holds: tuple[Hold, ...]  # none of them excludes another
+    holds: tuple[Hold, ...]  # they do not exclude each other
 
 
 class Clash(NamedTuple):
-    """A claim has hardware that somebody else holds."""
+    """A claim has hardware that another grant holds."""
 
     claim: Key
-    hardware: str  # resource of the ledger
-    holder: str  # for people
+    hardware: str  # a resource of the ledger
+    holder: str  # text for people
 
 
 class Settled(NamedTuple):
-    """What `settle` did, and what it could not do."""
+    """The result of `settle_claims`."""
 
     held: tuple[Key, ...] = ()  # claims that hold more than before
     released: tuple[Key, ...] = ()
@@ -50,17 +50,20 @@ class Settled(NamedTuple):
 
 
 def claim_key(driver: str, claim: str) -> Key:
-    """The key of what a claim holds; `claim` is "namespace/name", or UNNAMED and a UID."""
+    """Return the key of a claim's hold; `claim` is "namespace/name", or UNNAMED and a UID."""
     return Key(DRA, driver, claim)
 
 
 def kind_of(driver: str) -> str:
-    """The kind of what a driver's claims hold: none of a spec's, so that the others of that stay who they are for."""
+    """Return the kind of holds of a driver's claims.
+
+    It is not the kind of a spec, so it does not change that kind's owner.
+    """
     return f"{DRA}/{driver}"
 
 
 def disjoint(holds: Iterable[Hold]) -> tuple[Hold, ...]:
-    """The same hardware in holds of which none excludes another."""
+    """Return the same hardware as holds that do not exclude each other."""
     found: list[Hold] = []
     for hold in holds:
         for first in [one for one in found if excludes(one, hold)]:
@@ -71,23 +74,26 @@ def disjoint(holds: Iterable[Hold]) -> tuple[Hold, ...]:
 
 
 def held(ledger: Ledger) -> Mapping[Key, GrantPart]:
-    """What claims hold. None where there is no store. Raises Unusable."""
+    """Return the holds of claims; none without a store. Raises Unusable."""
     if not os.path.lexists(ledger.path):
         return {}
     return ledger.transact(lambda tables: {stored.key: stored.part for stored in _stored(tables)})
 
 
 def free(ledger: Ledger) -> int:
-    """Free what all claims hold; how many these are. For when nobody keeps that any more. Raises Unusable."""
+    """Free the holds of all claims; return their number. For when no process maintains them any longer.
+
+    Raises Unusable.
+    """
     return len(settle_claims(ledger, (), {key: part.token for key, part in held(ledger).items()}).released)
 
 
 def settle_claims(ledger: Ledger, claims: Sequence[Claim], over: Mapping[Key, str]) -> Settled:
-    """Hold what `claims` have, and free what those `over` held (key -> token), in one transaction.
+    """Hold the devices of `claims`, and free what the claims `over` held (key -> token), in one transaction.
 
-    So what goes from one claim to another is free in no moment. A hold only grows while its claim lasts: what is known
-    of its hardware may be less for a while. It has the claim's name from when that is known. A store that is incomplete
-    is no obstacle, as this is no new grant. Raises Unusable.
+    So a device that goes from one claim to another is never free in between. A hold only grows while its claim lasts,
+    because a driver may report less of its hardware for a while. The hold gets the claim's name once that is known.
+    This works in an incomplete store, too, because it is not a new grant. Raises Unusable.
     """
     names = {claim.key for claim in claims}
 
@@ -120,7 +126,7 @@ def _stored(tables: Tables) -> Iterator[Stored]:
 
 
 def _same(claim: Claim, before: Mapping[Key, Stored], names: Iterable[Key]) -> Optional[Stored]:
-    """The hold of the same claim under another key: its name is only known while a pod has it."""
+    """Return the hold of the same claim under another key: the name of a claim is known only while a pod has it."""
     mine = set(claim.names)
     return next(
         (stored for key, stored in before.items() if key not in names and mine.intersection(stored.part.wanted)), None
@@ -130,7 +136,7 @@ def _same(claim: Claim, before: Mapping[Key, Stored], names: Iterable[Key]) -> O
 def _grown(
     tables: Tables, ledger: Ledger, claim: Claim, stored: Optional[Stored]
 ) -> tuple[Optional[GrantPart], list[Clash]]:
-    """(what a claim holds from now on, None if that is nothing; what it has and can't hold)."""
+    """Return (the claim's new hold, or None for nothing; clashes for what it has and can't hold)."""
     holds = list(stored.part.holds) if stored else []
     clashes = []
     for hold in claim.holds:
@@ -153,7 +159,7 @@ def _grown(
 
 
 def _others(tables: Tables, hold: Hold, mine: Optional[Stored]) -> Iterator[tuple[str, Stored]]:
-    """(hardware, whose hold on it excludes this one), once for each of them."""
+    """Yield (hardware, part whose hold on it excludes this one), once for each of them."""
     seen = {mine.id} if mine else set()
     for name, mode in hold.locks().items():
         for stored in tables.on(name):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose a device node or network interface is, by the records of an inventory. Pure."""
+"""Find the device that a device node or network interface belongs to, by the records of an inventory. Pure."""
 
 from __future__ import annotations
 
@@ -23,31 +23,34 @@ class Owners:
                 self.items.setdefault(item, {})[device.id] = device
 
     def of(self, item: str) -> Collection[Device]:
-        """What has an item, as far as that is one hardware: nobody's alone is what a whole family has."""
+        """Return the hardware that has an item.
+
+        Nothing if its owners have no hardware in common, such as for a node of a whole family.
+        """
         owners = self.items.get(item, {})
         return [self.records.get(name) or Device(name, "", "", (), ()) for name in _common(owners)]
 
 
 def finest(found: Iterable[Device]) -> list[Device]:
-    """All but what others of them are a part of: that the part's nodes include the whole one's is how parts work."""
+    """Return the devices without those that others are a part of: a part's nodes include those of the whole."""
     devices = list(found)
     above = {name for device in devices for name in device.part_of}
     return [device for device in devices if device.id not in above]
 
 
 def excludes(one: Hold, other: Hold) -> str:
-    """The hardware for which two holds exclude each other; "" if they don't."""
+    """Return the hardware for which two holds exclude each other; "" if they don't."""
     locks = other.locks()
     return next((name for name, mode in one.locks().items() if exclude(mode, locks.get(name, ""))), "")
 
 
 def exclude(one: str, other: str) -> bool:
-    """Whether two sorts of lock on one resource don't go together; "" is none."""
+    """Return True if two lock modes on one resource are not compatible; "" means no lock."""
     return bool(one and other) and (one != other or one == WHOLE)
 
 
 def _common(owners: Mapping[str, Device]) -> Collection[str]:
-    """What has an item that these have: what all are or are a part of, or all, where they are one hardware."""
+    """Return the hardware that all owners are or are a part of; all owners if they are one hardware."""
     if len(owners) < 2:
         return tuple(owners)
     common = frozenset.intersection(*(frozenset({name, *one.part_of}) for name, one in owners.items()))

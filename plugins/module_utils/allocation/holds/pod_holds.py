@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The holds of the kubelet's device plugin: taken together, for one container, in one transaction of the ledger.
 
-The kubelet chooses, and tells nobody when a container is gone: the same device may be handed out again without notice.
-So a hold is one on a unit of a resource, and a second one on the same unit takes its place; everybody else's holds
-refuse it, as they refuse an ADD. Each hold has a token of its own, so that who releases an old one never frees the
-newer. Private API of fleet.cdi.
+The kubelet chooses units and tells nobody when a container ends: it may hand out the same unit again without notice. So
+a hold is on a unit of a resource, and a second hold on the same unit replaces the first. All other holds refuse it, as
+they refuse an ADD. Each hold has its own token, so the release of an old hold never frees the newer one.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ from ..ledger.ledger import Ledger
 from ..ledger.tables import Tables
 
 KUBERNETES = "kubernetes"  # the owner, and the resource-type in the keys of its holds
-DRA = "dra"  # the resource-type in the keys of what claims hold: dra_holds.py
+DRA = "dra"  # the resource-type in the keys of claims' holds (dra_holds.py)
 
 
 class Want(NamedTuple):
-    """One unit of a resource that a container is to have."""
+    """One unit of a resource for a container."""
 
     unit: str
     device: Device
-    shared: bool = False  # other containers may have it at the same time: an older hold then goes on
+    shared: bool = False  # True: other containers may use it at the same time, so an older hold goes on
 
 
 class Handed(NamedTuple):
-    """What `take` recorded."""
+    """The result of `take`."""
 
     tokens: Mapping[str, str]  # unit -> token of its hold
-    changed: frozenset[str]  # the units that have another holder now, or the first one
-    owed: Mapping[str, Hold]  # unit -> the hold before, which nobody has torn down
+    changed: frozenset[str]  # the units with a new holder
+    owed: Mapping[str, Hold]  # unit -> the hold before, which is not torn down yet
 
 
 class UnitsRefused(Refused):
-    """Some units can't be had; `units` says of each why not. Nothing was recorded."""
+    """Some units can't be held; `units` tells why for each. Nothing was recorded."""
 
     def __init__(self, units: Mapping[str, str]) -> None:
         super().__init__("; ".join(dict.fromkeys(units.values())))
@@ -64,27 +63,27 @@ class UnitsRefused(Refused):
 
 
 def unit_key(resource: str, unit: str) -> Key:
-    """The key of the hold on one unit."""
+    """Return the key of the hold on one unit."""
     return Key(KUBERNETES, resource, unit)
 
 
 def is_ours(key: Key) -> bool:
-    """Whether the device plugin made the grant: an executable's name has no slash, a resource's always has one."""
+    """Return True if the device plugin made the grant: a resource's name has a slash, an executable's name never."""
     return key.resource_type == KUBERNETES and "/" in key.plugin
 
 
 def is_dra(key: Key) -> bool:
-    """Whether it is what a DRA driver gave to a claim: an executable's request-id has letters, digits and hyphens."""
+    """Return True for the hold of a DRA claim: its request-id has "/" or ":", an executable's request-id never."""
     return key.resource_type == DRA and any(mark in key.request_id for mark in "/:")
 
 
 def is_kept(key: Key) -> bool:
-    """Whether the device plugin keeps the grant, and frees it when a kubelet or a driver has no use for it any more."""
+    """Return True if the device plugin maintains the grant, and frees it when the kubelet or driver stops using it."""
     return is_ours(key) or is_dra(key)
 
 
 def holds(grants: Iterable[Grant]) -> Iterator[tuple[Key, GrantPart]]:
-    """The holds of the device plugin among `grants`."""
+    """Yield the holds of the device plugin among `grants`."""
     return ((grant.key, part) for grant in grants if is_ours(grant.key) for part in grant.parts)
 
 
@@ -95,11 +94,14 @@ def take(
     pending: bool = False,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> Handed:
-    """Hold all units of `wants`, or none; with `pending` those that changed are yet to be set up (`settle`).
+    """Hold all units of `wants`, or none. With `pending` the caller must set up the changed ones and call `settle`.
 
-    A unit that was another device is held on both while it is pending: what is not torn down is for nobody else.
-    `abandoned` says, when nobody else can take them any more, whether the caller gave up waiting. Raises Refusal if
-    others hold one, if it is withheld or its kind belongs to others; Refused, Incomplete, Unusable.
+    If a unit is another device now, both devices are held while it is pending, because the old one is not torn down
+    yet. `abandoned` is called when no other caller can take the units any more, and tells if the caller gave up
+    waiting.
+
+    Raises UnitsRefused if another hold has a unit, if it is withheld or its kind belongs to others; Refused,
+    Incomplete, Unusable.
     """
 
     def operation(tables: Tables) -> Handed:
@@ -107,7 +109,7 @@ def take(
             raise Refused(f"{resource}: nobody waits for its devices any more")
         troubles: dict[str, str] = {}
         older: dict[str, Optional[GrantPart]] = {}
-        for want in wants:  # all go before the first comes, so that units may have swapped their devices
+        for want in wants:  # remove all before the first insert, because units may have swapped their devices
             older[want.unit], why = _clear(tables, unit_key(resource, want.unit))
             if why:
                 troubles[want.unit] = why
@@ -150,11 +152,10 @@ def settle(
     seen: Optional[Mapping[str, GrantPart]] = None,
     torn_down: Iterable[Want] = (),
 ) -> frozenset[str]:
-    """Say how units went: set up (`active`), given back (`free`), or `withheld` (unit -> why).
+    """Record which units are set up (`active`), given back (`free`), or `withheld` (unit -> why), in one transaction.
 
-    Those that are `torn_down` are held as what they are now, no more as what they were before. All in one transaction.
-    Returns those whose hold is still the one with the token in `tokens`, and as it was `seen` by who was not at work on
-    it; of the others nothing is changed. Raises Unusable.
+    Units that are `torn_down` no longer hold their former device. A unit changes only if its hold still has the token
+    in `tokens`, and equals `seen` if that is given. Return these units. Raises Unusable.
     """
     kept = withheld or {}
     holds = {want.unit: (hold_of(want.device),) for want in torn_down}
@@ -180,13 +181,13 @@ def settle(
 
 
 def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> bool:
-    """Hold a unit that a container has, for all that the ledger says; whether that changed anything.
+    """Hold a unit that a container already has. Return True if this changed the ledger.
 
-    Unless it counts as `set_up` in this boot, it is as in the boot before, if there was one.
+    A hold that is not `set_up` in this boot keeps its former boot, if it has one.
 
-    That is so after a reboot, where the store was lost, and where more is known of the hardware than when it was handed
-    out, under which others know it. It is no new grant, so a store that is incomplete or a kind that belongs to others
-    is no obstacle. Raises Refusal if another's hold excludes it, Unusable.
+    Use this after a reboot, after a loss of the store, and when more is known of the hardware than when it was handed
+    out. It is not a new grant, so it works in an incomplete store and for a kind of other owners. Raises UnitsRefused
+    if another hold excludes it, Unusable.
     """
 
     def operation(tables: Tables) -> bool:
@@ -214,21 +215,22 @@ def adopt(ledger: Ledger, resource: str, want: Want, set_up: bool = True) -> boo
 
 
 def is_held(part: GrantPart, device: Device) -> bool:
-    """Whether a hold keeps all of the hardware from others, as it is known now."""
+    """Return True if a hold keeps all hardware of the device, known by now, from others."""
     return widened(part.holds[0], hold_of(device)) == part.holds[0]
 
 
 def widened(hold: Hold, other: Hold) -> Hold:
-    """`hold`, on all that is also in `other`."""
+    """Return `hold`, extended to all hardware of `other`."""
     inside = dict.fromkeys(one for one in (*hold.consists_of, other.device, *other.consists_of) if one != hold.device)
     above = dict.fromkeys(one for one in (*hold.part_of, *other.part_of) if one != hold.device and one not in inside)
     return hold._replace(unique=hold.unique or other.unique, part_of=tuple(above), consists_of=tuple(inside))
 
 
 def clear(ledger: Ledger) -> int:
-    """Free what the device plugin holds, for pods and for DRA claims; how many holds that was. Raises Unusable.
+    """Free what the device plugin holds, for pods and for DRA claims. Return the number of holds. Raises Unusable.
 
-    For when it is taken off the host: nobody else frees these. What could not be torn down stays withheld.
+    For the removal of the plugin from the host: nothing else frees these holds. Devices whose teardown failed stay
+    withheld.
     """
 
     def operation(tables: Tables) -> int:
@@ -249,7 +251,7 @@ def _incomplete(ledger: Ledger) -> Incomplete:
 
 
 def _clear(tables: Tables, key: Key) -> tuple[Optional[GrantPart], str]:
-    """Take away the hold that there is: (it, why it has to stay)."""
+    """Remove the hold of `key`: (the hold, why it has to stay)."""
     found = tables.parts(key)
     why = next((text for one in found for text in stuck(one.part)), "")
     for one in () if why else found:
@@ -267,7 +269,7 @@ def _insert(tables: Tables, ledger: Ledger, key: Key, hold: Hold, state: str, bo
 
 
 def _after(before: Optional[GrantPart], want: Want, pending: bool) -> tuple[Hold, bool]:
-    """What is held for `want` in the place of `before`, and whether who had that goes on to use it."""
+    """Return the hold for `want` that follows `before`, and True if the former holder goes on using it."""
     hold = hold_of(want.device)
     if before is None:
         return hold, False
@@ -277,12 +279,12 @@ def _after(before: Optional[GrantPart], want: Want, pending: bool) -> tuple[Hold
 
 
 def _same(before: GrantPart, hold: Hold) -> bool:
-    """Whether others may go on to use what was held before: all that may differ is what is known of it."""
+    """Return True if others may go on using the held device: only the knowledge of its hardware may differ."""
     return before.state == ACTIVE and hold.device in (before.holds[0].device, *before.holds[0].consists_of)
 
 
 def stuck(part: GrantPart) -> Iterator[str]:
-    """Why a hold can't be followed by the next one. A teardown that was interrupted can be made up for."""
+    """Yield why the next hold can't replace this one. An interrupted teardown is not a reason: it can be run again."""
     if part.state == WITHHELD:
         for device, reason in part.reasons.items():
             if reason != INTERRUPTED:
@@ -290,7 +292,7 @@ def stuck(part: GrantPart) -> Iterator[str]:
 
 
 def _conflict(tables: Tables, hold: Hold) -> str:
-    """Who has what of the hardware of `hold`, so that it can't be held; "" if nobody."""
+    """Tell who holds which hardware of `hold`, so that it can't be held; "" if it can."""
     why = why_not(hold, tables.locks(hold.locks()))
     if not why:
         return ""
@@ -302,12 +304,12 @@ def _conflict(tables: Tables, hold: Hold) -> str:
 
 
 def claim_text(key: Key) -> str:
-    """A claim of a DRA driver, for people to read."""
+    """Name a claim of a DRA driver for people."""
     return f"claim {key.request_id} of DRA driver {key.plugin}"
 
 
 def holder(key: Key, part: GrantPart) -> str:
-    """Who holds something, for people to read."""
+    """Name the holder of a part for people."""
     if is_dra(key):
         return claim_text(key)
     return f"request {key.request_id} of {key.resource_type}/{key.plugin} ({part.owner})"

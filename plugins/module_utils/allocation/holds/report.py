@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CHECK and INFO of the ledger: is a grant still good, and what is in the store. Private API of fleet.cdi."""
+"""CHECK and INFO of the ledger: is a grant still good, and what does the store have?"""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from ..ledger.ledger import Ledger
 
 
 class GrantProblem(NamedTuple):
-    """What is wrong with a grant. `code` is "unknown", "pending", "withheld", "boot", "missing" or "swapped"."""
+    """A problem of a grant. `code` is "unknown", "pending", "withheld", "boot", "missing" or "swapped"."""
 
     code: str
-    device: str  # "" if it is the whole grant
+    device: str  # "" for the whole grant
     text: str
 
 
 class Checked(NamedTuple):
-    """What CHECK found; good without problems."""
+    """The result of CHECK. Without problems, the grant is good."""
 
     grant: Optional[Grant]
     problems: tuple[GrantProblem, ...]
 
 
 class Info(NamedTuple):
-    """What INFO tells of the store."""
+    """The result of INFO."""
 
     path: str
     filesystem: str  # its type
-    durability: str  # "disk": over a power cut; "boot": until the next boot
+    durability: str  # "disk": over a power cut; "boot": until a reboot
     schema: int  # version of the store
     grants: int
-    devices: Mapping[tuple[str, str, str], int]  # (kind, owner, state) -> how many
-    owners: Mapping[str, tuple[str, ...]]  # kind -> who it was given to
+    devices: Mapping[tuple[str, str, str], int]  # (kind, owner, state) -> number
+    owners: Mapping[str, tuple[str, ...]]  # kind -> owners that it was given to
     other_boots: tuple[Key, ...]  # grants of earlier boots
     pending: tuple[Key, ...]
     withheld: Mapping[str, str]  # device -> why
     unproved: tuple[Key, ...]  # grants for which there may have been better devices
-    complete: bool  # False: the store was damaged and may have lost grants, so that none are made
+    complete: bool  # False: the store was damaged and may have lost grants, so no new ones are made
     incidents: tuple[Mapping[str, Any], ...]  # each rebuild: "when", "what", "kept", "recovered", "complete"
 
 
 def check_grant(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked:
-    """Whether the grant of `key` is there, active, of this boot, and its devices are those that were granted.
+    """Check that the grant of `key` exists, is active and of this boot, and that its devices are the granted ones.
 
-    `present` has the devices of the inventory: id -> unique id (uuid or serial), "" where it has none. Raises Unusable.
+    `present` has the devices of the inventory: id -> unique id (uuid or serial number), or "". Raises Unusable.
     """
     grant = ledger.find(key)
     if grant is None:
@@ -73,7 +73,7 @@ def check_grant(ledger: Ledger, key: Key, present: Mapping[str, str]) -> Checked
 
 
 def info(ledger: Ledger) -> Info:
-    """What is in the store, and on what it lies. Reads all of it. Raises Unusable."""
+    """Describe the store and its file system. Reads the whole store. Raises Unusable."""
     grants, state = ledger.transact(lambda tables: (tables.grants(), tables.state))
     kind = filesystem.type_of(os.path.dirname(ledger.path))
     devices: dict[tuple[str, str, str], int] = {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Taking the store away once nobody holds anything, where fleet.cdi leaves a host. Private API of fleet.cdi."""
+"""Remove the store when fleet.cdi leaves a host and no device is held."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .lock_file import gate
 from .store_file import connected, discard
 from .tables import Tables
 
-WAIT = 5.0  # seconds for others who use the store
+WAIT = 5.0  # seconds to wait for other processes that use the store
 BESIDE = ("ledger.db-journal", "ledger.log", "ledger.lock", "commands.lock")
 UNFINISHED = ("ledger.db.new", "ledger.db.new-journal", "ledger.db-journal.new", "ledger.log.new")
 
 
 def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
-    """Remove the store; whether there was one. With `check` it only says so.
+    """Remove the store. Return True if there was a store; with `check`, only tell this.
 
-    Stores that were put aside as damaged stay. Raises Refused while anything is granted, unless `force`, and Unusable
-    where that can't be told.
+    Stores that were put aside as damaged stay. Raises Refused if a device is granted, unless `force`; Unusable if the
+    store can't tell.
     """
     if not os.path.lexists(ledger.path):
         if not check:
@@ -37,22 +37,22 @@ def dispose(ledger: Ledger, check: bool = False, force: bool = False) -> bool:
     deadline = time.monotonic() + WAIT
     with gate(os.path.join(directory, "ledger.lock"), deadline):
         with connected(ledger.path, deadline) as db:
-            db.execute("BEGIN IMMEDIATE")  # again: now nobody else grants
+            db.execute("BEGIN IMMEDIATE")  # check again: no other process can grant now
             _refuse(ledger, len(Tables(db).grants()), force)
         os.unlink(ledger.path)
         discard(os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED))
-    with suppress(OSError):  # others have files there
+    with suppress(OSError):  # the directory has files of others
         os.rmdir(directory)
     return True
 
 
 def _discard_unfinished(path: str) -> None:
-    """Remove what a killed process left of a store that was never finished. Raises Unusable."""
+    """Remove the files of a store that a killed process did not finish. Raises Unusable."""
     directory = os.path.dirname(path)
     rest = [os.path.join(directory, name) for name in (*BESIDE, *UNFINISHED)]
     if any(map(os.path.lexists, rest)):
         with gate(os.path.join(directory, "ledger.lock"), time.monotonic() + WAIT) as held:
-            # A store that was used and is gone has a note of that: its grants may be found again (rebuild.py).
+            # The lock file notes a store that was used and is missing now: its grants may be found again (rebuild.py).
             if not os.path.lexists(path) and not held.left().boot_id:
                 discard(rest)
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the ledger refuses and what can go wrong with its store; each error has a `name` for who answers a caller.
+"""Errors of the ledger. The `name` of each error is for the code that answers a caller.
 
-Whatever is raised, the operation did not take place, or (Unusable from a failed write to disk) may have: it was not
-acknowledged, and DEL or GC of the same request sets it right. Private API of fleet.cdi.
+After an error the operation did not take place. Only after Unusable from a failed write to disk it may have: it was not
+acknowledged, and DEL or GC of the same request undoes it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ...records import CdiError
 
 
 class Refused(CdiError):
-    """The ledger works and says no."""
+    """The ledger works and refuses the operation."""
 
     name = "refused"
 
 
 class DevicesTaken(Refused):
-    """The devices that were picked can't be held beside what is held: the picker is wrong, nothing was recorded."""
+    """The devices that were picked exclude devices that are held: the picker is wrong, and nothing was recorded."""
 
     name = "taken"
 
@@ -39,19 +39,19 @@ class Different(Refused):
 
 
 class Unfinished(Refused):
-    """The request-id is in the middle of an ADD (its setup) or of a DEL (its teardown), or that was interrupted."""
+    """The ADD (setup) or DEL (teardown) of this request-id still runs, or was interrupted."""
 
     name = "unfinished"
 
 
 class GrantGone(Refused):
-    """What was to be changed is no longer there: a DEL or GC came between."""
+    """The grant to change no longer exists: a DEL or GC freed it meanwhile."""
 
     name = "gone"
 
 
 class Incomplete(Refused):
-    """The store was damaged and may have lost grants: no new ones until somebody says that none are lost."""
+    """The store was damaged and may have lost grants: no new grants until the administrator says that none are lost."""
 
     name = "incomplete"
 
@@ -67,10 +67,10 @@ class Unusable(CdiError):
 
 
 class Damaged(Exception):
-    """Inside of the room only: what is in the store can't be what was written. It gets rebuilt (rebuild.py)."""
+    """The store does not have what was written; rebuild.py rebuilds it. Only the ledger's own files see this error."""
 
 
-# Text of SQLite's message (sqlite3_errstr; codes come with Python 3.11 only) -> cause, what to do next.
+# Text of SQLite's message (sqlite3_errstr; only Python 3.11 has its codes) -> cause, next step.
 # https://www.sqlite.org/rescode.html
 CAUSES = (
     ("disk is full", "full", "Free some space there and try again; DEL works meanwhile"),
@@ -84,7 +84,7 @@ CAUSES = (
 )
 DAMAGE = ("malformed", "not a database", "no such", "corrupt", "could not decode", "too big", "unsupported file format")
 
-# The same for the calls that we make ourselves.
+# The same for system calls.
 ERRNO = {
     errno.ENOSPC: "full",
     errno.EDQUOT: "full",
@@ -105,10 +105,10 @@ ADVICE = {
 
 
 def of_sqlite(path: str, error: Exception) -> Exception:
-    """What to raise for an error that sqlite3 raised: Unusable, or Damaged.
+    """Return the exception for an error of sqlite3: Unusable or Damaged.
 
-    Its text is empty where SQLite's message can't be decoded, which quotes a schema that is damaged: Python before 3.11
-    drops such a message (PyErr_SetString), later ones raise UnicodeDecodeError (store.connected).
+    The error has no text if SQLite's message quotes a damaged schema that can't be decoded: Python before 3.11 drops
+    such a message (PyErr_SetString), later versions raise UnicodeDecodeError (store_file.translated).
     """
     text = str(error)
     if not text:
@@ -123,6 +123,6 @@ def of_sqlite(path: str, error: Exception) -> Exception:
 
 
 def of_system(path: str, what: str, error: OSError) -> Unusable:
-    """What to raise for a failed call on `path`."""
+    """Return the exception for a system call on `path` that failed."""
     cause = ERRNO.get(error.errno or 0, "io")
     return Unusable(f"{path}: can't {what} it: {error.strerror or error}. {ADVICE[cause]}.", cause)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the store of grants is like, for people who only look.
+"""Examine the store of grants without changing it.
 
-`Ledger` puts a damaged store aside and rebuilds it. Who looks must not: nothing here makes, locks or changes a file.
+`Ledger` puts a damaged store aside and rebuilds it. This module makes, locks and changes no file.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:  # imports SQLite
 
 GONE, DAMAGED, UNUSABLE, CHANGED = "gone", "damaged", "unusable", "changed"
 
-TRIES, PAUSE = 20, 0.05  # while a grant is being written, the store is for milliseconds not as it was left
+TRIES, PAUSE = 20, 0.05  # a write of a grant makes the store differ from the lock file's note for milliseconds
 
 
 class Examined(NamedTuple):
-    """The store. `state` is "" for one that is in order, or that was never made."""
+    """The state of the store. `state` is "" for a store in order, or one that was never made."""
 
     path: str = ""
     state: str = ""
     problem: str = ""
-    grants: Optional[tuple[Grant, ...]] = ()  # None where they can't be told
-    complete: bool = True  # False: a damage may have lost grants, so none are made
-    withheld: tuple[tuple[str, str], ...] = ()  # (device, why) of those that a failed teardown keeps
+    grants: Optional[tuple[Grant, ...]] = ()  # None if they can't be read
+    complete: bool = True  # False: damage may have lost grants, so no new ones are made
+    withheld: tuple[tuple[str, str], ...] = ()  # (device, why) of devices whose teardown failed
 
 
 def examine(state_dir: str, boot_id: str) -> Examined:
-    """Look at the store in `state_dir`; `boot_id` is that of the running kernel. Raises nothing."""
+    """Examine the store in `state_dir`; `boot_id` is that of the running kernel."""
     path = os.path.join(os.path.abspath(state_dir), "ledger.db")
     lock = os.path.join(os.path.dirname(path), "ledger.lock")
     left = peek(lock)
@@ -45,7 +45,7 @@ def examine(state_dir: str, boot_id: str) -> Examined:
         if left.boot_id:
             return Examined(path, GONE, "it was here, and is gone with the grants in it", None)
         return Examined(path)
-    from . import errors  # here: SQLite is slow
+    from . import errors  # here, because SQLite loads slowly
 
     try:
         for _try in range(TRIES):
@@ -66,7 +66,7 @@ def examine(state_dir: str, boot_id: str) -> Examined:
 
 
 def _read(path: str, left: Left, boot_id: str) -> Examined:
-    """All that is in the store, or in its log where a power cut left that alone. Raises Damaged, Unusable."""
+    """Read the store, or its log if a power cut left only the log whole. Raises Damaged, Unusable."""
     from . import errors, log
     from .grant import WITHHELD, decode
     from .tables import grants_of
@@ -78,7 +78,7 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
         state, grants = _stored(path, left)
     except errors.Damaged as error:
         damage = error
-    logged = log.read(beside)  # after the store, as it is written before
+    logged = log.read(beside)  # read after the store, because it is written before the store
     told = log.complete(logged)
     if told and (state is None or state.generation < told[0].generation):
         if damage and (left.boot_id == boot_id or told[0].generation < left.generation):
@@ -97,7 +97,7 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
 
 
 def _stored(path: str, left: Left) -> tuple[StoreState, list[Grant]]:
-    """All that is in the store. Raises Damaged, Unusable."""
+    """Read everything in the store. Raises Damaged, Unusable."""
     from . import errors, filesystem, schema, verify
     from .tables import Tables
 

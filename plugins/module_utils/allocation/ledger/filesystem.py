@@ -1,14 +1,14 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""On what kind of file system the store lies, from /proc/self/mountinfo (proc(5)). Private API of fleet.cdi."""
+"""Find the type of the store's file system in /proc/self/mountinfo (proc(5))."""
 
 from __future__ import annotations
 
 import os
 import re
 
-# Locks and fsync are promises of the server's, other hosts may see the file, and a grant is of this host alone.
+# Locks and fsync depend on the server, other hosts may see the file, and a grant belongs to this host alone.
 # fmt: off
 NETWORK = frozenset((
     "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs", "gfs2", "glusterfs", "gpfs",
@@ -18,14 +18,14 @@ NETWORK = frozenset((
 ))
 # fmt: on
 
-# Gone after a reboot, as are the containers that held the devices.
+# Empty after a reboot; the containers that held the devices are gone then, too.
 VOLATILE = frozenset(("tmpfs", "ramfs"))
 
 
 def type_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
-    """The type of the file system that `path` (a directory) is on: "ext4", "nfs4"; "unknown" without /proc.
+    """Return the type of the file system of the directory `path`: "ext4", "nfs4"; "unknown" without /proc.
 
-    The mount point that is the longest beginning of the real path counts, of several on it the last.
+    The longest mount point that is a prefix of the real path counts; of several mounts on it, the last.
     """
     try:
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
@@ -43,5 +43,8 @@ def type_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> str:
 
 
 def durability(kind: str) -> str:
-    """What is kept on a file system of this type: "disk" over a power cut, "boot" until the next boot, "" refused."""
+    """Return how long this type of file system keeps data.
+
+    "disk": over a power cut. "boot": until a reboot. "": the store must not be on it.
+    """
     return "" if kind in NETWORK else "boot" if kind in VOLATILE else "disk"

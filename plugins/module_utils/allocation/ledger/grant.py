@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a grant is: its key, its parts, the devices that it holds, and which holds exclude each other.
+"""A grant: its key, its parts, the devices that it holds, and which holds exclude each other.
 
-Pure: nothing here reads or writes. docs/allocation.md, section "The ledger". Private API of fleet.cdi.
+Pure: nothing here reads or writes. docs/allocation.md, section "The ledger".
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ OWNERS = ("kubernetes", "claims", "external")
 
 PENDING = "pending"  # recorded; the setup of its devices is not finished
 ACTIVE = "active"
-WITHHELD = "withheld"  # given back, but the teardown of its devices is not finished or failed: nobody gets them
-UNPROVED = "?"  # behind a token: in what every release passes on as it is, so that none calls such a store damaged
-INTERRUPTED = "its teardown is running, or was interrupted"  # why it is withheld from the beginning of a teardown on
+WITHHELD = "withheld"  # given back, but the teardown did not finish or failed: no request gets its devices
+UNPROVED = "?"  # ends a token: every release keeps tokens unchanged, so none takes such a store for damaged
+INTERRUPTED = "its teardown is running, or was interrupted"  # the reason that is recorded when a teardown begins
 
-# How a resource is locked. Two locks on one resource go together only if they are the same sort, and not WHOLE.
-WHOLE = "whole"  # somebody has all of it
-PARTS = "parts"  # somebody has something that is a part of it
-SHARE = "share"  # somebody has an amount of its capacity
+# Modes of a lock. Two locks on one resource are compatible only if they have the same mode, and it is not WHOLE.
+WHOLE = "whole"  # a hold has all of it
+PARTS = "parts"  # a hold has a part of it
+SHARE = "share"  # a hold has an amount of its capacity
 
 
 class Key(NamedTuple):
-    """What identifies a grant: the configuration that made it, and the caller's request-id."""
+    """The key of a grant: the configuration that made it, and the caller's request-id."""
 
     resource_type: str
     plugin: str
@@ -38,20 +38,20 @@ class Key(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """One device within a grant, by identities that are stable over reboots; never names or device nodes."""
+    """One device of a grant, by identities that are stable over reboots: no names, no device nodes."""
 
     device: str  # Device.id
     kind: str
-    unique: str = ""  # uuid or serial number of the card, "" where it has none: a card that was swapped is noticed
+    unique: str = ""  # uuid or serial number of the card, or "": tells a swapped card
     part_of: tuple[str, ...] = ()
     consists_of: tuple[str, ...] = ()
-    amounts: Mapping[str, int] = {}  # of its capacity; empty: the whole device
+    amounts: Mapping[str, int] = {}  # of its capacity; empty means the whole device
     capacity: Mapping[str, int] = {}  # of the device, for each name in `amounts`
 
     def locks(self) -> dict[str, str]:
-        """Resource -> sort of lock, for the device itself and for all hardware that it overlaps.
+        """Return resource -> lock mode, for the device and all hardware that it overlaps.
 
-        A share of a device that consists of others locks those for shares of that device alone.
+        A share of a device that consists of others locks those only for shares of the same device.
         """
         own, inside = (SHARE, f"{SHARE} of {self.device}") if self.amounts else (WHOLE, WHOLE)
         found = dict.fromkeys(self.part_of, PARTS)
@@ -61,57 +61,57 @@ class Hold(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """What the ledger has on one resource."""
+    """The lock of the ledger on one resource."""
 
     mode: str  # WHOLE, PARTS, SHARE or "share of <device>"
-    used: Mapping[str, int] = {}  # of its capacity, by name, in all grants together; empty unless SHARE
+    used: Mapping[str, int] = {}  # amounts of its capacity in all grants together, by name; empty unless SHARE
 
 
 class GrantPart(NamedTuple):
-    """What one ADD added to a grant. A later ADD under the same request-id with other resource-specs adds another."""
+    """The result of one ADD. A later ADD with the same request-id and other resource-specs makes another part."""
 
-    token: str  # random: tells this part from a later one under the same key; see `proved`
+    token: str  # random: distinguishes this part from a later one under the same key; see `proved`
     owner: str  # one of OWNERS
     state: str  # PENDING, ACTIVE or WITHHELD
-    wanted: Mapping[str, int]  # resource-spec -> amount, as asked
+    wanted: Mapping[str, int]  # resource-spec -> amount that was asked for
     holds: tuple[Hold, ...]
-    boot_id: str  # of the boot in which it was made, or made good again
-    made: float  # seconds since the epoch, for people to read
-    since: float  # seconds of CLOCK_BOOTTIME in that boot: clocks that are set don't change its age
+    boot_id: str  # of the boot in which it was made or renewed
+    made: float  # seconds since the epoch, only for display
+    since: float  # seconds of CLOCK_BOOTTIME in that boot: setting the clock does not change its age
     reasons: Mapping[str, str] = {}  # device -> why it is withheld
 
     @property
     def proved(self) -> bool:
-        """False if we chose the devices, and there may have been better ones (choose.Choice.proved)."""
+        """Return False if we chose the devices and there may have been better ones (choose.Choice.proved)."""
         return not self.token.endswith(UNPROVED)
 
 
 class Grant(NamedTuple):
-    """Everything that one request-id holds through one configuration. Never without a part."""
+    """Everything that one request-id holds through one configuration. It always has a part."""
 
     key: Key
     parts: tuple[GrantPart, ...]
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """The devices of all its parts."""
+        """Return the devices of all its parts."""
         return tuple(hold for part in self.parts for hold in part.holds)
 
     @property
     def wanted(self) -> dict[str, int]:
-        """Resource-spec -> amount, over all its parts."""
+        """Return resource-spec -> amount, over all its parts."""
         return {spec: amount for part in self.parts for spec, amount in part.wanted.items()}
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Those of its parts."""
+        """Return the tokens of its parts."""
         return tuple(part.token for part in self.parts)
 
 
 def hold_of(device: Device, amounts: Optional[Mapping[str, int]] = None) -> Hold:
-    """The hold on `device`; with `amounts` ({"memory": MiB}) on that much of its capacity instead of all of it.
+    """Return the hold on the whole `device`, or with `amounts` ({"memory": MiB}) on that much of its capacity.
 
-    Raises CdiError for an amount of something that the device has no capacity of.
+    Raises CdiError for an amount of a capacity that the device does not have.
     """
     amounts = amounts or {}
     lacking = sorted(set(amounts) - set(device.capacity))
@@ -122,7 +122,7 @@ def hold_of(device: Device, amounts: Optional[Mapping[str, int]] = None) -> Hold
 
 
 def why_not(hold: Hold, locks: Mapping[str, Lock]) -> str:
-    """Why `hold` can't be granted beside `locks` (resource -> Lock, as `Taken.among` gives them); "" if it can."""
+    """Tell why `hold` can't be granted beside `locks` (resource -> Lock, from `Tables.locks`); "" if it can."""
     for resource, mode in hold.locks().items():
         lock = locks.get(resource)
         if lock is not None and (lock.mode != mode or mode == WHOLE):
@@ -135,7 +135,10 @@ def why_not(hold: Hold, locks: Mapping[str, Lock]) -> str:
 
 
 def why_not_owned(kind: str, owner: str, given: Sequence[str], using: Iterable[str]) -> str:
-    """Why no device of `kind` is for `owner`, if it was `given` to some and others are `using` it; "" if they are."""
+    """Tell why `owner` can't have devices of `kind`; "" if it can.
+
+    The kind was `given` to owners, or else other owners may be `using` it.
+    """
     if given:
         return "" if owner in given else f"{kind}: belongs to {' and '.join(given)}; found a request of {owner}"
     others = sorted(set(using) - {owner})
@@ -145,14 +148,14 @@ def why_not_owned(kind: str, owner: str, given: Sequence[str], using: Iterable[s
 
 
 class Unreadable(ValueError):
-    """Text that is no record of ours, or one that was changed."""
+    """Text that is not a record of ours, or a record that was changed."""
 
 
 MARK = '["fleet.cdi/grant",1,'
 
 
 class Stored(NamedTuple):
-    """One part as the store has it. `id` is never used twice; `revision` grows with each change of the store."""
+    """One part in the store. `id` is never used twice; `revision` grows with each change of the store."""
 
     id: int
     revision: int
@@ -161,9 +164,9 @@ class Stored(NamedTuple):
 
 
 def encode(stored: Stored) -> str:
-    """The record of one part: eight digits of checksum, then one line of JSON, in ASCII.
+    """Return the record of one part: eight digits of checksum, then one line of JSON, in ASCII.
 
-    It says everything about the part, so that a damaged store can be rebuilt from the records that are left of it.
+    It has everything about the part, so that a damaged store can be rebuilt from the records that are left.
     """
     part = stored.part
     values = [stored.id, stored.revision, *stored.key, *part[:4], [list(hold) for hold in part.holds], *part[5:]]
@@ -171,12 +174,12 @@ def encode(stored: Stored) -> str:
 
 
 def decode(text: str) -> Stored:
-    """The part that `encode` wrote as `text`. Raises Unreadable."""
+    """Return the part in a record that `encode` wrote. Raises Unreadable."""
     return decode_all([text])[0]
 
 
 def decode_all(texts: Sequence[str]) -> list[Stored]:
-    """The parts that `encode` wrote as `texts`, read as one JSON text. Raises Unreadable if one of them is none."""
+    """Return the parts in records that `encode` wrote; parse them as one JSON text. Raises Unreadable."""
     try:
         found = [_stored(values) for values in json.loads(f"[{','.join([unsealed(text, MARK) for text in texts])}]")]
     except (ValueError, TypeError) as error:
@@ -187,7 +190,7 @@ def decode_all(texts: Sequence[str]) -> list[Stored]:
 
 
 def _stored(values: list[Any]) -> Stored:
-    """Raises ValueError, TypeError."""
+    """Return the part with these values. Raises ValueError, TypeError."""
     (
         _mark,
         _version,
@@ -212,12 +215,15 @@ def _stored(values: list[Any]) -> Stored:
 
 
 def sealed(text: str) -> str:
-    """`text` (ASCII) behind its checksum."""
+    """Return `text` (ASCII) behind its checksum."""
     return f"{crc32(text.encode('ascii')):08x}{text}"
 
 
 def unsealed(text: str, mark: str) -> str:
-    """What `sealed` was given. Raises Unreadable unless it begins with `mark` and the checksum is right."""
+    """Return the text that `sealed` was given.
+
+    Raises Unreadable unless it begins with `mark` and the checksum is right.
+    """
     if isinstance(text, str) and text.startswith(mark, 8) and text.isascii():
         inner = text[8:]
         if text[:8] == f"{crc32(inner.encode('ascii')):08x}":
@@ -226,5 +232,5 @@ def unsealed(text: str, mark: str) -> str:
 
 
 def grant_of(key: Key, parts: Sequence[Stored]) -> Optional[Grant]:
-    """The grant of `key` that has `parts`; None without any."""
+    """Return the grant of `key` with `parts`; None without parts."""
     return Grant(key, tuple(stored.part for stored in parts)) if parts else None

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ledger: who holds which devices, durable when a call returns. docs/allocation.md, "The ledger".
+"""The ledger: who holds which devices; a change is durable when the call returns. docs/allocation.md, "The ledger".
 
-Every method is one transaction of its own; `gc` is several. A Ledger may be kept, shared between threads and taken over
-a fork: between two calls nothing stays open, or, with `keep`, a file that other processes may change or replace. Errors
-are those of trouble.py. Private API of fleet.cdi.
+Each method is one transaction; `gc` is several. Threads may share a Ledger, and it may be used after a fork: nothing
+stays open between two calls, except with `keep` a file that other processes may change or replace. Its errors are in
+errors.py.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ from .grant import (
 from .store import Store
 from .tables import Tables
 
-WAIT = 5.0  # seconds that a call waits for others before it gives up
+WAIT = 5.0  # seconds that a call waits for other processes before it gives up
 
 
 class HeldLocks(NamedTuple):
-    """What a picker is told, within the transaction that will record what it returns."""
+    """The view of the ledger that a picker gets, within the transaction that will record its choice."""
 
-    locks: Callable[[Iterable[str]], dict[str, Lock]]  # of the resources named: Device.id, part_of, consists_of
-    wanted: Mapping[str, int]  # resource-spec -> amount: what is asked and not granted yet
-    grant: Optional[Grant]  # what the request holds already
+    locks: Callable[[Iterable[str]], dict[str, Lock]]  # of these resources: Device.id, part_of, consists_of
+    wanted: Mapping[str, int]  # resource-spec -> amount that is asked for and not granted yet
+    grant: Optional[Grant]  # that the request holds already
 
 
 class Added(NamedTuple):
-    """What `add` recorded, or found."""
+    """The result of `add`."""
 
-    grant: Grant  # all that the request-id holds now
-    parts: tuple[GrantPart, ...]  # of it, those that answer this call
-    repeated: bool  # nothing was picked: the same was asked before
+    grant: Grant  # everything that the request-id holds now
+    parts: tuple[GrantPart, ...]  # those of its parts that answer this call
+    repeated: bool  # True: the same was asked before, so nothing was picked
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """The devices that answer this call."""
+        """Return the devices that answer this call."""
         return tuple(hold for part in self.parts for hold in part.holds)
 
     @property
     def setup(self) -> bool:
-        """Whether the devices are to be set up now, and `activate` called."""
+        """Return True if the caller must set up the devices now and call `activate`."""
         return any(part.state == PENDING for part in self.parts)
 
 
 class Ledger:
-    """The ledger in `state_dir`, made when it is first used. `boot_id` is that of the running kernel.
+    """The ledger in `state_dir`, made at its first use. `boot_id` is that of the running kernel.
 
-    `wait` is how many seconds a call waits for others; `now` gives seconds since boot (CLOCK_BOOTTIME).
-    `keep`: the store stays open between calls; for a process that makes many.
-    `reports` lists what was found damaged and rebuilt by calls of this object, for people to read.
+    `wait`: seconds that a call waits for other processes. `now` returns seconds since boot (CLOCK_BOOTTIME). `keep`:
+    keep the store open between calls, for a process that makes many. `reports`: texts about damage that calls of this
+    object found and repaired.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Ledger:
         self.path = self._store.path
         self.reports = self._store.reports
         self.now = now
-        self.transact = self._store.transact  # for the room's own functions: collect, report, migrate
-        self.news = self._store.news  # for who waits for changes of others
+        self.transact = self._store.transact  # for collect, report, migrate and the other functions of allocation
+        self.news = self._store.news  # for processes that wait for changes of others
 
     def add(
         self,
@@ -96,15 +96,17 @@ class Ledger:
         pending: bool = False,
         proved: Callable[[], bool] = lambda: True,
     ) -> Added:
-        """Grant `wanted` (resource-spec -> amount) to `key`, or give what it was granted for the same before.
+        """Grant `wanted` (resource-spec -> amount) to `key`, or return what it was granted for the same before.
 
-        `pick` chooses the devices; whatever it raises is passed on, and nothing is recorded. It may be called a second
-        time (if the store was found damaged), reads nothing but its argument and what was read before, and does not
-        use the ledger. With `pending` the part is recorded as pending: set its devices up, then call `activate`, or
-        `delete` it by its token. A part of an earlier boot is made good again, and to be set up again. `proved` is
-        asked after `pick`: whether the best devices were picked for certain (Part.proved).
+        `pick` chooses the devices. If it raises, the exception is passed on and nothing is recorded. It may be called a
+        second time, after damage to the store was found; so it reads only its argument and what was read before, and
+        does not use the ledger. `proved` is called after `pick`: it tells whether `pick` surely found the best devices
+        (GrantPart.proved).
 
-        Raises Different, Unfinished, Owned, Incomplete, Taken, Unusable; the grant is then as before.
+        With `pending` the part is recorded as pending: set up its devices, then call `activate`, or `delete` it by its
+        token. A part of an earlier boot is renewed and needs a setup again.
+
+        Raises Different, Unfinished, Owned, Incomplete, DevicesTaken, Unusable; the grant is then unchanged.
         """
         if owner not in OWNERS:
             raise Refused(f"owner: found {owner!r}; expected one of {', '.join(OWNERS)}")
@@ -136,18 +138,18 @@ class Ledger:
         return self.transact(operation)
 
     def find(self, key: Key) -> Optional[Grant]:
-        """The grant of `key`; None if there is none. Raises Unusable."""
+        """Return the grant of `key`, or None. Raises Unusable."""
         return self.transact(lambda tables: grant_of(key, tables.parts(key)))
 
     def activate(self, key: Key, tokens: Collection[str]) -> Grant:
-        """Make the pending parts with `tokens` active: their devices are set up. Raises Gone, Unusable."""
+        """Make the pending parts with `tokens` active: their devices are set up. Raises GrantGone, Unusable."""
         return self._change(key, tokens, lambda part: part._replace(state=ACTIVE))
 
     def withhold(self, key: Key, tokens: Collection[str], reason: str) -> Grant:
-        """Keep the devices of the parts with `tokens` from everybody, for `reason`, until they are deleted or released.
+        """Withhold the devices of the parts with `tokens`, for `reason`, until they are deleted or released.
 
-        Called before a teardown, it leaves no moment in which a crash makes half torn down devices look granted.
-        Raises Gone, Unusable.
+        Call it before a teardown: then a crash never leaves devices granted that are half torn down. Raises GrantGone,
+        Unusable.
         """
 
         def change(part: GrantPart) -> GrantPart:
@@ -158,10 +160,10 @@ class Ledger:
     def delete(
         self, key: Key, tokens: Optional[Collection[str]] = None, keep: Optional[Mapping[str, str]] = None
     ) -> Optional[Grant]:
-        """Free what `key` holds, or of it the parts with `tokens`; returns what was freed, None if there was nothing.
+        """Free everything that `key` holds, or its parts with `tokens`. Return what was freed, or None.
 
-        `keep` (device -> reason) stays behind, withheld: what could not be torn down. Never raises for a key or token
-        that is unknown. Raises Unusable.
+        `keep` (device -> reason) has the devices that could not be torn down: they stay, withheld. A key or token that
+        is unknown is not an error. Raises Unusable.
         """
         keep = keep or {}
 
@@ -175,7 +177,7 @@ class Ledger:
         return self.transact(operation)
 
     def release(self, device: str) -> Optional[Hold]:
-        """Free `device` (Device.id), which is withheld: its teardown was made good by hand. None if nobody holds it.
+        """Free the withheld `device` (Device.id) after the administrator repaired its teardown. None if it is not held.
 
         Raises Refused if it is held and not withheld, Unusable.
         """
@@ -199,7 +201,7 @@ class Ledger:
         return self.transact(operation)
 
     def set_owners(self, kind: str, owners: Collection[str]) -> None:
-        """Give `kind` to `owners` alone: one, or several that may share it; none: whoever holds devices of it.
+        """Give `kind` to `owners` alone, who share it. Without owners it belongs to the owner who holds devices of it.
 
         Raises Refused if others hold devices of it, Unusable.
         """
@@ -219,17 +221,17 @@ class Ledger:
         self.transact(operation)
 
     def owners(self) -> dict[str, tuple[str, ...]]:
-        """Kind -> the owners that it was given to; kinds that nobody was given are left out. Raises Unusable."""
+        """Return kind -> the owners that it was given to, for kinds that have owners. Raises Unusable."""
         return self.transact(lambda tables: {kind: tuple(names) for kind, names in tables.state.owners.items()})
 
     def grants(self) -> list[Grant]:
-        """Everything that is held, oldest first. Reads all of the store. Raises Unusable."""
+        """Return all grants, oldest first. Reads the whole store. Raises Unusable."""
         return self.transact(lambda tables: tables.grants())
 
     def accept_loss(self) -> bool:
-        """Let new grants be made again although some may be lost; returns whether that was forbidden. Raises Unusable.
+        """Allow new grants again although some may be lost. Return True if they were forbidden. Raises Unusable.
 
-        For an operator who knows that no device is in use besides those that are recorded, and for GC.
+        For an administrator who knows that only recorded devices are in use, and for GC.
         """
         return self.transact(lambda tables: tables.accept_loss())
 
@@ -258,7 +260,7 @@ def _asked(spec: str, parts: Iterable[Stored]) -> bool:
 
 
 def _same(key: Key, wanted: Mapping[str, int], parts: Sequence[Stored], boot_id: str) -> list[Stored]:
-    """The parts that were asked for some of `wanted`. Raises Different, Unfinished."""
+    """Return the parts that were asked for some of `wanted`. Raises Different, Unfinished."""
     where = f"request {key.request_id} of {key.resource_type}/{key.plugin}"
     withheld = [stored.part for stored in parts if stored.part.state == WITHHELD]
     if withheld:
@@ -277,7 +279,7 @@ def _same(key: Key, wanted: Mapping[str, int], parts: Sequence[Stored], boot_id:
 
 
 def _check_owners(tables: Tables, holds: Sequence[Hold], owner: str) -> None:
-    """Raise Owned if one of the kinds belongs to others, Taken if nothing was picked."""
+    """Raise Owned if one of the kinds belongs to others, DevicesTaken if nothing was picked."""
     if not holds:
         raise DevicesTaken("no device was picked; expected at least one")
     for kind in sorted({hold.kind for hold in holds}):
@@ -287,7 +289,7 @@ def _check_owners(tables: Tables, holds: Sequence[Hold], owner: str) -> None:
 
 
 def _free(tables: Tables, stored: Stored, keep: Mapping[str, str]) -> GrantPart:
-    """Free the devices of one part but for those in `keep`; returns the part as it was, with those that were freed."""
+    """Free the devices of one part except those in `keep`. Return the part with the devices that were freed."""
     part = stored.part
     kept = tuple(hold for hold in part.holds if hold.device in keep)
     if kept:

@@ -1,15 +1,15 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lock file beside the store: who is next, and what the store looked like when we last left it.
+"""The lock file beside the store: a fair queue, and a note of how the store was left.
 
-SQLite's own locks keep the store whole. This one makes waiting fair and cheap (with SQLite's, processes ask again and
-again, and one that has waited long asks less often), and lets nobody write into a store that is being replaced. If the
-file is removed, only that is lost.
+SQLite's own locks keep the store consistent. This lock makes waiting fair and cheap (with SQLite's locks, processes
+poll, and the longer one has waited, the less often it polls). It also stops writes into a store that is being replaced.
+If the file is removed, only this is lost.
 
-Waiting is the kernel's: flock(2) keeps those who wait in a queue and wakes the first. It has no time limit, and a timer
-(SIGALRM) reaches the main thread alone, so a thread of its own stands in the queue for each caller (`Place`), while the
-caller waits for it as long as it may. Nothing is imported for it: `_thread` is a part of the interpreter.
+The kernel does the waiting: flock(2) has a queue and wakes the first. flock has no time limit, and a timer (SIGALRM)
+reaches only the main thread. So for each caller a separate thread stands in the queue (`QueuePlace`), and the caller
+waits for that thread until its deadline. `_thread` is a part of the interpreter, so this imports nothing.
 """
 
 from __future__ import annotations
@@ -27,36 +27,39 @@ from . import errors
 
 
 class Left(NamedTuple):
-    """How the store was left: in which boot, its state's generation, and what stat(2) said of the file."""
+    """How the store was left: the boot, the generation of its state, and what stat(2) said of the file."""
 
     boot_id: str = ""
     generation: int = 0
     stat: tuple[int, ...] = ()
-    log: tuple[int, ...] = ()  # the Tail of log.py; zeros where the log is behind the store
+    log: tuple[int, ...] = ()  # the Tail of log.py; zeros if the log is behind the store
 
 
 STAT = 5  # numbers in Left.stat
 
 
 class Gate:
-    """The lock, while it is held."""
+    """The lock, while this process holds it."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
 
     def left(self) -> Left:
-        """What `leave` noted last; Left() if nothing, or nothing that can be read."""
+        """Return the last note of `leave`; Left() if no note can be read."""
         return _left(self._handle)
 
     def leave(self, left: Left) -> None:
-        """Note how the store is left. Not durable: who finds another store than noted checks all of it."""
+        """Note how the store is left.
+
+        This is not durable: a process that finds another store than noted checks all of it.
+        """
         line = " ".join([left.boot_id, *map(str, (left.generation, *left.stat, *left.log)), ".\n"]).encode()
         with suppress(OSError):
             os.pwrite(self._handle, line.ljust(200), 0)
 
 
 def peek(path: str) -> Left:
-    """What was noted last in the lock file at `path`, without waiting for who holds it. Raises nothing."""
+    """Return the last note in the lock file at `path`, without waiting for the lock."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -70,7 +73,7 @@ def peek(path: str) -> Left:
 def _left(handle: int) -> Left:
     try:
         words = os.pread(handle, 4096, 0).decode().split()
-        if words[-1] != ".":  # a line that was not written to its end
+        if words[-1] != ".":  # an incomplete line
             return Left()
         numbers = tuple(int(word) for word in words[2:-1])
         return Left(words[0], int(words[1]), numbers[:STAT], numbers[STAT:])
@@ -80,7 +83,7 @@ def _left(handle: int) -> Left:
 
 @contextmanager
 def gate(path: str, deadline: float) -> Iterator[Gate]:
-    """Hold the lock file at `path`, made if there is none, and wait for it until `deadline` (time.monotonic).
+    """Hold the lock file at `path`, which is made if missing. Wait for it until `deadline` (time.monotonic).
 
     Raises Unusable.
     """
@@ -91,7 +94,7 @@ def gate(path: str, deadline: float) -> Iterator[Gate]:
     try:
         yield Gate(handle)
     finally:
-        with suppress(OSError):  # Linux lets the lock go whatever it says, and what was done is done
+        with suppress(OSError):  # Linux releases the lock even if close(2) fails, and the operation is done
             os.close(handle)
 
 
@@ -100,11 +103,11 @@ def _enter(path: str, deadline: float) -> int:
         place = _resumed(path)
         handle = place.handle if place else _open(path)
         if place is None and not _free(handle):
-            place = QueuePlace(path, handle)  # the handle is the place's until it is given back
+            place = QueuePlace(path, handle)  # the place owns the handle until it gives it back
         if place is not None:
             handle = place.wait(deadline)
         try:
-            # Another process may have replaced the file since it was opened.
+            # Another process may have replaced the file since we opened it.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(path)):
                     return handle
@@ -119,7 +122,7 @@ def _open(path: str) -> int:
 
 
 def _free(handle: int) -> bool:
-    """Whether the lock could be had at once. Closes the handle if it raises."""
+    """Take the lock if it is free; return True if so. Closes the handle if it raises."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
@@ -133,9 +136,9 @@ def _free(handle: int) -> bool:
 class QueuePlace:
     """A place in the kernel's queue for the lock on `handle`, held by a thread.
 
-    A thread in flock(2) can't be called back. When the caller's time is up, the thread stays in the queue, and the next
-    caller of this process takes its place over: so there are never more such threads than callers at once, however
-    long a stopped process keeps the lock. If the lock comes and nobody wants it, it is given back.
+    A thread in flock(2) can't be stopped. If the caller's time is up, the thread stays in the queue, and the next
+    caller of this process takes its place over. So there are never more such threads than there were callers at once,
+    however long a stopped process keeps the lock. If no caller wants the lock when it comes, the thread releases it.
     """
 
     def __init__(self, path: str, handle: int) -> None:
@@ -147,7 +150,7 @@ class QueuePlace:
         self._arrived.acquire()
         try:
             start_new_thread(self._stand, ())
-        except RuntimeError as error:  # no more threads may be made
+        except RuntimeError as error:  # the system allows no more threads
             os.close(handle)
             raise OSError(errno.EAGAIN, f"wait for ({error})") from None
 
@@ -164,10 +167,10 @@ class QueuePlace:
                 self._arrived.release()
 
     def wait(self, deadline: float) -> int:
-        """The handle, with the lock. Raises Unusable when the time is up, OSError."""
+        """Return the handle, with the lock. Raises Unusable when the time is up, OSError."""
         try:
             there = self._arrived.acquire(timeout=max(deadline - time.monotonic(), 0))
-        except BaseException:  # a signal's, in the main thread
+        except BaseException:  # of a signal handler in the main thread
             if self._leave():
                 os.close(self.handle)
             raise
@@ -179,7 +182,10 @@ class QueuePlace:
         return self.handle
 
     def _leave(self) -> bool:
-        """Let the thread stand there for others; whether the lock has come after all, and is the caller's."""
+        """Leave the thread in the queue for other callers.
+
+        Return True if the lock came after all: then the caller has it.
+        """
         with _left_guard:
             if self._arrived.acquire(False):
                 return True
@@ -187,16 +193,16 @@ class QueuePlace:
             return False
 
     def is_for(self, path: str) -> bool:
-        """Whether it is for the lock file at `path`, and of this process: a thread is not copied by fork(2)."""
+        """Return True for the lock file at `path` in this process: fork(2) does not copy a thread."""
         return self._path == path and self._process == os.getpid()
 
 
 _left_guard = allocate_lock()
-_left_places: list[QueuePlace] = []  # whose callers have gone, while the lock has not come
+_left_places: list[QueuePlace] = []  # whose callers gave up before the lock came
 
 
 def _resumed(path: str) -> Optional[QueuePlace]:
-    """A place in the queue that a caller before has left; None if there is none."""
+    """Return a place in the queue that an earlier caller left, or None."""
     with _left_guard:
         place = next((place for place in _left_places if place.is_for(path)), None)
         if place:

@@ -1,15 +1,15 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The log beside the store: what makes a transaction durable, by one write and one sync. Private API of fleet.cdi.
+"""The log beside the store: it makes a transaction durable with one write and one sync.
 
-An entry is a line: eight digits of checksum, then [state, ids of the grants that went, records of those that came].
-The first one has all that was stored when the log was made. Each checksum goes on from the one before, so an entry
-counts only behind those that it was written behind. Zeros follow, written beforehand: a sync has no size to note then,
-and DEL finds room on a full disk.
+An entry is a line: eight digits of checksum, then [state, ids of removed grants, records of new ones]. The first entry
+has everything that was stored when the log was made. Each checksum continues the one before, so an entry counts only
+behind the entries that it was written behind. Zeros, written beforehand, follow: then a sync need not record a new
+size, and DEL finds room on a full disk.
 
-The store itself is brought to disk by the kernel, when it likes. So after a power cut the log is what counts, and the
-store is made anew from it, unless the store is in order and newer: then somebody wrote it who keeps no log.
+The kernel writes the store itself to disk when it likes. So after a power cut the log counts and the store is made from
+it, unless the store is in order and newer: then a program that keeps no log wrote it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .lock_file import Left
 from .tables import StoreState, checksum, decode_state
 
 NAME = "ledger.log"
-ROOM = 1 << 18  # bytes of zeros behind a new log's first entry, and no fewer than half of what that has
-LEAST = 1 << 15  # with less room than this a new log is made
+ROOM = 1 << 18  # bytes of zeros behind a new log's first entry; at least half of the size of that entry
+LEAST = 1 << 15  # with less room, a new log is made
 
 
 class Tail(NamedTuple):
-    """Where the next entry goes."""
+    """The place of the next entry."""
 
     inode: int
     offset: int
@@ -41,20 +41,20 @@ class Tail(NamedTuple):
 
 
 class LogEntries(NamedTuple):
-    """A log as it was read."""
+    """The entries of a log that was read."""
 
-    tail: Tail  # behind the entries that are whole, from the first on
+    tail: Tail  # behind the first entries that are whole
     room: int  # bytes behind the tail
-    is_clean: bool  # nothing follows but zeros, as many as there were, and no entry was damaged
-    entries: tuple[bytes, ...]  # whole ones; with those behind one that was damaged later
+    is_clean: bool  # only zeros follow, as many as were written, and no entry is damaged
+    entries: tuple[bytes, ...]  # all whole ones, also those behind a damaged one
 
     def state(self) -> StoreState:
-        """What the store knew of itself with the last entry. Raises Unreadable."""
+        """Return the store's state after the last entry. Raises Unreadable."""
         text = self.entries[-1].decode("ascii")
-        return decode_state(json.JSONDecoder().raw_decode(text, 1)[0])  # of the first entry the rest may be long
+        return decode_state(json.JSONDecoder().raw_decode(text, 1)[0])  # the rest of the first entry may be long
 
     def records(self) -> list[str]:
-        """The records of all grants after the last entry, oldest first; [] if they are not those that it counts."""
+        """Return the records of all grants after the last entry, oldest first."""
         found: dict[int, str] = {}
         for entry in self.entries:
             _state, gone, came = json.loads(entry)
@@ -65,7 +65,7 @@ class LogEntries(NamedTuple):
 
 
 def last_state(found: Optional[LogEntries]) -> Optional[StoreState]:
-    """The state after the last entry; None if there is none."""
+    """Return the state after the last entry, or None."""
     try:
         return found.state() if found else None
     except (Unreadable, ValueError, TypeError):
@@ -73,12 +73,12 @@ def last_state(found: Optional[LogEntries]) -> Optional[StoreState]:
 
 
 def entry(state: str, gone: Iterable[int], came: Iterable[tuple[int, str]]) -> bytes:
-    """What is written of one transaction, without its checksum."""
+    """Return the text of one transaction, without its checksum."""
     return json.dumps([state, [*gone], [*came]], separators=(",", ":")).encode("ascii")
 
 
 def read(path: str) -> Optional[LogEntries]:
-    """The log at `path`; None if there is none, or no entry in it. Raises Unusable."""
+    """Return the log at `path`; None if the file or an entry is missing. Raises Unusable."""
     try:
         handle = _open(path)
         try:
@@ -118,7 +118,7 @@ def _is_whole(entry: bytes) -> bool:
 
 
 def complete(found: Optional[LogEntries]) -> Optional[tuple[StoreState, list[str]]]:
-    """State and records of a log that has all that its state counts; None for any other."""
+    """Return state and records of a log that has everything that its state counts; None for any other."""
     if found is None:
         return None
     try:
@@ -131,7 +131,7 @@ def complete(found: Optional[LogEntries]) -> Optional[tuple[StoreState, list[str
 
 
 def room(path: str, tail: Tail) -> int:
-    """Bytes for the next entry at `tail`; -1 if the log is not as it was left. Raises Unusable."""
+    """Return the bytes for the next entry at `tail`; -1 if the log was changed. Raises Unusable."""
     try:
         handle = _open(path)
         try:
@@ -148,7 +148,10 @@ def room(path: str, tail: Tail) -> int:
 
 
 def append(path: str, tail: Tail, text: bytes) -> Tail:
-    """Write an entry at `tail`, durably; the tail behind it. Raises Unusable; then the entry is gone, if it can be."""
+    """Write an entry at `tail`, durably; return the tail behind it.
+
+    Raises Unusable, and then erases the entry if it can.
+    """
     crc = crc32(text, tail.crc)
     line = b"%08x%s\n" % (crc, text)
     try:
@@ -168,7 +171,7 @@ def append(path: str, tail: Tail, text: bytes) -> Tail:
 
 
 def take_back(path: str, tail: Tail, after: Tail) -> None:
-    """Take an entry back that the store could not follow. Raises Unusable; it counts then."""
+    """Erase an entry whose transaction the store could not commit. Raises Unusable; then the entry counts."""
     try:
         handle = _open(path)
         try:
@@ -180,9 +183,9 @@ def take_back(path: str, tail: Tail, after: Tail) -> None:
 
 
 def write(path: str, text: bytes) -> tuple[Tail, int]:
-    """Make a log with this one entry, whole and durable, in the place of the one before; its tail, and the room there.
+    """Replace the log with a new one that has this one entry, whole and durable. Return its tail and its room.
 
-    Raises OSError; the log is then as before.
+    Raises OSError; the log is then unchanged.
     """
     new = f"{path}.new"
     crc = crc32(text)
@@ -212,7 +215,7 @@ def write(path: str, text: bytes) -> tuple[Tail, int]:
 
 
 def is_as_left(found: LogEntries, left: Left, generation: int) -> bool:
-    """Whether it is as `left` says, for a store of that generation, of which one more may just be written."""
+    """Return True if the log matches `left`, for a store of that generation. One more entry may just be written."""
     last = last_state(found)
     if last is None or last.generation < generation or not found.is_clean:
         return False
@@ -220,12 +223,12 @@ def is_as_left(found: LogEntries, left: Left, generation: int) -> bool:
 
 
 def _size(first: int) -> int:
-    """Bytes of a new log whose first line has so many."""
+    """Return the bytes of a new log whose first line has `first` bytes."""
     return first + max(ROOM, first // 2)
 
 
 def _open(path: str) -> int:
-    """Raises OSError; Unusable for what is no regular file, such as a FIFO."""
+    """Open the log. Raises OSError; Unusable if it is not a regular file, such as a FIFO."""
     handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring the store to the schema of this release. Part of activating a release, never of opening the store.
+"""Bring the store to the schema of this release.
 
-Private API of fleet.cdi.
+The activation of a release does this; opening the store never does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import schema, verify
 from .ledger import Ledger
 from .tables import Tables
 
-FIRST = 1  # the first schema that a release had: from there on there are steps
+FIRST = 1  # the first schema of a release; steps begin there
 
 
 def migrate(
@@ -24,8 +24,8 @@ def migrate(
 ) -> tuple[int, int]:
     """Take the store from its version to `target` by `steps` (those of schema.py), in one transaction: (before, now).
 
-    A version is the `user_version` of schema.py. A store that has it, a newer one that this release can work with and
-    one that does not exist are left as they are. Raises Unusable; the store is then as before.
+    A version is the `user_version` of schema.py. A store that has it, a newer one that this release can work with, and
+    a missing store stay unchanged. Raises Unusable; the store is then unchanged.
     """
 
     def operation(tables: Tables) -> tuple[int, int]:

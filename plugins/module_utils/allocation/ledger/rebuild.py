@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A damaged store is put aside and made anew from every record that is left of it. Private API of fleet.cdi.
+"""Put a damaged store aside and make a new one from every record that is left.
 
-Records carry their own checksum, so each one that is found was written by us, whatever became of the tables around it.
-The state tells by count and checksum whether those are all. If not, the new store says so and takes no new grants:
+Records carry their own checksums, so each one that is found was written by us, whatever happened to the tables around
+it. The state tells by count and checksum whether these are all. If not, the new store notes it and takes no new grants:
 a device that looks free may be in use.
 """
 
@@ -25,24 +25,24 @@ from .schema import USER_VERSION, VERSION, versions
 from .store_file import PAGE, connected, create, look, newer, sync
 from .tables import STATE_MARK, StoreState, Tables, checksum, decode_state
 
-INCIDENTS = 10  # so many are remembered
+INCIDENTS = 10  # rebuilds that the state remembers
 
-HOT = bytes.fromhex("d9d505f920a163d7")  # how a journal begins that is to be rolled back (SQLite file format, 3)
+HOT = bytes.fromhex("d9d505f920a163d7")  # begins a journal that must be rolled back (SQLite file format, 3)
 
 
 class Salvage(NamedTuple):
-    """What is left of a store."""
+    """The parts and the state that are left of a store."""
 
     parts: tuple[Stored, ...]
-    state: Optional[StoreState]  # the newest that was found
-    complete: bool  # the parts are those that the state counts
+    state: Optional[StoreState]  # the newest one found
+    complete: bool  # True: these are all the parts that the state counts
 
 
 def rebuild(path: str, what: str, least: int = 0) -> str:
-    """Put the store at `path` aside and make a new one of what is left of it; returns what was done, for people.
+    """Put the store at `path` aside and make a new one from what is left. Return a report for people.
 
-    `what` is wrong with it. `least` is the generation that its state has at least, unless something is lost. Called
-    with the gate held. Raises Unusable; the damaged store is then still in its place.
+    `what` describes the damage. The state's generation is `least` or more, unless something is lost. The caller holds
+    the gate. Raises Unusable; the damaged store then stays in its place.
     """
     found = salvage(path, least)
     kept = put_aside(path)
@@ -62,7 +62,7 @@ def rebuild(path: str, what: str, least: int = 0) -> str:
 
 
 def from_log(path: str, state: StoreState, records: list[str]) -> None:
-    """Make the store at `path` anew from its log, which has all of it. Called with the gate held. Raises Unusable."""
+    """Make the store at `path` from its log, which has all of it. The caller holds the gate. Raises Unusable."""
     version, needs = versions(state.version)
     if needs > VERSION:
         raise newer(path, version, needs)
@@ -73,7 +73,7 @@ def from_log(path: str, state: StoreState, records: list[str]) -> None:
 
 
 def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
-    """Put `parts` into an empty store. Of two that exclude each other the newer keeps the device."""
+    """Put `parts` into an empty store. If two exclude each other, the newer one keeps the device."""
     for stored in sorted(parts, key=lambda stored: -stored.revision):
         while stored.part.holds:
             try:
@@ -88,9 +88,9 @@ def fill(tables: Tables, parts: tuple[Stored, ...]) -> None:
 
 
 def salvage(path: str, least: int = 0) -> Salvage:
-    """Every part that can be read in the file at `path`, by way of SQLite and by looking for records in its bytes.
+    """Find every readable part in the file at `path`: with SQLite, in the file's bytes, and in the log.
 
-    And in the log beside it, which mostly has all of them.
+    The log usually has all of them.
     """
     rows = list(readable(path))
     pieces = [piece for name in (path, f"{path}-journal") for piece in carve(content(name))]
@@ -107,7 +107,7 @@ def salvage(path: str, least: int = 0) -> Salvage:
 
 
 def _logged(path: str) -> tuple[list[str], list[str]]:
-    """The record of the state after each entry of the log, and those of the grants after the last one."""
+    """Return the record of the state after each entry of the log, and the grants' records after the last entry."""
     with suppress(errors.Unusable, ValueError, TypeError):
         found = log.read(path)
         if found:
@@ -116,7 +116,7 @@ def _logged(path: str) -> tuple[list[str], list[str]]:
 
 
 def newest_parts(records: list[str]) -> tuple[Stored, ...]:
-    """The parts among `records`, each as it was last."""
+    """Return the newest revision of each part among `records`."""
     found: dict[int, Stored] = {}
     for record in records:
         with suppress(Unreadable):
@@ -134,9 +134,9 @@ def _state(record: str) -> Optional[StoreState]:
 
 
 def readable(path: str) -> Iterator[str]:
-    """The records that SQLite still reads: from the first up to what is damaged, and from the last down to it.
+    """Yield the records that SQLite still reads: from the first up to the damage, and from the last down to it.
 
-    A transaction that somebody was killed in is rolled back first; otherwise the file stays as it is.
+    The transaction of a killed process is rolled back first; otherwise the file stays unchanged.
     """
     mode = "rw" if content(f"{path}-journal")[:8] == HOT else "ro&immutable=1"
     for query in (
@@ -152,7 +152,10 @@ def readable(path: str) -> Iterator[str]:
 
 
 def carve(data: bytes) -> Iterator[str]:
-    """What looks like a record in the bytes of a file. One that is longer than a page lies in pieces and is missed."""
+    """Yield what looks like a record in the bytes of a file.
+
+    A record longer than a page lies in pieces and is missed.
+    """
     decoder = json.JSONDecoder()
     for mark in (MARK.encode(), STATE_MARK.encode()):
         at = data.find(mark, 8)
@@ -164,7 +167,7 @@ def carve(data: bytes) -> Iterator[str]:
 
 
 def content(path: str) -> bytes:
-    """The bytes of a file; none if it can't be read."""
+    """Return the bytes of a file; none if it can't be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -173,9 +176,9 @@ def content(path: str) -> bytes:
 
 
 def put_aside(path: str) -> str:
-    """Give the damaged store, and its journal, a second name that says when it was last written; returns it.
+    """Give the damaged store and its journal a second name with the time of its last write. Return that name.
 
-    Durable; the first name stays until the new store takes it. "" if there is no store. Raises Unusable.
+    Durable. The first name stays until the new store takes it. Returns "" without a store. Raises Unusable.
     """
     try:
         if look(path) is None:
@@ -200,4 +203,4 @@ def _second_name(path: str, name: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
             raise
-        os.rename(path, name)  # a file system without links: killed here, the store is missing, which is noticed
+        os.rename(path, name)  # without hard links, a kill here leaves no store, and the next call notices

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of the store and their versions. Private API of fleet.cdi.
+"""The tables of the store and their versions.
 
-`grants.record` and `state.record` say everything; the other tables are made from them so that questions are answered
-by an index, and so that SQLite itself refuses what may not be. SQLite 3.34 (EL9) is the oldest that hosts have: no
-STRICT, no RETURNING.
+`grants.record` and `state.record` have everything. The other tables are derived from them, so that an index answers
+questions and SQLite itself refuses conflicts. The oldest SQLite on a host is 3.34 (EL9): no STRICT, no RETURNING.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from collections.abc import Mapping, Sequence
 APPLICATION_ID = 0x63646931  # "cdi1"; `file` and we know the store by it
 
 VERSION = 1
-OLDEST = 1  # the oldest that this release works with as it is
+OLDEST = 1  # the oldest version that this release works with without a migration
 
-# A store says in `user_version` its own version and the oldest that a release must know to work with it:
-# version * 100 + that. A change that older releases can live with raises only the first (roll-back keeps working).
+# `user_version` of a store has its own version and the oldest version that a release must know to work with it:
+# version * 100 + that. A change that older releases can work with raises only the first, so roll-back keeps working.
 USER_VERSION = VERSION * 100 + 1
 
 # Columns of the primary key come first: integrity_check of SQLite 3.40.1 (Debian 12) takes others before them, in a
@@ -54,5 +53,5 @@ STEPS: Mapping[int, Sequence[str]] = {}
 
 
 def versions(user_version: int) -> tuple[int, int]:
-    """The store's own version, and the one that a release must know to work with it."""
+    """Return the store's own version, and the version that a release must know to work with it."""
     return divmod(user_version, 100)

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of the store: made whole or not at all, opened, checked, written durably.
+"""Transactions on the store: check it, open it, and write changes durably.
 
 A process that hands out a device lives for milliseconds, so each transaction opens and closes the store. The device
-plugin lives on and keeps it open, for as long as nobody else writes to it. What makes it
-durable is an entry of the log beside it (log.py): one sync, where SQLite makes five, one after the other. SQLite's
-journal still undoes what a killed process left, and keeps the space that a DEL on a full disk needs. Where the log
-can't be used (a full disk, a migration), SQLite syncs, and the next transaction finds the log behind the store.
+plugin keeps it open as long as no other process writes to it. An entry of the log (log.py) makes a transaction durable
+with one sync; SQLite makes five, one after the other. SQLite's journal still undoes what a killed process left, and
+keeps the space that a DEL on a full disk needs. Where the log can't be used (a full disk, a migration), SQLite syncs,
+and the next transaction finds the log behind the store.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from .store_file import (
 )
 from .tables import StoreState, Tables, checksum, encode_state
 
-NO_LOG = log.Tail(0, 0, 0)  # the log is behind the store, and SQLite makes commits durable
+NO_LOG = log.Tail(0, 0, 0)  # the log is behind the store: SQLite makes commits durable
 
 Result = TypeVar("Result")
 
 
 class Store:
-    """The store in `state_dir` for one process; every transaction waits `wait` seconds at most for others.
+    """The store in `state_dir` for one process. A transaction waits at most `wait` seconds for other processes.
 
     With `keep` the file stays open between transactions.
     """
@@ -57,32 +57,32 @@ class Store:
         self.path = os.path.join(self.directory, NAME)
         self.boot_id = boot_id
         self.wait = wait
-        self.reports: list[str] = []  # of what was rebuilt
+        self.reports: list[str] = []  # about rebuilds
         self._lock = os.path.join(self.directory, "ledger.lock")
         self._log = os.path.join(self.directory, log.NAME)
-        self._own = 0  # generations that this object's transactions made
+        self._own = 0  # generations that transactions of this object made
         self._keep = keep
-        self._db: Optional[sqlite3.Connection] = None  # between transactions: that of `keep`
-        self._db_of: tuple[object, ...] = ()  # the process, how it left the store, and the way in which it was opened
-        self._db_oldest: Optional[int] = None  # for what check_version found it well
-        self._turn = RLock()  # of the threads that use the connection
-        if keep:  # a process that is forked in a transaction would roll it back when it ends
+        self._db: Optional[sqlite3.Connection] = None  # open between transactions with `keep`
+        self._db_of: tuple[object, ...] = ()  # process, how it left the store, and how it opened it
+        self._db_oldest: Optional[int] = None  # the `oldest` that check_version accepted
+        self._turn = RLock()  # for the threads that use the connection
+        if keep:  # a child forked during a transaction would roll it back at its end
             os.register_at_fork(
                 before=self._turn.acquire, after_in_parent=self._turn.release, after_in_child=self._turn.release
             )
 
     def transact(self, operation: Callable[[Tables], Result], oldest: Optional[int] = None) -> Result:
-        """What `operation` returns, once what it changed is on disk; it is rolled back if `operation` raises.
+        """Return what `operation` returns, once its changes are on disk. If `operation` raises, roll them back.
 
-        `oldest` is the oldest schema version that `operation` can work with (None: schema.OLDEST); a migration can with
-        older ones. A damaged store is put aside and rebuilt, and `operation` is called again. Raises Unusable.
+        `oldest` is the oldest schema version that `operation` can work with (None: schema.OLDEST); a migration works
+        with older ones. A damaged store is put aside and rebuilt, and `operation` is called again. Raises Unusable.
         """
         deadline = time.monotonic() + self.wait
         self._prepare_directory()
         with gate(self._lock, deadline) as held, self._turn:
             with suppress(Damaged):
                 return self._within(held, deadline, operation, oldest)
-            # SQLite tells a read that failed from damage by no code (it makes EIO SQLITE_CORRUPT): look a second time.
+            # SQLite has one code for damage and a failed read (EIO becomes SQLITE_CORRUPT): read the file ourselves.
             check_readable(self.path)
             try:
                 return self._within(held, deadline, operation, oldest)
@@ -115,12 +115,12 @@ class Store:
         if room < log.LEAST and migrated is None:
             with connected(self.path, deadline) as db:
                 tail, room = self._log_anew(Tables(db), tail, room)
-        if not room or migrated is not None:  # the log can't tell what a migration does
+        if not room or migrated is not None:  # the log can't record a migration
             tail = NO_LOG
         with self._connected(left, deadline, bool(tail.inode)) as db:
             db.execute("BEGIN IMMEDIATE")
             if self._db_oldest != oldest:
-                check_version(self.path, db, oldest)  # within, where it costs no locks of its own
+                check_version(self.path, db, oldest)  # inside the transaction, where it needs no extra locks
                 self._db_oldest = oldest
             tables = Tables(db)
             result = operation(tables)
@@ -129,23 +129,23 @@ class Store:
             else:
                 db.execute("ROLLBACK")
         left = Left(self.boot_id)
-        with suppress(Unusable):  # what was done is done
+        with suppress(Unusable):  # the operation is done
             now = look(self.path)
             left = Left(self.boot_id, tables.state.generation, now, tail) if now else left
             held.leave(left)
-        if found is None or left.stat[:2] != found[:2]:  # others replaced it meanwhile
+        if found is None or left.stat[:2] != found[:2]:  # another process replaced it meanwhile
             self._close()
         self._db_of = (os.getpid(), left, bool(tail.inode))
-        self._own += tables.state.generation - tables.read.generation  # within the gate: threads may share a Store
+        self._own += tables.state.generation - tables.read.generation  # inside the gate: threads may share a Store
         return result
 
     @contextmanager
     def _connected(self, left: Left, deadline: float, is_logged: bool) -> Iterator[sqlite3.Connection]:
-        """The open store for one transaction; it stays open for the next one if this one ends well.
+        """Open the store for one transaction. With `keep` it stays open if the transaction ends well.
 
-        It is used again if the store is as this very object `left` it: what SQLite remembers of a file is right only
-        as long as all others write by SQLite and go on from there, and who puts an older copy into it does not. A
-        connection from before a fork is not used. Raises Unusable, Damaged.
+        The connection is used again only if the store is exactly as this object `left` it: SQLite's cache is right only
+        if all others write with SQLite, and copying an older file over the store does not. A connection from before a
+        fork is not used. Raises Unusable, Damaged.
         """
         wanted = (os.getpid(), left, is_logged)
         with translated(self.path):
@@ -163,14 +163,14 @@ class Store:
                 self._close()
 
     def _close(self) -> None:
-        """Close what is kept open, which undoes a transaction that did not end well. The next one opens it again."""
+        """Close the connection, which rolls back a transaction that did not end well. The next one opens it again."""
         with self._turn:
             db, self._db, self._db_oldest = self._db, None, None
             if db:
                 db.close()
 
     def _commit(self, db: sqlite3.Connection, tables: Tables, tail: log.Tail) -> log.Tail:
-        """Make durable what the transaction changed; the log's tail then. Raises Unusable, sqlite3.Error."""
+        """Make the transaction's changes durable; return the log's tail then. Raises Unusable, sqlite3.Error."""
         state = tables.save()
         self._reserve(db)
         after = tail
@@ -181,16 +181,15 @@ class Store:
         except sqlite3.Error:
             if tail == NO_LOG:
                 raise
-            with suppress(Unusable):  # then it counts, and is made good by the next transaction
+            with suppress(Unusable):  # if it fails, the entry counts and the next transaction applies it
                 log.take_back(self._log, tail, after)
             raise
         return after
 
     def _checked(self, left: Left, deadline: float, oldest: int) -> tuple[log.Tail, int]:
-        """Look at all of a store that is not as this release left it in this boot, and make it what the log says.
+        """Check all of a store that is not as this release left it in this boot, and bring it up to its log.
 
-        Returns the log's tail and the room behind it; no room where the log is behind the store. Raises Damaged,
-        Unusable.
+        Return the log's tail and the room behind it; no room if the log is behind the store. Raises Damaged, Unusable.
         """
         logged = log.read(self._log)
         last = log.last_state(logged)
@@ -206,7 +205,7 @@ class Store:
                 return logged.tail, logged.room
             told = log.complete(logged)
         except Damaged:
-            # A power cut leaves of the store what the kernel had brought to disk by chance.
+            # After a power cut the store has what the kernel happened to write to disk.
             told = log.complete(logged)
             if told is None or left.boot_id == self.boot_id or told[0].generation < left.generation:
                 raise
@@ -220,7 +219,7 @@ class Store:
         return NO_LOG, 0
 
     def _log_anew(self, tables: Tables, tail: log.Tail, room: int) -> tuple[log.Tail, int]:
-        """Make a log that begins with all that is stored; without room for it, the one before goes on while it can."""
+        """Make a log that begins with everything stored. If the disk has no room, the old log goes on while it can."""
         came = tables.db.execute("SELECT id, record FROM grants ORDER BY id").fetchall()
         try:
             counted = checksum(str(record) for _identity, record in came)
@@ -234,10 +233,10 @@ class Store:
             return (tail, room) if room > log.LEAST // 2 else (NO_LOG, 0)
 
     def news(self, _directory: str = "") -> tuple[int, ...]:
-        """What is another one once others changed the store, or put another in its place. Raises nothing.
+        """Return a token that changes when another process modifies or replaces the store.
 
-        Transactions of this object are no news. A read of 200 bytes that waits for nobody. Who watches `directory` may
-        call it with that.
+        Transactions of this object do not change it. It reads 200 bytes and waits for no lock. The argument lets
+        callers that watch a directory pass it.
         """
         try:
             found = os.lstat(self.path)
@@ -252,7 +251,7 @@ class Store:
             raise errors.of_system(self.path, "write", error) from None
 
     def _check(self, db: sqlite3.Connection, tables: Tables, left: Left) -> None:
-        """Look at all of a store that is not as this release left it in this boot. Raises Damaged, Unusable."""
+        """Check all of a store that is not as this release left it in this boot. Raises Damaged, Unusable."""
         from . import filesystem, verify
 
         kind = filesystem.type_of(self.directory)
@@ -268,9 +267,9 @@ class Store:
         (verify.verify if known else verify.sound)(db, tables, size)
 
     def _prepare_directory(self) -> None:
-        """Make the directory if there is none; refuse one that others can replace, or the store in it.
+        """Make the directory if it is missing. Refuse it if others can replace it or the store in it.
 
-        What is checked here stays so for the path, too, which SQLite opens again. Raises Unusable.
+        SQLite opens the path again, so this check must hold for the path, too. Raises Unusable.
         """
         try:
             check_directory(self.directory)
@@ -278,9 +277,9 @@ class Store:
             self._make_directory()
 
     def _keep_directory(self) -> None:
-        """Bring the directory's name to disk: whoever made it may not have. Raises Unusable."""
+        """Bring the directory's name to disk, which its maker may not have done. Raises Unusable."""
         try:
-            with suppress(PermissionError):  # then it is not ours to keep
+            with suppress(PermissionError):  # then others are responsible for it
                 sync(os.path.dirname(self.directory))
         except OSError as error:
             raise errors.of_system(self.directory, "make", error) from None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The file of the store: making it, opening it with SQLite, reserving its journal, checking its header and version."""
+"""The file of the store: make it, open it with SQLite, reserve its journal, check its header and version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESERVE = 16 * PAGE  # bytes by which the journal grows
 
 
 def check_directory(directory: str) -> None:
-    """Raise Unusable for a state directory in which others can replace the store, FileNotFoundError for none."""
+    """Check that others can't replace the store in `directory`. Raises Unusable; FileNotFoundError if it is missing."""
     try:
         os.close(directories.opened(directory))
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def check_directory(directory: str) -> None:
 
 
 def network(path: str, kind: str) -> Unusable:
-    """The refusal of a network file system."""
+    """Return the error for a store on a network file system."""
     return Unusable(
         f"{path}: lies on a network file system ({kind}); expected a local one, as grants are of this host alone and "
         "have to outlast a power cut. Choose another state_dir",
@@ -47,7 +47,10 @@ def network(path: str, kind: str) -> Unusable:
 
 
 def look(path: str) -> Optional[tuple[int, ...]]:
-    """What tells one content of the file from another; None if there is none. Raises Unusable for no regular file."""
+    """Return a token that changes with the file's content; None if the file is missing.
+
+    Raises Unusable for a file that is not regular, or belongs to another user.
+    """
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -64,7 +67,7 @@ def look(path: str) -> Optional[tuple[int, ...]]:
 
 
 def check_readable(path: str) -> None:
-    """Raise Unusable if the file, where there is one, can't be read to its end: no rebuilding helps with that."""
+    """Read the file to its end, if it exists. Raises Unusable if that fails: a rebuild would not help."""
     try:
         with open(path, "rb") as file:
             while file.read(1 << 20):
@@ -76,9 +79,9 @@ def check_readable(path: str) -> None:
 
 
 def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None:
-    """Make a store at `path`, with what `fill` puts into it, whole and durable, or not at all. Raises Unusable.
+    """Make a store at `path` and let `fill` fill it: whole and durable, or not at all. Raises Unusable.
 
-    A store that is there already is replaced; the caller has kept it.
+    This replaces an existing store, which the caller has kept.
     """
     new, journal = f"{path}.new", f"{path}-journal"
     made = (new, f"{journal}.new")
@@ -99,7 +102,7 @@ def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None
             db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
             db.execute("COMMIT")
         sync(new)
-        # Nothing that an older store left may be rolled back into this one: its journal goes first.
+        # Replace the journal first: an older store's journal must not be rolled back into this one.
         reserve(f"{journal}.new", os.path.getsize(new) // PAGE)
         os.rename(f"{journal}.new", journal)
         sync(os.path.dirname(path))  # a power cut may undo the first rename and not the second
@@ -113,17 +116,18 @@ def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None
 
 
 def discard(paths: Iterable[str]) -> None:
-    """Remove files that are there. Raises OSError."""
+    """Remove the files that exist. Raises OSError."""
     for path in paths:
         with suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def reserve(journal: str, pages: int) -> None:
-    """Give the journal the room that any change to a store of `pages` pages needs, so that DEL works on a full disk.
+    """Give the journal room for any change to a store of `pages` pages, so that DEL works on a full disk.
 
-    SQLite writes each page that it changes there first, 8 bytes longer, and takes zeros for "nothing to roll back".
-    The journal grows ahead of the store, so this is rarely more than one call. Raises OSError; it is then as before.
+    SQLite first copies each page that it changes there, with 8 more bytes. Zeros mean "nothing to roll back". The
+    journal grows ahead of the store, so this is rarely more than one system call. Raises OSError; the journal is then
+    unchanged.
     """
     needed = (pages + 1) * (PAGE + 8) + PAGE
     handle = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -154,7 +158,7 @@ def sync(path: str) -> None:
 
 @contextmanager
 def connected(path: str, deadline: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
-    """The open store at `path`, as `opened` opens it; sqlite3's errors become Unusable or Damaged."""
+    """Open the store at `path` with `opened`, and close it at the end. sqlite3's errors become Unusable or Damaged."""
     with translated(path):
         db = opened(path, deadline, mode)
         try:
@@ -164,10 +168,10 @@ def connected(path: str, deadline: float, mode: str = "rw") -> Iterator[sqlite3.
 
 
 def opened(path: str, deadline: float, mode: str = "rw", is_logged: bool = False) -> sqlite3.Connection:
-    """A connection to the store at `path`, for all threads of this process, one at a time. Raises sqlite3.Error.
+    """Connect to the store at `path`; threads may use the connection in turn. Raises sqlite3.Error.
 
-    `is_logged`: what is committed is durable already, so SQLite need not sync. `mode` is that of SQLite's URI:
-    "ro&immutable=1" reads the file as it is and leaves it so.
+    `is_logged`: the log makes commits durable, so SQLite need not sync. `mode` is that of SQLite's URI:
+    "ro&immutable=1" reads the file and never changes it.
     """
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     db = sqlite3.connect(
@@ -189,18 +193,18 @@ def opened(path: str, deadline: float, mode: str = "rw", is_logged: bool = False
 
 
 def milliseconds(deadline: float) -> int:
-    """Those that SQLite may wait for other programs."""
+    """Return the milliseconds that SQLite may wait for other programs."""
     return max(round((deadline - time.monotonic()) * 1000), 10)
 
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """sqlite3's errors about the store at `path` become Unusable or Damaged."""
+    """Turn sqlite3's errors about the store at `path` into Unusable or Damaged."""
     try:
         yield
     except sqlite3.Error as error:
         raise errors.of_sqlite(path, error) from None
-    except UnicodeDecodeError as error:  # of sqlite3's: its message quotes a schema that is no text any more
+    except UnicodeDecodeError as error:  # sqlite3's message quotes a damaged schema that is not text
         raise Damaged(str(error)) from None
 
 
@@ -208,15 +212,15 @@ PRAGMAS = (
     ("journal_mode", "PERSIST"),
     ("synchronous", "FULL"),
     ("temp_store", "MEMORY"),
-    ("secure_delete", "ON"),  # nothing of a freed grant stays in the file: what is found in a damaged one was held
+    ("secure_delete", "ON"),  # freed grants are erased, so what a damaged file still has was held
     ("trusted_schema", "OFF"),
 )
 
 
 def check_header(path: str) -> None:
-    """Raise Damaged for a file that SQLite would refuse to write, or would take for one of another journal mode.
+    """Raise Damaged for a header that SQLite would not write to, or would take for another journal mode.
 
-    SQLite file format, section 1.3. Reads the file by itself, so no connection to it may be open in this process.
+    SQLite file format, section 1.3. This reads the file directly, so this process must have no open connection to it.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -230,16 +234,19 @@ def check_header(path: str) -> None:
         raise Damaged("its header is not that of a store" if header else "is empty")
 
 
-HEADER = PAGE.to_bytes(2, "big") + b"\1\1"  # page size; written and read by way of a rollback journal
+HEADER = PAGE.to_bytes(2, "big") + b"\1\1"  # page size; rollback journal for writing and reading
 
 
 def check_version(path: str, db: sqlite3.Connection, oldest: int) -> None:
-    """Raise Damaged for no store of ours, Unusable for one that is newer than this release or older than `oldest`."""
+    """Check the version of the store.
+
+    Raises Damaged if it is not a store of ours, Unusable if it is newer than this release or older than `oldest`.
+    """
     if db.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         raise Damaged("its header is not that of a store")
     version, needs = schema.versions(db.execute("PRAGMA user_version").fetchone()[0])
     if needs > schema.VERSION:
-        with suppress(sqlite3.Error):  # a header that was changed is no newer release's
+        with suppress(sqlite3.Error):  # tell a changed header from a newer release
             if Tables(db).state.version <= schema.USER_VERSION:
                 raise Damaged(f"its header has version {version}")
         raise newer(path, version, needs)
@@ -252,7 +259,7 @@ def check_version(path: str, db: sqlite3.Connection, oldest: int) -> None:
 
 
 def newer(path: str, version: int, needs: int) -> Unusable:
-    """The refusal of a store that this release doesn't know enough for."""
+    """Return the error for a store that needs a newer release."""
     return Unusable(
         f"{path}: has schema version {version} and needs a release that knows {needs}; this one knows "
         f"{schema.VERSION}. Use the release that wrote it, or a newer one",

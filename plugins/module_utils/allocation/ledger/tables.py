@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rows of the store within one write transaction. Private API of fleet.cdi."""
+"""Rows of the store within one write transaction."""
 
 from __future__ import annotations
 
@@ -30,36 +30,35 @@ from .grant import (
 
 STATE_MARK = '["fleet.cdi/store",1,'
 
-# Resources whose locks one query looks up. For more, all locks are read, if these are not more than the resources are:
-# others may hold far more.
+# Resources whose locks one query looks up. For more, read all locks, unless there are more locks than resources.
 SINGLE = 200
 
-MANY = 500  # records that are read as one JSON text
+MANY = 500  # records that are parsed as one JSON text
 
 
 class StoreState(NamedTuple):
-    """What the store knows of itself: a damaged one can tell by it whether all grants were found again."""
+    """The store's record of itself: with it a damaged store can tell if all grants were found again."""
 
-    version: int  # user_version of the store: where its header says another one, the header was changed
+    version: int  # user_version of the store; a different one in the header means that the header was changed
     generation: int  # grows with each change
-    records: int  # how many grants.record there are
-    total: int  # of their checksums, modulo 2**64
-    owners: Mapping[str, Sequence[str]] = {}  # kind -> who it was given to
-    incidents: Sequence[dict[str, Any]] = ()  # what was rebuilt: {"when", "what", "kept", "recovered", "complete"}
+    records: int  # number of grants.record
+    total: int  # sum of their checksums, modulo 2**64
+    owners: Mapping[str, Sequence[str]] = {}  # kind -> owners that it was given to
+    incidents: Sequence[dict[str, Any]] = ()  # rebuilds: {"when", "what", "kept", "recovered", "complete"}
 
     @property
     def complete(self) -> bool:
-        """Whether no grant is missing for all we know."""
+        """Return True if no rebuild may have lost a grant."""
         return all(incident["complete"] for incident in self.incidents)
 
 
 def encode_state(state: StoreState) -> str:
-    """The record of `state`."""
+    """Return the record of `state`."""
     return sealed(STATE_MARK + json.dumps(state, separators=(",", ":"), sort_keys=True)[1:])
 
 
 def decode_state(text: str) -> StoreState:
-    """What `encode_state` wrote as `text`. Raises Unreadable."""
+    """Return the state in a record that `encode_state` wrote. Raises Unreadable."""
     try:
         return StoreState(*json.loads(unsealed(text, STATE_MARK))[2:])
     except (ValueError, TypeError) as error:
@@ -67,13 +66,13 @@ def decode_state(text: str) -> StoreState:
 
 
 def checksum(records: Iterable[str]) -> tuple[int, int]:
-    """Count and total of `records`, as State has them."""
+    """Return count and total of `records`, for StoreState."""
     sums = [crc32(record.encode("ascii")) for record in records]
     return len(sums), sum(sums) % 2**64
 
 
 class Tables:
-    """The open store, within a transaction. Reading its state raises Damaged."""
+    """The open store, within a transaction. Raises Damaged if its state can't be read."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -85,28 +84,28 @@ class Tables:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version != self.state.version:
             raise Damaged(f"its header has version {version}, its state {self.state.version}")
-        self.read = self.state  # as it was when this transaction began
-        self.gone: set[int] = set()  # ids of the grants that this transaction took away
-        self.came: dict[int, str] = {}  # and the records that it wrote, by the ids of their grants
+        self.read = self.state  # the state when this transaction began
+        self.gone: set[int] = set()  # ids of the grants that this transaction removed
+        self.came: dict[int, str] = {}  # id -> record of the grants that it wrote
 
     def parts(self, key: Key) -> list[Stored]:
-        """The parts of the grant of `key`, oldest first. Raises Damaged."""
+        """Return the parts of the grant of `key`, oldest first. Raises Damaged."""
         where = "WHERE request_id = ? AND resource_type = ? AND plugin = ?"
         try:
             return list(self.all(where, (key.request_id, key.resource_type, key.plugin)))
-        except UnicodeEncodeError:  # bytes of the environment that are no UTF-8: `add` takes no such key
+        except UnicodeEncodeError:  # a key from bytes that are not valid UTF-8: `add` refuses it
             return []
 
     def all(self, where: str = "", values: tuple[Any, ...] = ()) -> Iterator[Stored]:
-        """All parts, oldest first. Raises Damaged."""
+        """Return all parts, oldest first. Raises Damaged."""
         return stored_in(self.db.execute(f"SELECT id, record FROM grants {where} ORDER BY id", values).fetchall())
 
     def grants(self) -> list[Grant]:
-        """All grants, oldest first. Raises Damaged."""
+        """Return all grants, oldest first. Raises Damaged."""
         return grants_of(self.all())
 
     def locks(self, resources: Iterable[str]) -> dict[str, Lock]:
-        """The locks on those of `resources` that are locked."""
+        """Return the locks on `resources`; resources without a lock are left out."""
         asked = set(resources)
         rows: list[tuple[str, str]] = []
         if len(asked) > SINGLE:
@@ -125,13 +124,16 @@ class Tables:
         return dict(self.db.execute(query, (device,)).fetchall())
 
     def insert(self, key: Key, part: GrantPart) -> Stored:
-        """Record a new part. Raises Taken if its holds exclude each other or what is held."""
+        """Record a new part. Raises DevicesTaken if its holds exclude each other or a recorded hold."""
         stored = Stored(self._next(), self.state.generation, key, part)
         self.restore(stored)
         return stored
 
     def restore(self, stored: Stored) -> None:
-        """Record a part that has an id already. Raises Taken if its holds exclude each other or what is held."""
+        """Record a part that has an id already.
+
+        Raises DevicesTaken if its holds exclude each other or a recorded hold.
+        """
         key, part, record = stored.key, stored.part, encode(stored)
         self.db.execute(
             "INSERT INTO grants VALUES (?, ?, ?, ?, ?)",
@@ -142,7 +144,7 @@ class Tables:
         self.came[stored.id] = record
 
     def rewrite(self, stored: Stored, part: GrantPart) -> None:
-        """Record that `stored` is now `part`, which holds the same devices or fewer."""
+        """Replace `stored` with `part`, which holds the same devices or fewer."""
         self._next()
         record = encode(Stored(stored.id, self.state.generation, stored.key, part))
         self._one("UPDATE grants SET record = ? WHERE id = ?", (record, stored.id))
@@ -153,7 +155,7 @@ class Tables:
         self.came[stored.id] = record
 
     def remove(self, stored: Stored) -> None:
-        """Forget `stored` and free what it holds."""
+        """Remove `stored` and free its devices."""
         self._next()
         self._one("DELETE FROM grants WHERE id = ?", (stored.id,))
         self._unlock(stored)
@@ -162,21 +164,21 @@ class Tables:
         self.gone.add(stored.id)
 
     def holders(self, kind: str) -> dict[str, int]:
-        """Owner -> how many devices of the kind it holds; those that hold none are left out."""
+        """Return owner -> number of devices of the kind that it holds, for owners that hold any."""
         return dict(self.db.execute("SELECT owner, held FROM kinds WHERE kind = ?", (kind,)).fetchall())
 
     def give(self, kind: str, owners: Sequence[str]) -> None:
-        """Make `owners` those that the kind was given to."""
+        """Record that the kind is given to `owners`."""
         self._next()
         given = {**self.state.owners, kind: list(owners)}
         self.state = self.state._replace(owners={kind: names for kind, names in given.items() if names})
 
     def on(self, resource: str) -> list[Stored]:
-        """The parts that have a lock on `resource`. Raises Damaged."""
+        """Return the parts that have a lock on `resource`. Raises Damaged."""
         return list(self.all("WHERE id IN (SELECT grant_id FROM locks WHERE resource = ?)", (resource,)))
 
     def accept_loss(self) -> bool:
-        """Take the store for complete; returns whether it was not."""
+        """Mark the store as complete. Return True if it was not."""
         if self.state.complete:
             return False
         self._next()
@@ -185,13 +187,13 @@ class Tables:
         return True
 
     def set_version(self, version: int) -> None:
-        """Say in header and state that the store has this user_version."""
+        """Write this user_version into header and state."""
         self._next()
         self.db.execute(f"PRAGMA user_version = {version:d}")
         self.state = self.state._replace(version=version)
 
     def save(self) -> str:
-        """Write the state, as the last thing before the commit; returns its record."""
+        """Write the state as the last step before the commit. Return its record."""
         record = encode_state(self.state)
         self._one("UPDATE state SET record = ? WHERE id = 1", (record,))
         return record
@@ -243,7 +245,7 @@ class Tables:
 
 
 def stored_in(rows: Sequence[tuple[int, str]]) -> Iterator[Stored]:
-    """The parts in rows (id, record). Raises Damaged."""
+    """Yield the parts in rows (id, record). Raises Damaged."""
     for start in range(0, len(rows), MANY):
         some = rows[start : start + MANY]
         try:
@@ -264,7 +266,7 @@ def _decoded(identity: int, record: str) -> Stored:
 
 
 def grants_of(stored: Iterable[Stored]) -> list[Grant]:
-    """The grants that have these parts, in their order."""
+    """Return the grants with these parts, in the order of the parts."""
     parts: dict[Key, list[GrantPart]] = {}
     for one in stored:
         parts.setdefault(one.key, []).append(one.part)
@@ -272,10 +274,10 @@ def grants_of(stored: Iterable[Stored]) -> list[Grant]:
 
 
 def lock_rows(identity: int, number: int, hold: Hold) -> list[tuple[str, str, int, int]]:
-    """The rows of table `locks` for one hold."""
+    """Return the rows of table `locks` for one hold."""
     return [(resource, mode, identity, number) for resource, mode in hold.locks().items()]
 
 
 def share_rows(identity: int, number: int, hold: Hold) -> list[tuple[str, str, int, int, int, int]]:
-    """The rows of table `shares` for one hold."""
+    """Return the rows of table `shares` for one hold."""
     return [(hold.device, name, identity, number, amount, hold.capacity[name]) for name, amount in hold.amounts.items()]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether everything in the store is what was written. Private API of fleet.cdi.
+"""Verify that the store has exactly what was written.
 
-It reads the whole store, so it is not for each call: once in a boot, and whenever the file is not as we left it.
+This reads the whole store: once per boot, and whenever the file is not as we left it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .tables import Tables, checksum, lock_rows, share_rows, stored_in
 
 
 def verify(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) -> None:
-    """Compare file size, structure, checksums, and the tables with the records that they are made from.
+    """Compare file size, structure and checksums, and the tables with the records that they are derived from.
 
-    `size` is that of the file in bytes, given if nothing is changed yet in this transaction. Raises Damaged with the
-    first thing that is wrong.
+    `size` is the file's size in bytes, given only if this transaction changed nothing yet. Raises Damaged for the first
+    difference.
     """
     with collecting_nothing():
         _agree(db, sound(db, tables, size))
@@ -31,7 +31,7 @@ def verify(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) -
 
 @contextmanager
 def collecting_nothing() -> Iterator[None]:
-    """Keep Python from looking for garbage among records: most of the time went there, and they have no cycles."""
+    """Disable Python's garbage collector, which took most of the time. Records have no cycles."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -42,9 +42,9 @@ def collecting_nothing() -> Iterator[None]:
 
 
 def sound(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) -> list[str]:
-    """The same for a store of any schema: what can be said without knowing what its records mean. Raises Damaged.
+    """Check a store of any schema, without knowledge of its records' meaning. Raises Damaged.
 
-    Returns the records, by the ids of their grants.
+    Return the records, ordered by the ids of their grants.
     """
     pages = db.execute("PRAGMA page_count").fetchone()[0] * db.execute("PRAGMA page_size").fetchone()[0]
     if size is not None and pages != size:
@@ -62,7 +62,10 @@ def sound(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) ->
 
 
 def _texts(rows: Iterable[tuple[object]]) -> Iterator[str]:
-    """The one column of `rows`. A flipped bit may have made it bytes or a number: SQLite before 3.37 keeps any type."""
+    """Yield the only column of `rows`.
+
+    A flipped bit may have made it bytes or a number, because SQLite before 3.37 stores any type. Raises Damaged then.
+    """
     for (value,) in rows:
         if not isinstance(value, str) or not value.isascii():
             raise Damaged("has a grant whose record is not the text that was written")
@@ -70,7 +73,7 @@ def _texts(rows: Iterable[tuple[object]]) -> Iterator[str]:
 
 
 def _agree(db: sqlite3.Connection, records: list[str]) -> None:
-    """Compare the tables with the records, of which the rows of `grants` have one each, in the order of their ids."""
+    """Compare the tables with the records. Each row of `grants` has one record, in the order of ids."""
     rows = db.execute("SELECT id, resource_type, plugin, request_id FROM grants ORDER BY id").fetchall()
     stored = list(stored_in([(row[0], record) for row, record in zip(rows, records)]))
     if any((item.id, *item.key) != row for item, row in zip(stored, rows)):
@@ -89,5 +92,5 @@ def _agree(db: sqlite3.Connection, records: list[str]) -> None:
     )
     for table, columns, made in expected:
         found = db.execute(f"SELECT {columns} FROM {table}").fetchall()
-        if len(found) != len(made) or not made.issuperset(found):  # no row is there twice: each table has its key
+        if len(found) != len(made) or not made.issuperset(found):  # no row is twice in a table: each has a key
             raise Damaged(f"its table {table} does not agree with the grants")
