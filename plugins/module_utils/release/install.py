@@ -279,7 +279,7 @@ def _check_directories(prefix: str) -> None:
                 )
             directories.check(path)
         except NotADirectoryError as error:
-            raise CdiError(f"{error.filename}: is no directory; choose another prefix, or move it away") from None
+            raise CdiError(f"{error.filename}: is not a directory; choose another prefix, or move it away") from None
 
 
 def _check_writable(prefix: str) -> None:

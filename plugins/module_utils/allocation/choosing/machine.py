@@ -113,5 +113,5 @@ def _score(one: Device, other: Device, links: Mapping[tuple[str, str], int]) -> 
 
 
 def _left(capacity: Mapping[str, int], used: Mapping[str, int]) -> Mapping[str, int]:
-    """Return what is left of each capacity."""
+    """Return the free part of each capacity."""
     return {name: amount - used.get(name, 0) for name, amount in capacity.items()} if used else capacity

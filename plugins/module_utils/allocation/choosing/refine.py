@@ -122,7 +122,7 @@ class _Refinement(Search):
         self.same_nics = len({judge.said.nics[one] for one in judge.rooms}) == 1
 
     def hopeless(self, index: int, units: int, bound: int) -> bool:
-        """Return True if no `units` of the blocks from `index` on improve the answer, despite a bound above the best."""
+        """Return True if no `units` of the blocks from `index` on improve the answer, although the bound allows it."""
         judge, (ring_, nics, value) = self.judge, self.rank
         taken = self.taken[:index]
         here = self.here(taken)

@@ -142,7 +142,7 @@ class Search:
                 self.keep(value + high, [*self.taken[:index], *[0] * (position - index), 1])
 
     def hopeless(self, _index: int, _units: int, _bound: int) -> bool:
-        """Return True if no `units` of the blocks from `index` on improve the answer, despite a bound above the best."""
+        """Return True if no `units` of the blocks from `index` on improve the answer, although the bound allows it."""
         return False
 
     def keep(self, value: int, taken: list[int]) -> None:

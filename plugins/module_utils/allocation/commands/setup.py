@@ -77,7 +77,7 @@ def untrusted(path: str) -> str:
         elif found.st_mode & 0o022:
             return f"{here} can be written by others (mode {stat.S_IMODE(found.st_mode):04o}); expected only root"
         elif not left:
-            return "" if stat.S_ISREG(found.st_mode) else f"{here} is no regular file"
+            return "" if stat.S_ISREG(found.st_mode) else f"{here} is not a regular file"
         else:
             part = left.pop()
             here = os.path.dirname(here) if part == ".." else os.path.join(here, part)

@@ -100,7 +100,7 @@ ERRNO = {
 ADVICE = {
     **{cause: advice for _text, cause, advice in CAUSES},
     "limit": "Raise the limit on open files and try again",
-    "foreign": "Remove the link; the store is no symlink",
+    "foreign": "Remove the link; the store must not be a symlink",
 }
 
 
@@ -112,7 +112,7 @@ def of_sqlite(path: str, error: Exception) -> Exception:
     """
     text = str(error)
     if not text:
-        return Damaged("its schema is no text any more")
+        return Damaged("its schema is not text any more")
     code = getattr(error, "sqlite_errorname", "")
     for part, cause, advice in CAUSES:
         if part in text.lower():

@@ -234,7 +234,7 @@ def _open(path: str) -> int:
     if stat.S_ISREG(mode):
         return handle
     os.close(handle)
-    found = f"{path}: is no regular file ({stat.filemode(mode)}); expected the log of the store, or none"
+    found = f"{path}: is not a regular file ({stat.filemode(mode)}); expected the log of the store, or none"
     raise errors.Unusable(found, "foreign")
 
 

@@ -39,7 +39,7 @@ class Salvage(NamedTuple):
 
 
 def rebuild(path: str, what: str, least: int = 0) -> str:
-    """Put the store at `path` aside and make a new one from what is left. Return a report for people.
+    """Put the store at `path` aside and make a new one from its records. Return a report for people.
 
     `what` describes the damage. The state's generation is `least` or more, unless something is lost. The caller holds
     the gate. Raises Unusable; the damaged store then stays in its place.

@@ -30,7 +30,7 @@ def check_directory(directory: str) -> None:
     except FileNotFoundError:
         raise
     except NotADirectoryError:
-        raise Unusable(f"{directory}: is no directory; expected the state directory", "foreign") from None
+        raise Unusable(f"{directory}: is not a directory; expected the state directory", "foreign") from None
     except OSError as error:
         raise errors.of_system(directory, "use", error) from None
     except directories.Untrusted as error:
@@ -59,7 +59,7 @@ def look(path: str) -> Optional[tuple[int, ...]]:
         raise errors.of_system(path, "look at", error) from None
     if not stat.S_ISREG(found.st_mode):
         raise Unusable(
-            f"{path}: is no regular file ({stat.filemode(found.st_mode)}); expected the store, or none", "foreign"
+            f"{path}: is not a regular file ({stat.filemode(found.st_mode)}); expected the store, or none", "foreign"
         )
     if found.st_uid not in (0, os.geteuid()):
         raise Unusable(f"{path}: belongs to user {found.st_uid}; expected root's or this user's", "foreign")

@@ -95,7 +95,7 @@ class TestPlace:
     def test_what_is_no_regular_file_is_refused(self, ledger, make):
         os.mkdir(directory(ledger), 0o755)
         make(ledger.path)
-        with pytest.raises(errors.Unusable, match="is no regular file") as caught:
+        with pytest.raises(errors.Unusable, match="is not a regular file") as caught:
             add(ledger, 1)
         assert caught.value.cause == "foreign"
 
@@ -104,7 +104,7 @@ class TestPlace:
         log = os.path.join(directory(ledger), "ledger.log")
         os.unlink(log)
         os.mkfifo(log)
-        with pytest.raises(errors.Unusable, match=r"ledger\.log: is no regular file") as caught:
+        with pytest.raises(errors.Unusable, match=r"ledger\.log: is not a regular file") as caught:
             add(ledger, 2)
         assert caught.value.cause == "foreign"
 
@@ -124,7 +124,7 @@ class TestPlace:
 
     def test_a_state_directory_that_is_a_file(self, volatile):
         (volatile / "cdi").touch()
-        with pytest.raises(errors.Unusable, match="is no directory"):
+        with pytest.raises(errors.Unusable, match="is not a directory"):
             add(Ledger(str(volatile / "cdi"), "boot-1"), 1)
 
     def test_a_network_file_system_is_refused(self, ledger, monkeypatch):

@@ -68,7 +68,7 @@ def test_a_store_that_fails_between_setup_and_reply(hosts):
     away = ["/bin/sh", "-c", f"mv {machine.state} {machine.state}.away; echo > {machine.state}"]
     conf = machine.configure(config(setup=away))
     code, details = machine.refused(conf, "gpu:1", "a")
-    assert (code, details.count("is no directory")) == (102, 2), details
+    assert (code, details.count("is not a directory")) == (102, 2), details
 
 
 VARIABLES = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "ADD", "CDI_REQUEST": "gpu:1", "CDI_REQUEST_ID": "a"}

@@ -361,7 +361,7 @@ WHO = {
     behind_a_link_of_a_user: "link belongs to user 65534; expected root",
     behind_a_link_through_a_writable_directory: "open can be written by others (mode 0777)",
     behind_links_in_a_circle: "too many symlinks",
-    a_directory: "is no regular file",
+    a_directory: "is not a regular file",
     missing: "No such file or directory",
 }
 
