@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CUDA's forward compatibility: a newer libcuda in the container than the driver brings.
+"""CUDA's forward compatibility: use a newer libcuda of the container instead of the driver's.
 
-An image may have one for drivers that it names in an ELF note. Where the host's is one of them, the container is to
-find the image's, as NVIDIA's enable-cuda-compat decides (1.20.1, cmd/nvidia-cdi-hook/cudacompat).
+An image may have such a libcuda, with an ELF note that names the drivers that it works with. If the host's driver is
+one of them, the container must find the image's libcuda, as NVIDIA's enable-cuda-compat decides (1.20.1,
+cmd/nvidia-cdi-hook/cudacompat).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Version = tuple[int, ...]
 
 
 def enable(inside: Inside, folder: str, driver: str, cuda: str) -> list[str]:
-    """Have the linker search `folder` first if its libcuda is for the host's driver; what is odd about it, if anything.
+    """Let the linker search `folder` first if its libcuda is for the host's driver. Return warnings.
 
-    `driver` and `cuda` are versions of the host's, "" where they are not known. Raises HookError and OSError.
+    `driver` and `cuda` are the host's versions, "" if unknown. Raises HookError and OSError.
     """
     names = [name for name in inside.names(folder, PREFIX) if "." in name[len(PREFIX) :]]
     found = [name for name in names if _is_file(inside, f"{folder}/{name}")]
@@ -48,8 +49,8 @@ def enable(inside: Inside, folder: str, driver: str, cuda: str) -> list[str]:
 
 
 def is_for(note: Optional[dict[str, Any]], own: Version, driver: Version, cuda: Version) -> bool:
-    """Whether a libcuda of version `own` with this note is for such a host; () stands for a version nobody knows."""
-    if note is None:  # of before CUDA 12.5, or so
+    """Return True if a libcuda of version `own` with this note is for such a host; () is an unknown version."""
+    if note is None:  # from before about CUDA 12.5
         return bool(not cuda and own and driver and own[0] > driver[0])
     if own and driver:
         return driver[0] in _list(note.get("Driver")) and own > driver
@@ -58,7 +59,7 @@ def is_for(note: Optional[dict[str, Any]], own: Version, driver: Version, cuda: 
 
 
 def version(text: str) -> Version:
-    """550.54.15 as (550, 54, 15), with up to three numbers; () for anything else."""
+    """Return 550.54.15 as (550, 54, 15), with up to three numbers; () for anything else."""
     parts = text.split(".")
     if len(parts) > 3 or not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in parts):
         return ()
@@ -66,7 +67,7 @@ def version(text: str) -> Version:
 
 
 def read_note(handle: int) -> Optional[dict[str, Any]]:
-    """The JSON in the note of an ELF file for 64 bits, None where there is none (elf(5))."""
+    """Return the JSON in the note of a 64-bit ELF file, or None (elf(5))."""
     header = os.pread(handle, 64, 0)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
         return None
@@ -84,7 +85,7 @@ def read_note(handle: int) -> Optional[dict[str, Any]]:
 
 
 def _document(note: bytes, align: int) -> Optional[dict[str, Any]]:
-    """What a note of NVIDIA's says: sizes of owner and text, a type, the owner, the text, each aligned."""
+    """Return the content of NVIDIA's note: sizes of owner and text, a type, the owner, the text, each aligned."""
     owner, text = _number(note, 0, 4), _number(note, 4, 4)
     start = 12 + -(-owner // align) * align
     if note[12 : 12 + owner].strip(b"\0") != OWNER:
@@ -101,7 +102,7 @@ def _content(handle: int, section: bytes) -> bytes:
 
 
 def _part(handle: int, size: int, at: int) -> bytes:
-    """At most MOST bytes; the numbers are the file's own, and may be anything."""
+    """Read at most MOST bytes. The file gives `size` and `at`, which may be any number."""
     return os.pread(handle, min(size, MOST), min(at, FARTHEST))
 
 
@@ -114,7 +115,7 @@ def _list(found: object) -> list[object]:
 
 
 def _is_file(inside: Inside, path: str) -> bool:
-    """Whether it is a regular file itself: libcuda.so.1 is a link to it."""
+    """Return True for a regular file itself; libcuda.so.1 is a link to it."""
     directory, name = inside.locate(path)
     try:
         return os.lstat(name, dir_fd=directory).st_mode & 0o170000 == 0o100000

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program of the host's, run on the files of a container that may be made to break it.
+"""Run a program of the host on files of a container that may try to exploit it.
 
-ldconfig reads every library of an image. Its process has the container's root directory as its own, without what the
-kernel shows in /proc and /sys; mount, process, network and IPC namespaces of its own; no capability but those that
-override file permissions; the system calls of seccomp.py; limited memory, time and size of files; and a sealed copy of
-the program, so that a process that an image has taken over can't change the host's.
+ldconfig reads every library of an image. Its process has the container's root directory as its own, without the
+kernel's files in /proc and /sys; its own mount, process, network and IPC namespaces; no capabilities but those that
+override file permissions; the system calls of seccomp.py; limited memory, time and file size; and a sealed copy of the
+program, so that a process that an image has taken over can't change the host's.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 # CAP_DAC_OVERRIDE and CAP_FOWNER. Not CAP_DAC_READ_SEARCH: it opens any file of the host's by open_by_handle_at(2).
 KEPT = (1 << 1) | (1 << 3)
 # RLIMIT_CPU, _FSIZE, _DATA and _CORE, whose numbers all machines share. ldconfig of glibc 2.36 takes less than 2 MiB
-# for 5,000 libraries, and 8 for 20,000. It maps their files, which are no memory of its own and may be gigabytes: so
-# there is no RLIMIT_AS.
+# for 5,000 libraries, and 8 for 20,000. It maps their files, which may be gigabytes and are not its own memory: so
+# RLIMIT_AS is not set.
 RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_CORE = 0, 1, 2, 4
 MOST_DATA, LARGEST_FILE = 32 << 20, 64 << 20  # bytes
-MOST_SAID = 8 << 10  # bytes of output; more is read and dropped
+MOST_SAID = 8 << 10  # bytes of output; the rest is read and dropped
 HIDDEN = (b"proc", b"sys")
 WRAPPED = ".real"  # Ubuntu's ldconfig is a script around ldconfig.real
 
 
 def copy(path: str) -> int:
-    """A descriptor of a copy of the program at `path` that can be executed and not be changed. Raises HookError."""
+    """Copy the program at `path`; return a descriptor that can be executed and not changed. Raises HookError."""
     try:
         path = path + WRAPPED if os.path.exists(path + WRAPPED) else path
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -48,7 +48,7 @@ def copy(path: str) -> int:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         try:
             target = os.memfd_create("cdi-hook", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC)
-        except OSError:  # before Linux 6.3 there is no MFD_EXEC, and no need of it
+        except OSError:  # before Linux 6.3, MFD_EXEC does not exist and is not needed
             target = os.memfd_create("cdi-hook", MFD_CLOEXEC | MFD_ALLOW_SEALING)
         while os.sendfile(target, source, None, 1 << 24):
             pass
@@ -62,9 +62,9 @@ def copy(path: str) -> int:
 
 
 def make_writable(root: bytes) -> None:
-    """Have this process alone see a root directory that can be written where the container's is mounted read-only.
+    """Let only this process see a writable root directory if the container's is mounted read-only.
 
-    crun has done that when it runs hooks, runc does it afterwards. Raises OSError.
+    crun has done that when it runs hooks; runc does it afterwards. Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     _own_mounts(libc)
@@ -72,10 +72,9 @@ def make_writable(root: bytes) -> None:
 
 
 def run(program: int, arguments: list[str], root: bytes, seconds: int) -> tuple[int, str]:
-    """(exit status or negative number of a signal, start of the output) of the program, run where `root` is "/".
+    """Run the program with `root` as "/": (exit status or negative number of a signal, start of the output).
 
-    It has no environment and no input, takes `seconds` of processor time at most, and ends with the caller. Raises
-    OSError.
+    It has no environment and no input, at most `seconds` of processor time, and ends with the caller. Raises OSError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     alive, ours = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -84,7 +83,7 @@ def run(program: int, arguments: list[str], root: bytes, seconds: int) -> tuple[
     if not child:
         try:
             os.close(ours)
-            _call(libc.prctl, PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)  # it ends with us, who are bound by time
+            _call(libc.prctl, PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)  # end with the hook, whose time is limited
             if _ended(alive):
                 os._exit(127)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -112,19 +111,19 @@ def run(program: int, arguments: list[str], root: bytes, seconds: int) -> tuple[
 
 
 def _fork(libc: ctypes.CDLL) -> int:
-    """os.fork(), with a process namespace of its own for the child. It can't be had for a process that runs."""
+    """Like os.fork(), with a process namespace for the child. A running process can't get one."""
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     _call(libc.unshare, CLONE_NEWPID)
     child = os.fork()
     if child:
-        # Later children are our own again. A user namespace that sees the host's processes refuses it, but needs none.
+        # Later children are in our namespace again. In a user namespace this may be refused, without harm.
         libc.setns(own, CLONE_NEWPID)
     os.close(own)
     return child
 
 
 def _ended(alive: int) -> bool:
-    """Whether the process that holds the other end of this pipe is gone: to another namespace it has no number."""
+    """Return True if the process with the other end of this pipe is gone: another namespace does not see its number."""
     try:
         os.read(alive, 1)
     except BlockingIOError:
@@ -133,7 +132,7 @@ def _ended(alive: int) -> bool:
 
 
 def _read(output: int) -> bytes:
-    """The first MOST_SAID bytes of what is written until the end."""
+    """Read until the end; return the first MOST_SAID bytes."""
     text = b""
     while chunk := os.read(output, MOST_SAID):
         text += chunk[: MOST_SAID - len(text)]
@@ -141,21 +140,21 @@ def _read(output: int) -> bytes:
 
 
 def _limit(libc: ctypes.CDLL, seconds: int) -> None:
-    """Bound what this process takes of the host. The first one of a namespace is only ended by a hard limit."""
+    """Limit what this process takes of the host. Only a hard limit ends the first process of a namespace."""
     limits = ((RLIMIT_CPU, seconds), (RLIMIT_FSIZE, LARGEST_FILE), (RLIMIT_DATA, MOST_DATA), (RLIMIT_CORE, 0))
     for number, most in limits:
         _call(libc.setrlimit, number, (ctypes.c_ulong * 2)(most, most))
 
 
 def _enter(libc: ctypes.CDLL, root: bytes) -> None:
-    """Make `root` this process's root directory, with nothing of the kernel's in it."""
+    """Make `root` this process's root directory, without files of the kernel."""
     _own_mounts(libc)
     _call(libc.unshare, CLONE_NEWNET | CLONE_NEWIPC)
     os.chdir(root)
     for name in HIDDEN:
         try:
             handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:  # not there, or a symlink, which leads to nowhere but the container's own files
+        except OSError:  # missing, or a symlink, which leads only to files of the container
             continue
         _call(libc.mount, b"none", b"/proc/self/fd/%d" % handle, b"tmpfs", MS_RDONLY, b"size=4k")
         os.close(handle)
@@ -163,22 +162,22 @@ def _enter(libc: ctypes.CDLL, root: bytes) -> None:
 
 
 def _own_mounts(libc: ctypes.CDLL) -> None:
-    """Let what this process mounts from now on be nobody else's."""
+    """Keep the later mounts of this process invisible to others."""
     _call(libc.unshare, CLONE_NEWNS)
     _call(libc.mount, None, b"/", None, MS_REC | MS_SLAVE, None)
 
 
 def _give_up_capabilities(libc: ctypes.CDLL) -> None:
-    """Keep those of KEPT, also through execve(2) as user 0 (capabilities(7))."""
+    """Keep only KEPT, also through execve(2) as user 0 (capabilities(7))."""
     number = 0
     while True:
         if not KEPT >> number & 1 and libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0):
-            if ctypes.get_errno() == errno.EINVAL:  # the kernel has no more of them
+            if ctypes.get_errno() == errno.EINVAL:  # the kernel has no further capabilities
                 break
             raise OSError(ctypes.get_errno(), f"prctl: {os.strerror(ctypes.get_errno())}")
         number += 1
     header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
-    # Effective, permitted, inheritable: of numbers up to 31, and of those from 32 on.
+    # Effective, permitted, inheritable: for numbers up to 31, then for those from 32 on.
     sets = (ctypes.c_uint32 * 6)(KEPT, KEPT, 0, 0, 0, 0)
     _call(libc.capset, header, sets)
     _call(libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

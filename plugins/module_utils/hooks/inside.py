@@ -1,15 +1,15 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of a container, found from its root directory as it would find them itself.
+"""Find files of a container from its root directory, as the container itself would.
 
-An image may hold any symlink, and others may change a volume meanwhile. So a path is walked part by part from a
-descriptor of the root directory: no part is followed by the kernel (O_NOFOLLOW), what a symlink says is read and
-walked like the rest, an absolute one from the root again, and ".." goes back to the directory that was come from. A
-magic link of /proc is just text then, and /proc and /sys of the container, which may be the host's, are not entered.
+An image may have any symlink, and other processes may change a volume meanwhile. So a path is walked part by part from
+a descriptor of the root directory. The kernel follows no part (O_NOFOLLOW). The text of a symlink is read and walked
+like the rest, an absolute one from the root again. ".." goes back to the directory before. So a magic link of /proc is
+only text, and /proc and /sys of the container, which may be the host's, are not entered.
 
-openat2(2) with RESOLVE_IN_ROOT does the same in one call, from Linux 5.6 on. Python can only reach it by ctypes, whose
-import takes longer than walking a hundred paths, and kernels without it would need this anyway.
+openat2(2) with RESOLVE_IN_ROOT does the same in one call from Linux 5.6 on. Python reaches it only by ctypes, whose
+import takes longer than walking a hundred paths, and older kernels would need this code anyway.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from typing import Optional
 
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-MOST_LINKS = 40  # as the kernel (path_resolution(7))
-DEEPEST = 256  # directories; each takes a descriptor while a path is walked, and may be made
+MOST_LINKS = 40  # the kernel's limit (path_resolution(7))
+DEEPEST = 256  # directories; each needs a descriptor during the walk, and may be made
 NOT_ENTERED = ("proc", "sys")
-LARGEST = 1 << 18  # bytes of a file that is read; Debian's largest ld.so.conf has 34
-MOST_NAMES = 1000  # of a directory, of those that are looked for
+LARGEST = 1 << 18  # bytes of a file; Debian's largest ld.so.conf has 34
+MOST_NAMES = 1000  # matching names in one directory
 
 
 class Inside:
-    """The files below one root directory. Paths are those of the container; methods raise HookError and OSError."""
+    """The files below one root directory. Paths are the container's; methods raise HookError and OSError."""
 
     def __init__(self, root: bytes) -> None:
         self.root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def locate(self, path: str, follow: bool = False, make: bool = False) -> tuple[int, str]:
-        """(descriptor of the directory, name in it) of `path`; the name is "." where the path is a directory's own.
+        """Return (descriptor of the directory, name in it) of `path`; the name is "." for a directory's own path.
 
-        With `follow` the name is no symlink; `make` makes directories that are missing. The caller closes it.
+        With `follow` the name is not a symlink; `make` makes missing directories. The caller closes the descriptor.
         """
         stack = [os.dup(self.root)]
         left = _parts(path)
@@ -70,7 +70,10 @@ class Inside:
         return _top(stack), "."
 
     def find(self, path: str) -> tuple[int, os.stat_result]:
-        """(descriptor, status) of what `path` names, symlinks followed. The descriptor does not open it (O_PATH)."""
+        """Return (descriptor, status) of the file at `path`, symlinks followed.
+
+        The descriptor does not open it (O_PATH).
+        """
         directory, name = self.locate(path, follow=True)
         try:
             handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
@@ -79,7 +82,7 @@ class Inside:
         return handle, os.fstat(handle)
 
     def has(self, path: str) -> bool:
-        """Whether there is anything at `path`."""
+        """Return True if `path` exists."""
         try:
             os.close(self.find(path)[0])
         except (FileNotFoundError, NotADirectoryError):
@@ -87,17 +90,17 @@ class Inside:
         return True
 
     def open(self, path: str) -> int:
-        """A descriptor of the regular file or directory `path`, for reading."""
+        """Open the regular file or directory `path` for reading; return its descriptor."""
         handle, found = self.find(path)
         try:
             if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-                raise HookError(f"{path}: is no file of the container ({stat.filemode(found.st_mode)})")
+                raise HookError(f"{path}: is not a file of the container ({stat.filemode(found.st_mode)})")
             return os.open(reopened(handle), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         finally:
             os.close(handle)
 
     def read(self, path: str) -> str:
-        """What is in a file, "" if there is none. HookError for one of more than LARGEST bytes."""
+        """Return the content of a file, "" if it is missing. HookError for more than LARGEST bytes."""
         try:
             handle = self.open(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -111,9 +114,9 @@ class Inside:
         return os.fsdecode(content)
 
     def names(self, path: str, start: str = "", end: str = "") -> list[str]:
-        """The names in a directory that start and end so, sorted; none where there is none.
+        """Return the names in a directory that start and end so, sorted; none for a missing directory.
 
-        HookError for more than MOST_NAMES. Others are not kept, however many there are.
+        HookError for more than MOST_NAMES. Other names take no memory, however many there are.
         """
         try:
             handle = self.open(path)
@@ -133,7 +136,7 @@ class Inside:
         return sorted(found)
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
-        """Make `text` the content of the file `path`, whatever was there, in directories that are made as needed."""
+        """Make `text` the content of the file `path`; replace anything there, and make missing directories."""
         directory, name = self.locate(path, make=True)
         new = _temporary()
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=directory)
@@ -149,7 +152,7 @@ class Inside:
         replace(directory, new, name)
 
     def link(self, target: str, path: str) -> None:
-        """Make `path` a symlink to `target`; one that is there already stays, anything but a directory makes way."""
+        """Make `path` a symlink to `target`. An equal one stays; anything else but a directory is replaced."""
         directory, name = self.locate(path, make=True)
         if _link(directory, name) == target:
             os.close(directory)
@@ -160,12 +163,12 @@ class Inside:
 
 
 def reopened(handle: int) -> str:
-    """The path by which a descriptor that was opened with O_PATH can be used: the host's own /proc is there."""
+    """Return the path to reopen a descriptor from O_PATH. It uses the host's own /proc."""
     return f"/proc/self/fd/{handle}"
 
 
 def replace(directory: int, new: str, name: str) -> None:
-    """Give `new` its name, whatever had it, and close `directory`."""
+    """Rename `new` to `name`, replacing anything there, and close `directory`."""
     try:
         os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError:
@@ -176,20 +179,20 @@ def replace(directory: int, new: str, name: str) -> None:
 
 
 def _temporary() -> str:
-    """A name that nobody has. Hooks of several containers, with the same process id in each, may share a volume."""
+    """Return an unused name. Hooks of several containers may share a volume and have the same process id."""
     return f".cdi-hook-{os.urandom(8).hex()}"
 
 
 def _parts(path: str) -> list[str]:
-    """The parts of a path, last one first."""
+    """Return the parts of a path, last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 def _link(directory: int, name: str) -> Optional[str]:
-    """What the symlink `name` says, None for anything else."""
+    """Return the text of the symlink `name`, None for anything else."""
     try:
         return os.readlink(name, dir_fd=directory)
-    except OSError:  # no symlink, or not there, which whoever wants it will find
+    except OSError:  # not a symlink, or missing, which the caller will notice
         return None
 
 

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Have a container's dynamic linker find libraries that the spec mounts into it.
+"""Let a container's dynamic linker find libraries that the spec mounts into it.
 
-As NVIDIA's update-ldcache (1.20.1, internal/ldconfig): directories go to drop-in files of /etc/ld.so.conf.d, and the
-host's ldconfig makes /etc/ld.so.cache, and the links by which libraries are asked for. The container's own ldconfig,
-which may be missing or anything, is never run.
+This does the work of NVIDIA's update-ldcache (1.20.1, internal/ldconfig): directories go to drop-in files of
+/etc/ld.so.conf.d, and the host's ldconfig makes /etc/ld.so.cache and the links with the names that programs ask for.
+The container's own ldconfig, which may be missing or hostile, is never run.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ COMPAT, OURS, LAST = (f"{DROP_INS}/{name}.conf" for name in ("00-compat-fleet-cd
 # and the host's works in any container (glibc, elf/ldconfig.c, add_system_dir; Debian's patch for multiarch).
 SYSTEM = ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
 MULTIARCH = ("/lib/{}-linux-gnu", "/usr/lib/{}-linux-gnu", "/lib", "/usr/lib")
-# What is read of the configuration of an image, which may be made to take all of the host's memory and time: ldconfig
-# reads a file each time that it is included, and compares each directory with all others. Debian's has 6 lines.
+# Limits on the configuration of an image, which could otherwise take all of the host's memory and time: ldconfig reads
+# a file each time that it is included, and compares each directory with all others. Debian's has 6 lines.
 MOST_FILES, MOST_LINES = 1000, 10_000
-MOST_SAID = 20  # lines of ldconfig's that are shown
+MOST_SAID = 20  # lines of ldconfig's output that are shown
 
 
 def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes, seconds: int) -> list[str]:
-    """Make the cache, with what is in `folders`; what ldconfig says, or why there is no use in it.
+    """Make the cache with `folders`; return ldconfig's output, or why a cache is useless here.
 
-    `seconds` bound the processor time of ldconfig. Raises HookError and OSError.
+    `seconds` limits the processor time of ldconfig. Raises HookError and OSError.
     """
     if _is_musl(inside):
         return ["the container's C library is musl, which has no cache of libraries"]
-    from . import confined  # what it needs takes a while
+    from . import confined  # its imports take time
 
     program = confined.copy(ldconfig)
     if not inside.has(CONFIG):
@@ -63,7 +63,7 @@ def _why(status: int, seconds: int) -> str:
 
 
 def add(inside: Inside, file: str, folders: Iterable[str]) -> None:
-    """Add to a drop-in those of `folders` that it does not have."""
+    """Add to a drop-in the `folders` that it does not have."""
     there = list(filter(None, inside.read(file).split("\n")))
     more = [folder for folder in dict.fromkeys(folders) if folder not in there]
     if more:
@@ -71,19 +71,22 @@ def add(inside: Inside, file: str, folders: Iterable[str]) -> None:
 
 
 def system_folders(inside: Inside) -> tuple[str, ...]:
-    """What the container's own linker searches."""
+    """Return the directories that the container's own linker searches."""
     if inside.has("/etc/debian_version"):
         return tuple(path.format(os.uname().machine) for path in MULTIARCH)
     return SYSTEM
 
 
 def _is_musl(inside: Inside) -> bool:
-    """Whether nothing in the container reads a cache: no glibc, as in Alpine. Other images may lack a linker, too."""
+    """Return True if nothing in the container reads a cache: musl without glibc, as in Alpine.
+
+    Other images may lack a linker, too.
+    """
     return bool(inside.names("/lib", "ld-musl-")) and not inside.has(CACHE)
 
 
 class _ConfigFile:
-    """A file of the configuration: what it says."""
+    """The content of one configuration file."""
 
     def __init__(self, lines: int) -> None:
         self.lines = lines
@@ -91,9 +94,9 @@ class _ConfigFile:
 
 
 def _configured(inside: Inside) -> set[str]:
-    """The directories in ld.so.conf and in what it includes (ldconfig(8)), but for those in our own drop-ins.
+    """Return the directories in ld.so.conf and its includes (ldconfig(8)), except those in our own drop-ins.
 
-    Raises HookError, for more than MOST_FILES and MOST_LINES, too: a file counts each time that it is included.
+    Raises HookError, also for more than MOST_FILES and MOST_LINES: a file counts each time that it is included.
     """
     found: set[str] = set()
     read: dict[str, _ConfigFile] = {}
@@ -110,12 +113,12 @@ def _configured(inside: Inside) -> set[str]:
 
 
 def _parsed(inside: Inside, name: str, folders: set[str]) -> _ConfigFile:
-    """A file of the configuration; the directories in it are added to `folders`."""
+    """Read a configuration file, and add its directories to `folders`."""
     text = inside.read(name)
     file = _ConfigFile(text.count("\n"))
     _bound("lines", file.lines, MOST_LINES)
     for line in text.split("\n"):
-        words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # as ldconfig, which reads C's strings
+        words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # ldconfig reads C strings
         if words[:1] == ["include"] and words[1:]:
             file.includes += _matching(inside, words[1].strip())
             _bound("files", len(file.includes), MOST_FILES)
@@ -132,7 +135,7 @@ def _bound(what: str, number: int, most: int) -> None:
 
 
 def _matching(inside: Inside, pattern: str) -> list[str]:
-    """The files that `include` means; a pattern has at most one "*", in its last part, or it means none."""
+    """Return the files that `include` means. A pattern has at most one "*", in its last part, or it means none."""
     directory, name = os.path.split(os.path.join("/etc", pattern))
     start, star, end = name.partition("*")
     if not star:

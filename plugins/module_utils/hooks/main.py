@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""/opt/cdi/bin/cdi-hook: does in a container what its CDI specs ask for, before it starts.
+"""/opt/cdi/bin/cdi-hook: prepares a container, before it starts, as its CDI specs say.
 
 A container waits for it, so it imports next to nothing: no typing, json, argparse, re or signal (docs/hooks.md, "What
-it costs"). An exit status other than 0 keeps the container from starting, and what is on stderr is then shown.
+it costs"). An exit status other than 0 stops the container, and the runtime then shows stdout and stderr.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, MISUSED = 0, 1, 2
 UNFORESEEN = "an error of cdi-hook itself"
-DEVICE_NODES = (0o020000, 0o060000)  # of st_mode: character and block
+DEVICE_NODES = (0o020000, 0o060000)  # in st_mode: character and block
 
 
 def main(words: Sequence[str], release: str) -> NoReturn:
@@ -46,13 +46,13 @@ def main(words: Sequence[str], release: str) -> NoReturn:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _end(FAILED, f"{name}: {where}{error.strerror}")
-    except Exception as error:  # a failed hook that says why is better than Python's own lines in a runtime's log
+    except Exception as error:  # a runtime's log should have the reason, not Python's traceback
         _end(FAILED, f"{name}: {UNFORESEEN} ({type(error).__name__}: {error}); please report it")
     _end(DONE, *(f"{name}: {note}" for note in notes))
 
 
 def perform(request: requests.HookRequest) -> list[str]:
-    """Do it; what was left undone on purpose, and why. Raises HookError and OSError."""
+    """Do the request. Return what was skipped on purpose, with the reasons. Raises HookError and OSError."""
     root = container_root(request.state)
     try:
         if os.statvfs(root).f_flag & os.ST_RDONLY:
@@ -60,13 +60,13 @@ def perform(request: requests.HookRequest) -> list[str]:
         inside = Inside(root)
     except OSError as error:
         raise HookError(f"{os.fsdecode(root)}: {error.strerror}; expected the container's root directory") from None
-    if os.path.samestat(os.fstat(inside.root), os.stat("/")):  # by whatever name: /proc/self/root, a bind mount
+    if os.path.samestat(os.fstat(inside.root), os.stat("/")):  # by any name: /proc/self/root, a bind mount
         raise HookError(f"{os.fsdecode(root)}: is the host's own root directory; expected the container's")
     notes: list[str] = []
     for target, link in dict.fromkeys(request.links):
         _link(inside, target, link)
     for target, link in dict.fromkeys(request.device_links):
-        if inside.has(os.path.normpath(os.path.join(os.path.dirname(link), target))):  # its directory may be missing
+        if inside.has(os.path.normpath(os.path.join(os.path.dirname(link), target))):  # link's directory may be missing
             _link(inside, target, link)
     if request.driver or request.cuda:
         from . import compat
@@ -86,7 +86,7 @@ def perform(request: requests.HookRequest) -> list[str]:
 
 
 def _make_writable(root: bytes) -> None:
-    """Try to; what then can't be written after all says so itself."""
+    """Try to make the root writable; a later write that fails has its own error."""
     from . import confined
 
     try:  # noqa: SIM105  contextlib is slow to import
@@ -103,7 +103,7 @@ def _link(inside: Inside, target: str, link: str) -> None:
 
 
 def _chmod(inside: Inside, mode: int, path: str) -> list[str]:
-    """Set the mode of what is there. Where the container has a node of the host's own that is the host's, too."""
+    """Set the mode of `path`. A node that the container shares with the host changes on the host, too."""
     try:
         handle, found = inside.find(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -113,7 +113,7 @@ def _chmod(inside: Inside, mode: int, path: str) -> list[str]:
             raise HookError(f"chmod {path}: is a device node; expected fileMode of deviceNodes in the CDI spec for it")
         if found.st_mode & 0o7777 != mode:
             os.chmod(reopened(handle), mode)
-    except PermissionError as error:  # all of the host's /dev is mounted, say
+    except PermissionError as error:  # for example if the host's whole /dev is mounted
         return [f"chmod {path}: {error.strerror}; it stays {found.st_mode & 0o7777:o}"]
     except OSError as error:
         raise HookError(f"chmod {path}: {error.strerror}") from None
@@ -134,7 +134,7 @@ def _limit(seconds: int, name: str) -> None:
 
 
 def _end(status: int, *lines: str) -> NoReturn:
-    """Say `lines` to whoever shows what a hook says, and end the process without taking the interpreter apart."""
+    """Write `lines` for the runtime, and end the process without the interpreter's cleanup."""
     for line in lines:
         from ..safe_text import one_line  # most hooks say nothing
 

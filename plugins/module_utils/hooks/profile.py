@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tell NVIDIA's EGL and Vulkan which GPUs a container has.
 
-They find every GPU of the host, by the kernel, and fail at those whose node is not there. An application profile with
-the setting EGLVisibleDGPUDevices, one bit for each device minor, keeps them to the others (nvidia-container-toolkit
+They ask the kernel for every GPU of the host, and fail at a GPU whose node is missing. An application profile with the
+setting EGLVisibleDGPUDevices, one bit for each device minor, limits them to the others (nvidia-container-toolkit
 1.20.1, cmd/nvidia-cdi-hook/update-application-profile; "Application Profiles" of the driver's README).
 """
 
@@ -26,7 +26,7 @@ TEXT = """\
 
 
 def write(inside: Inside) -> list[str]:
-    """Write the profile, for the GPUs whose nodes the container has; why not, if so. Raises HookError and OSError."""
+    """Write the profile for the GPUs whose nodes the container has; return why not. Raises HookError and OSError."""
     minors = [minor for name in inside.names("/dev", NODE) for minor in _minor(inside, name)]
     mask = sum({1 << minor for minor in minors if minor < MINORS})
     if not mask:
@@ -41,7 +41,7 @@ def write(inside: Inside) -> list[str]:
 
 
 def _minor(inside: Inside, name: str) -> list[int]:
-    """The minor of a GPU's node, nothing for other names."""
+    """Return the minor of a GPU's node in a list; nothing for other names."""
     if not name.startswith(NODE) or not name[len(NODE) :].isdecimal():
         return []
     directory, last = inside.locate(f"/dev/{name}")

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a hook is asked to do: the words after its name.
+"""The request to a hook: the words after its name.
 
-One process does all that a spec has to do in a container: `createContainer` takes the options of every action. The
-other forms are those of NVIDIA's nvidia-cdi-hook (1.20.1, cmd/nvidia-cdi-hook), for specs that others wrote.
+One process does everything for a container: `createContainer` takes the options of every action. The other forms are
+those of NVIDIA's nvidia-cdi-hook (1.20.1, cmd/nvidia-cdi-hook), for specs that others wrote.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 COMMON = ("--timeout", "--container-spec")
-# What may be asked for -> the options that it takes besides those of all.
+# Action -> the options that it takes besides the common ones.
 COMMANDS = {
     "createContainer": (
         *("--link", "--device-link", "--cuda-compat", "--folder", "--ldconfig-path"),
@@ -36,7 +36,7 @@ usage: cdi-hook createContainer [option]...   all that a spec has to do, as its 
 
 The state of the container (OCI runtime specification) is read from standard input.
 
-  --link TARGET::LINK         a symlink LINK to TARGET, instead of what is there
+  --link TARGET::LINK         a symlink LINK to TARGET; replaces an existing file
   --device-link TARGET::LINK  the same, if TARGET is in the container
   --cuda-compat VERSION       prefer the container's CUDA compatibility libraries to those of driver VERSION where they
                               are meant for it
@@ -52,12 +52,12 @@ LONGEST_OF_ALL = 3600
 
 
 class HookRequest:
-    """What to do in one container, in the order in which it is done."""
+    """The actions for one container, in the order of execution."""
 
     def __init__(self) -> None:
         self.links: list[tuple[str, str]] = []  # (target, link)
         self.device_links: list[tuple[str, str]] = []
-        self.driver = ""  # the host's, for which a container may have compatibility libraries
+        self.driver = ""  # the host's version, for which a container may have compatibility libraries
         self.cuda = ""
         self.compat = "/usr/local/cuda/compat"
         self.folders: list[str] = []
@@ -70,7 +70,7 @@ class HookRequest:
 
 
 def parse(words: Sequence[str]) -> HookRequest:
-    """The request in `words`, which begin with the command. Raises HookError."""
+    """Return the request in `words`, which begin with the command. Raises HookError."""
     command = words[0] if words else ""
     if command not in COMMANDS:
         raise HookError(f"found {command!r}; expected one of {', '.join(COMMANDS)}, or --help")
@@ -87,14 +87,14 @@ def parse(words: Sequence[str]) -> HookRequest:
     if command == "chmod":
         number = _mode("--mode", mode)
         request.modes += [(number, path) for path in paths]
-    # Without a folder, too, libraries that the spec mounts have to be found.
+    # Without a folder, too, the linker must find libraries that the spec mounts.
     request.wants_cache = command == "update-ldcache" or bool(request.folders)
     request.wants_profile = request.wants_profile or command == "update-application-profile"
     return request
 
 
 def _options(command: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(option, value) of each; the value stands after the option or after a "=" in it."""
+    """Yield (option, value); the value stands after the option or after a "=" in it."""
     known = (*COMMANDS[command], *COMMON)
     left = iter(words)
     for word in left:
@@ -143,7 +143,7 @@ def _set(name: str) -> Callable[[HookRequest, str], None]:
     return lambda request, text: setattr(request, name, text)
 
 
-# Option -> what it does to a request.
+# Option -> how it changes a request.
 SETTERS: dict[str, Callable[[HookRequest, str], None]] = {
     "--link": lambda request, text: request.links.append(_pair("--link", text)),
     "--device-link": lambda request, text: request.device_links.append(_pair("--device-link", text)),

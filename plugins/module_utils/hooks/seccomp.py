@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The system calls that the host's ldconfig may make, as a filter for the kernel (seccomp(2), classic BPF).
 
-A list of what is allowed, by what ldconfig of glibc 2.31 to 2.42 does; anything else is answered ENOSYS, so that a
-newer C library takes another way. Neither processes, sockets, signals, mounts nor file handles are among it.
+The list has what ldconfig of glibc 2.31 to 2.42 uses. Anything else returns ENOSYS, so that a newer C library takes
+another way. The list has no processes, sockets, signals, mounts or file handles.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.ENOSYS
-# linux/audit.h: what the kernel says of the architecture of a system call.
+# linux/audit.h: the architecture of a system call.
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 X32 = 0x40000000  # numbers of x86_64's other calling convention have this bit
 MMAP = {"x86_64": 9, "aarch64": 222}
 SHARED_MEMORY = 0x21  # MAP_SHARED and MAP_ANONYMOUS: memory that no limit of a process counts
 
-# Name -> its number on x86_64 and on aarch64 (asm/unistd_64.h, asm-generic/unistd.h), None where there is none. Besides
-# these mmap is allowed, but for memory that is shared.
+# Name -> its number on x86_64 and on aarch64 (asm/unistd_64.h, asm-generic/unistd.h), or None. mmap is
+# allowed as well, but not for shared memory.
 CALLS: dict[str, tuple[Optional[int], Optional[int]]] = {
     "read": (0, 63),
     "write": (1, 64),
@@ -93,7 +93,7 @@ CALLS: dict[str, tuple[Optional[int], Optional[int]]] = {
     "prlimit64": (302, 261),
     "renameat2": (316, 276),
     "getrandom": (318, 278),
-    "execveat": (322, 281),  # it is started by that
+    "execveat": (322, 281),  # this starts it
     "statx": (332, 291),
     "rseq": (334, 293),
     "faccessat2": (439, 439),
@@ -113,12 +113,12 @@ class _Filter(ctypes.Structure):
 
 
 def supported() -> bool:
-    """Whether there is a filter for this machine."""
+    """Return True if a filter for this machine exists."""
     return os.uname().machine in ARCHITECTURES and sys.maxsize > 1 << 32 and sys.byteorder == "little"
 
 
 def program(machine: str) -> bytes:
-    """The filter for a machine of ARCHITECTURES: instructions of struct sock_filter."""
+    """Return the filter for a machine of ARCHITECTURES: instructions of struct sock_filter."""
     column = list(ARCHITECTURES).index(machine)
     instructions = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, ARCHITECTURES[machine]), (RETURN, 0, 0, REFUSE)]
     instructions += [(LOAD, 0, 0, NUMBER), (AT_LEAST, 0, 1, X32), (RETURN, 0, 0, REFUSE)]
@@ -136,7 +136,7 @@ def program(machine: str) -> bytes:
 
 
 def install(libc: ctypes.CDLL) -> None:
-    """Keep this process, and what it executes, to CALLS; it must have no_new_privs. Raises OSError."""
+    """Limit this process, and what it executes, to CALLS. It must have no_new_privs. Raises OSError."""
     content = program(os.uname().machine)
     filter_ = _Filter(len(content) // 8, content)
     if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(filter_), 0, 0):

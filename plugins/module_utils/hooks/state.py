@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which root directory a container has, by the state that its runtime gives to a hook.
+"""Find the root directory of a container in the state that its runtime gives to a hook.
 
 OCI runtime specification, "State" and "Root".
 """
@@ -21,10 +21,10 @@ BLANKS = " \t\r\n"
 
 
 def container_root(file: str) -> bytes:
-    """The path of the root directory of the container whose state is in `file`, or on stdin. Raises HookError."""
+    """Return the root directory of the container whose state is in `file`, or on stdin. Raises HookError."""
     state = _object(_read(file), file or "standard input")
     bundle = _text(state, "bundle")
-    path = _text(state, "root")  # crun says it: its config.json may not be readable in a user namespace
+    path = _text(state, "root")  # crun's state has it: config.json may not be readable in a user namespace
     if not path:
         if not bundle.startswith("/"):
             raise HookError(f"standard input: found bundle {bundle!r}; expected the state of a container (OCI)")
@@ -64,12 +64,12 @@ def _object(content: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise HookError(f"{where}: is no JSON object; expected what an OCI runtime says of a container")
+        raise HookError(f"{where}: is not a JSON object; expected the state of a container from an OCI runtime")
     return document
 
 
 class _Terms:
-    """What the scanner of the standard library asks for (json/decoder.py, JSONDecoder)."""
+    """The attributes that the scanner of the standard library needs (json/decoder.py, JSONDecoder)."""
 
     strict = True
     object_hook = None
@@ -80,21 +80,21 @@ class _Terms:
 
 
 def loads(text: str) -> Any:
-    """The value of a JSON text, by the scanner that `json` uses itself: importing that takes as long as a start does.
+    """Return the value of a JSON text, with the scanner of `json`: importing `json` takes as long as a start.
 
     Raises ValueError and RecursionError.
     """
     try:
         from _json import make_scanner
 
-        scan = make_scanner(_Terms)  # type: ignore[arg-type]  # has what the scanner reads of a decoder
-    except (ImportError, AttributeError, TypeError):  # a Python that has it in another way
+        scan = make_scanner(_Terms)  # type: ignore[arg-type]  # has the attributes of a decoder that the scanner reads
+    except (ImportError, AttributeError, TypeError):  # a Python with another scanner
         import json
 
         return json.loads(text)
     try:
         value, end = scan(text, len(text) - len(text.lstrip(BLANKS)))
-    except (StopIteration, SystemError):  # SystemError: before Python 3.10, as json.decoder is not there to say it
+    except (StopIteration, SystemError):  # SystemError: before Python 3.10, because json.decoder is not loaded
         raise ValueError("no JSON") from None
     if text[end:].strip(BLANKS):
         raise ValueError("something after the JSON")

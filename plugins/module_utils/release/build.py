@@ -13,17 +13,17 @@ from .contents import PACKAGES, ROOT, collect, identify
 
 
 class Release(NamedTuple):
-    """What `sources` are called, and they themselves; `pack` makes the archive when a host needs it."""
+    """The sources of a release and their id. `pack` makes the archive when a host needs it."""
 
     id: str  # <version>-<digest>
     sources: dict[str, bytes]
 
 
 def build(module_utils_dir: str) -> Release:
-    """The release that consists of the *.py files below `module_utils_dir`.
+    """Return the release of the *.py files below `module_utils_dir`.
 
-    Equal sources give equal ids, whether they lie in a checkout or in an installed collection. Raises OSError, and
-    CdiError if the directory is not this collection's.
+    Equal sources give equal ids, in a checkout and in an installed collection. Raises OSError, and CdiError if the
+    directory is not this collection's.
     """
     sources = {f"{package}/__init__.py": b"" for package in PACKAGES}
     sources.update(collect(module_utils_dir, ROOT))
@@ -31,12 +31,12 @@ def build(module_utils_dir: str) -> Release:
 
 
 def pack(release: Release) -> bytes:
-    """The archive: a zip whose bytes depend on nothing but the sources. Stored, as zlibs differ in what they make."""
+    """Return the archive: a zip whose bytes depend only on the sources. Uncompressed, because zlib versions differ."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(release.sources):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.create_system = 3  # Unix, wherever it is built
+            entry.create_system = 3  # Unix, on every controller
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, release.sources[name])
     return buffer.getvalue()

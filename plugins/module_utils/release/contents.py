@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release is: a set of source files, and the id that follows from nothing but them."""
+"""The content of a release: a set of source files, and the id that follows from them alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..records import CdiError
 
 ROOT = "ansible_collections/fleet/cdi/plugins/module_utils"
 
-# Empty files above ROOT. Without them a host's own ansible_collections/__init__.py, which the PyPI package `ansible`
-# has, would win against ours wherever it stands on the path: a regular package beats a namespace package.
+# Empty files above ROOT. Without them ansible_collections/__init__.py of the PyPI package `ansible` would come first
+# from any place on the path: a regular package takes precedence over a namespace package.
 PACKAGES = (
     "ansible_collections",
     "ansible_collections/fleet",
@@ -28,26 +28,27 @@ _VERSION = re.compile(rb'^VERSION = "([0-9][0-9A-Za-z.+-]*)"$', re.MULTILINE)
 
 
 def identify(sources: Mapping[str, bytes]) -> str:
-    """The id `<version>-<digest>` of `sources`, a mapping of relative paths to contents.
+    """Return the id `<version>-<digest>` of `sources` (relative path -> content).
 
-    The digest is the beginning of a SHA-256 over names and contents; modes, times and order have no part in it.
-    Raises CdiError if there is a path that no release has, or no version.
+    The digest is the beginning of a SHA-256 over names and contents; modes, times and order don't count. Raises
+    CdiError for a path that a release can't have, or a missing version.
     """
     total = hashlib.sha256()
     for name in sorted(sources):
         if not _SOURCE.fullmatch(name):
-            raise CdiError(f"{name}: is no source of a release; expected ansible_collections/.../*.py")
+            raise CdiError(f"{name}: is not a source file of a release; expected ansible_collections/.../*.py")
         total.update(b"%s\0%d\0%s" % (name.encode(), len(sources[name]), sources[name]))
     version = _VERSION.search(sources.get(f"{ROOT}/release/version.py", b""))
     if version is None:
-        raise CdiError(f'{ROOT}/release/version.py: expected a line VERSION = "..."; this is no release of fleet.cdi')
+        raise CdiError(f'{ROOT}/release/version.py: expected a line VERSION = "..."; not a release of fleet.cdi')
     return f"{version.group(1).decode()}-{total.hexdigest()[:12]}"
 
 
 def collect(directory: str, under: str) -> dict[str, bytes]:
-    """The *.py files in and below `directory`, as `under`/<relative path> -> content. Raises OSError.
+    """Return the *.py files in and below `directory`: `under`/<relative path> -> content. Raises OSError.
 
-    Byte code, hidden files, symlinks and directories that are no packages don't count: they come and go with use.
+    Byte code, hidden files, symlinks and directories that are not packages don't count: they appear and vanish with
+    use.
     """
     sources: dict[str, bytes] = {}
     for entry in os.scandir(directory):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One release per host: what is active, and the refusal to write beside another one."""
+"""One release per host: find the active one, and refuse to write beside another."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ RELEASE = re.compile(r"[0-9][0-9A-Za-z.+-]*-[0-9a-f]{12}")
 
 
 def active(prefix: str) -> Optional[str]:
-    """The id, `<version>-<digest>`, that `<prefix>/lib/current` names; None where there is no such link."""
+    """Return the id `<version>-<digest>` of the link `<prefix>/lib/current`; None without the link."""
     try:
         target = os.readlink(os.path.join(prefix, "lib", "current"))
-    except OSError:  # missing, or no symlink: nothing that release activated
+    except OSError:  # missing, or not a symlink: no release was activated
         return None
     return target if RELEASE.fullmatch(target) else None
 
 
 def check(prefix: str, release: str, check_mode: bool = False) -> list[str]:
-    """Raise CdiError if another release than `release` is active under `prefix`; none at all is fine.
+    """Raise CdiError if another release than `release` is active under `prefix`. No active release is fine.
 
-    In check mode that is a warning, in the list that is returned: the other release may be about to be replaced.
+    In check mode, return a list with a warning instead: the same run may replace the other release.
     """
     found = active(prefix)
     if found in (None, release):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release needs to know of its host: distribution and interpreter."""
+"""Find out what a release needs to know of its host: distribution and interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .. import documents
 from ..records import CdiError
 
 OLDEST = (3, 9)
-LARGEST = 1 << 20  # bytes of os-release(5), which has some hundred
+LARGEST = 1 << 20  # bytes of os-release(5), which has a few hundred
 
 # What of the collection a host runs -> import name -> distribution package, by the same names in Debian, Ubuntu, EL9/10
 PACKAGES = {
@@ -33,10 +33,10 @@ SUPPORTED: dict[str, list[str]] = {
     "centos": ["9", "10"],
 }
 
-# Runs one command, returns its exit status, stdout and stderr; raises OSError if it can't be started.
+# Run one command; return exit status, stdout and stderr. Raises OSError if it can't be started.
 Run = Callable[[list[str]], tuple[int, str, str]]
 
-# Python 2 and 3.0 have to get through it, so that they are refused by name.
+# Python 2 and 3.0 must be able to run it, so that the message can name their version.
 _PROBE = """
 import json, sys
 known = {"version": list(sys.version_info[:3]), "tag": "", "found": []}
@@ -57,12 +57,12 @@ class Interpreter(NamedTuple):
 
     path: str
     version: str  # "3.11.2"
-    tag: str  # of its byte code: "cpython-311"
-    missing_packages: tuple[str, ...]  # distribution packages that it lacks
+    tag: str  # names its byte code: "cpython-311"
+    missing_packages: tuple[str, ...]  # distribution packages to install for it
 
 
 def probe(python: str, run: Run, parts: Iterable[str] = ("discovery",)) -> Interpreter:
-    """Ask `python`, isolated as the launcher starts it, what it is and which packages for `parts` it lacks.
+    """Ask `python`, isolated as in the launcher, for its version and for missing packages for `parts`.
 
     `parts` are keys of PACKAGES. Raises CdiError if it can't run a release.
     """
@@ -76,7 +76,7 @@ def probe(python: str, run: Run, parts: Iterable[str] = ("discovery",)) -> Inter
         status, known, err = 0, {}, out
     if not known:
         said = " ".join(err.split())[:200]
-        raise CdiError(f"python: {python} is no Python >= 3.9 (exit status {status}: {said}); name the host's Python")
+        raise CdiError(f"python: {python} is not Python >= 3.9 (exit status {status}: {said}); name the host's Python")
     version = ".".join(str(part) for part in known["version"])
     if tuple(known["version"][:2]) < OLDEST:
         raise CdiError(
@@ -87,7 +87,7 @@ def probe(python: str, run: Run, parts: Iterable[str] = ("discovery",)) -> Inter
 
 
 def distribution(root: str = "/") -> dict[str, str]:
-    """ID, VERSION_ID and NAME of os-release(5) as {"id", "version_id", "name"}, "" for what it doesn't say."""
+    """Return ID, VERSION_ID and NAME of os-release(5) as {"id", "version_id", "name"}; "" for a missing field."""
     fields: dict[str, str] = {}
     for path in ("etc/os-release", "usr/lib/os-release"):
         try:
@@ -105,7 +105,7 @@ def distribution(root: str = "/") -> dict[str, str]:
 
 
 def refuse_unsupported(found: dict[str, str], more: dict[str, Any]) -> None:
-    """Raise CdiError, naming it, for a distribution that neither SUPPORTED nor `more` (ID -> versions) has."""
+    """Raise CdiError for a distribution that neither SUPPORTED nor `more` (ID -> versions) has."""
     for versions in more.values():
         if not isinstance(versions, list) or not all(isinstance(one, str) for one in versions):
             raise CdiError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module host_release: the release of this collection on a host, installed, rolled back or removed."""
+"""Module host_release: install, roll back or remove the release of this collection on a host."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..system import processes
 from . import host, install, launcher, tree
 from .needed_by import Need, needed_by, said
 
-FAIL, DROP = "fail", "drop"  # option on_needed; "keep" is the third
+FAIL, DROP = "fail", "drop"  # option on_needed; the third choice is "keep"
 REMOVE = "Remove these first, or run playbook fleet.cdi.remove, which removes everything."
-SECONDS = 600.0  # for one program: the slowest byte-compiles the release
+SECONDS = 600.0  # limit for one program; the slowest one byte-compiles the release
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`. Raises CdiError."""
+    """Return (result, warnings) of the module for its `options`. Raises CdiError."""
     result: dict[str, Any] = {"distribution": host.distribution()}
     if options["supported_only"] and options["state"] != "absent":
         host.refuse_unsupported(result["distribution"], options["distributions"])
@@ -51,7 +51,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
                 options["command_link"],
             )
     if outcome.needs_archive:
-        return {"needs_archive": True}, []  # to the action plugin, which calls again
+        return {"needs_archive": True}, []  # the action plugin calls again, with the archive
     if outcome.changed and options["state"] == "present" and not check:
         _migrate(os.path.join(options["prefix"], "bin", "fleet-cdi"))
     result.update(changed=outcome.changed, release=outcome.after["release"], previous=outcome.after["previous"])
@@ -64,13 +64,13 @@ def _needed(prefix: str, needs: Sequence[Need]) -> str:
 
 
 def _unchanged(prefix: str) -> install.InstallOutcome:
-    """What a run that changes nothing returns."""
+    """Return the result of a run that changes nothing."""
     now = tree.describe(prefix, tree.look(prefix))
     return install.InstallOutcome(False, now, now)
 
 
 def _defaults(options: dict[str, Any]) -> dict[str, Any]:
-    """The paths that `fleet-cdi` uses unless its options say otherwise."""
+    """Return the paths that `fleet-cdi` uses by default."""
     return {
         "state_dir": options["state_dir"],
         "inventory": options["device_list"],
@@ -87,9 +87,9 @@ def _archive(path: Any) -> Any:
 
 
 def _migrate(command: str) -> None:
-    """Have the release that was just activated bring the store of grants to its schema. Raises CdiError.
+    """Let the release that was just activated migrate the store of grants. Raises CdiError.
 
-    The room of the ledger is none that this one may use; besides, it is the new release's code that knows how.
+    This package must not import allocation. Besides, only the new release knows the new schema.
     """
     status, _out, error = _run([command, "grants", "migrate"])
     if status != 0:

@@ -12,7 +12,7 @@ from .needed_by import needed_by
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`; it only reads. Raises CdiError."""
+    """Return (result, warnings) of the module for its `options`; it only reads. Raises CdiError."""
     prefix = options["prefix"]
     found = tree.look(prefix)
     faults = (*integrity.faults(prefix), *integrity.of_link(prefix))

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Install, activate, roll back and remove releases on a host.
 
-A directory lib/<id> is whole, byte-compiled, on disk and has run once, because it gets that name last; `current`
-changes by one rename. So a run that was killed anywhere leaves the old release active, or the new one, and the next run
-clears up.
+A directory lib/<id> gets that name last, so it is always whole, byte-compiled, on disk, and has run once. `current`
+changes by one rename. So a run that is killed at any point leaves the old or the new release active, and the next run
+cleans up.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ from .unpack import prepare, smoke_run, unpack
 
 
 class InstallOutcome(NamedTuple):
-    """What was done, or in check mode is to be done. `before` and `after` are documents of one shape, for a diff."""
+    """The changes, or in check mode the planned ones. `before` and `after` are documents of one shape, for a diff."""
 
     changed: bool
     before: dict[str, Any]
     after: dict[str, Any]
-    needs_archive: bool = False  # nothing was done: call again with the archive
+    needs_archive: bool = False  # nothing was done; call again with the archive
 
 
 class _Plan(NamedTuple):
     found: InstalledReleases
-    whole: bool  # the wanted release is there, every file of it was built
-    ready: bool  # and its launchers and byte code fit what is wanted
+    whole: bool  # the wanted release exists, and every file is as built
+    ready: bool  # and its launchers and byte code are the wanted ones
     before: dict[str, Any]
     after: dict[str, Any]
 
@@ -80,13 +80,13 @@ def present(
     check: bool = False,
     on_path: Optional[bool] = None,
 ) -> InstallOutcome:
-    """Make `release` the active one, started by `launchers` (name -> text), and keep the one before as previous.
+    """Make `release` the active one, started by `launchers` (name -> text). The former one becomes the previous one.
 
-    A release that is there and whole is used; otherwise `archive` is needed, and asked for if it is None. Everything is
-    checked before it is activated, and raises CdiError: what was active before then still is.
+    A whole release on the host is used; otherwise `archive` is needed, and the outcome asks for it if it is None. Every
+    check comes before the activation: if one raises CdiError, the former release stays active.
 
-    `on_path` says whether ON_PATH is to be a link to the command; None: as it was said before, at first yes. Under any
-    other prefix than the usual one there is none.
+    `on_path`: whether ON_PATH is a link to the command. None: as an earlier run said, at first yes. There is such a
+    link only for the usual prefix.
     """
     if not RELEASE.fullmatch(release):
         raise CdiError(f"release: found {release!r}; expected <version>-<12 hex digits>")
@@ -101,7 +101,7 @@ def present(
         if check or not changed or (archive is None and not plan.whole):
             return InstallOutcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
-            plan = _plan(prefix, release, python, launchers, linked)  # another process may have been here
+            plan = _plan(prefix, release, python, launchers, linked)  # another process may have changed the host
             clear(prefix, plan.found.leftovers, keep=release)
             if not plan.whole:
                 unpack(prefix, release, archive or b"", python, launchers, run)
@@ -114,7 +114,7 @@ def present(
             if previous and previous != plan.found.previous:
                 link(prefix, "previous", previous)
             link_commands(prefix, launchers)
-            # A link of others to the same command does, and stays theirs.
+            # A link that others made to the same command is fine, and stays theirs.
             if prefix == USUAL.prefix and (is_on_path(prefix) or not leads_here(prefix)):
                 set_on_path(prefix, linked)
             if plan.found.active != release:
@@ -125,10 +125,10 @@ def present(
 
 
 def rollback(prefix: str, run: Run, check: bool = False) -> InstallOutcome:
-    """Make the previous release the active one, launcher and all, and the active one the previous one.
+    """Activate the previous release, with its launcher; the active one becomes the previous one.
 
-    Once that was done it does nothing, until another release is installed: repeating a roll-back must not undo it.
-    Raises CdiError where there is no previous release or it does not work any more.
+    A second call does nothing until another release is installed: repeating a roll-back must not undo it. Raises
+    CdiError if the previous release is missing or does not work.
     """
     with explained(prefix):
         _refuse_foreign(prefix)
@@ -136,7 +136,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> InstallOutcome:
         rolled_back = read_record(prefix)["rolled_back"]
         before = describe(prefix, found)
         if rolled_back and rolled_back in found.releases and rolled_back != found.active:
-            # Killed between the two links, a run before this one left the second one to do.
+            # An earlier run may have been killed between the two links; this one makes the second.
             target, other = found.active, rolled_back
             wanted = tuple(sorted(launchers_of(at(prefix, target)))) if target else ()
             if found.previous == other and not found.leftovers and found.commands == wanted:
@@ -175,7 +175,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> InstallOutcome:
 
 
 def remove(prefix: str, check: bool = False) -> InstallOutcome:
-    """Remove what was installed, and of the directories that were made for it those that are empty. Raises CdiError."""
+    """Remove what was installed, and the directories made for it that are empty. Raises CdiError."""
     gone = describe(prefix, InstalledReleases(None, None, (), (), ()))
     with explained(prefix):
         _check_directories(prefix)
@@ -206,7 +206,7 @@ def remove(prefix: str, check: bool = False) -> InstallOutcome:
 
 
 def _linked(prefix: str, on_path: Optional[bool]) -> bool:
-    """Whether ON_PATH is to be ours. Raises CdiError where it is something else."""
+    """Return True if ON_PATH should be our link. Raises CdiError if it is something else."""
     if prefix != USUAL.prefix:
         return False
     wanted = read_record(prefix)["on_path"] is not False if on_path is None else on_path
@@ -225,7 +225,7 @@ def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str
     whole = release in found.releases and is_whole(directory, release)
     compiled = byte_code(directory) if whole else []
     ready = whole and launchers_of(directory) == launchers and python.tag in compiled
-    # A run that was killed before it listed the digests of new launchers left those of the old ones.
+    # A run that was killed too early left new launchers with the digests of the old ones.
     ready = ready and not sums.differences(directory)
     previous = found.previous
     if found.active != release:
@@ -244,7 +244,7 @@ def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str
 
 
 def _refuse_foreign(prefix: str) -> None:
-    """Raise CdiError for what stands where a release has to go and is not ours."""
+    """Raise CdiError for foreign files at the paths of a release."""
     _check_directories(prefix)
     for name in ("current", "previous"):
         path = at(prefix, name)
@@ -253,7 +253,7 @@ def _refuse_foreign(prefix: str) -> None:
 
 
 def _refuse_foreign_commands(prefix: str, names: Iterable[str]) -> None:
-    """Raise CdiError for a file of somebody else that has the name of one of ours."""
+    """Raise CdiError for a foreign file with the name of one of our commands."""
     for name in sorted(names):
         command = os.path.join(prefix, "bin", name)
         if os.path.lexists(command) and not is_command(prefix, name):
@@ -264,9 +264,9 @@ def _refuse_foreign_commands(prefix: str, names: Iterable[str]) -> None:
 
 
 def _check_directories(prefix: str) -> None:
-    """Raise CdiError unless what there is of <prefix>, bin and lib are directories that no other user can change.
+    """Raise CdiError if another user can change <prefix>, bin or lib, or if one is not a directory.
 
-    Code that runs as root goes there. What is checked here stays so, for the paths that the steps use.
+    Root runs the code in them. The result stays valid for the paths that the later steps use.
     """
     if not os.path.isabs(prefix):
         raise CdiError(f"prefix: found {prefix!r}; expected an absolute path")
@@ -283,6 +283,6 @@ def _check_directories(prefix: str) -> None:
 
 
 def _check_writable(prefix: str) -> None:
-    """Raise CdiError where nothing can be written, as far as it can be told: for check mode."""
+    """Raise CdiError if the prefix can't be written, as far as this is known without writing: for check mode."""
     for name in ("bin", "lib"):
         files.check_directory(os.path.join(prefix, name))

@@ -1,8 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the release that is active on a host is whole: its files, the links to them, and the record beside it. And
-whether the link on the PATH is there."""
+"""Check the active release of a host: its files, the links to them, the record beside it, and the link on the PATH."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from .tree import COMMANDS, ON_PATH, RECORD, at, identity, is_command, leads_her
 
 
 class Fault(NamedTuple):
-    """One path of the release that is not as it was installed."""
+    """One path of the release that differs from what was installed."""
 
     path: str
     problem: str
@@ -27,7 +26,7 @@ class Fault(NamedTuple):
 
 
 def faults(prefix: str) -> tuple[Fault, ...]:
-    """What is wrong with the release that is active under `prefix`; () also where none is installed. Raises nothing."""
+    """Return the faults of the release that is active under `prefix`; () also if none is installed."""
     current = at(prefix, "current")
     releases = [name for name in _names(at(prefix)) if RELEASE.fullmatch(name)]
     if not os.path.lexists(current):
@@ -42,7 +41,7 @@ def faults(prefix: str) -> tuple[Fault, ...]:
 
 
 def of_link(prefix: str) -> tuple[Fault, ...]:
-    """What is wrong with the link on the PATH, where one was made: no file of the release. Raises nothing."""
+    """Return the faults of the link on the PATH, if we made one. The link is not a file of the release."""
     if read_record(prefix)["on_path"] is not True or leads_here(prefix):
         return ()
     if not os.path.lexists(ON_PATH):
@@ -76,7 +75,7 @@ def _of_record(prefix: str) -> Iterator[Fault]:
         document = json.loads(live.content)
         made = (f"{prefix}/bin/", f"{prefix}/lib/")
         if not all(any(one.startswith(f"{directory}/") for one in made) for directory in document["directories"]):
-            raise ValueError(f"directories: found {document['directories']}; expected bin, lib and what is above them")
+            raise ValueError(f"directories: found {document['directories']}; expected bin, lib and their parents")
         if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):
             raise ValueError(f"rolled_back: found {document['rolled_back']!r}, expected a release or null")
     except (AttributeError, CdiError, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The texts of `bin/fleet-cdi`, `bin/cdi-hook` and the executables of the CDI proposal of 2017. Private API."""
+"""The texts of `bin/fleet-cdi`, `bin/cdi-hook` and the executables of the CDI proposal of 2017."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from ..protocol.pools import PROFILES
 from ..records import CdiError
 
-# What neither sh's double quotes nor Python's triple quotes take as it is (see _TRAMPOLINE).
+# Characters that sh's double quotes or Python's triple quotes would change (see _TRAMPOLINE).
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f\"'$\\`]")
 
-# binfmt_script: the kernel cuts a longer first line off (127 bytes before Linux 5.1) and splits it at the first blank.
+# binfmt_script: the kernel cuts a longer first line (127 bytes before Linux 5.1) and splits it at the first blank.
 _LONGEST = 127
 
 _DIRECT = "#!{python} {flags}\n"
 
-# As pip does it: sh runs the second line; to Python the second and third are a string.
+# The trick is pip's: sh runs the second line; for Python, the second and third line are a string.
 _TRAMPOLINE = "#!/bin/sh\n'''exec' \"{python}\" {flags} \"$0\" \"$@\"\n' '''\n"
 
-# Byte code is made when a release is installed; nothing may appear in its directory later.
+# The installation makes the byte code; nothing may appear in the directory later.
 _BODY = """\
 # Written by fleet.cdi.host_release; run it with other options instead of changing this file.
 import os
@@ -75,7 +75,7 @@ except Exception as error:
 sys.exit(status)
 """
 
-# -S: they need nothing of site-packages, and looking for it takes as long as all of their own work.
+# -S: they don't use site-packages, and searching it takes as long as all of their own work.
 _PLUGIN = """\
 # Written by fleet.cdi.host_release; run it with other options instead of changing this file.
 import os
@@ -111,7 +111,7 @@ CDI_HOOK = "cdi-hook"
 
 
 def texts(python: str, defaults: Mapping[str, Any]) -> dict[str, str]:
-    """Every launcher of a release: name -> text. Raises CdiError as `text` does."""
+    """Return every launcher of a release: name -> text. Raises CdiError like `text`."""
     return {
         FLEET_CDI: text(python, defaults),
         CDI_HOOK: _script(python, "-IS", _HOOK, defaults),
@@ -120,10 +120,10 @@ def texts(python: str, defaults: Mapping[str, Any]) -> dict[str, str]:
 
 
 def text(python: str, defaults: Mapping[str, Any]) -> str:
-    """The launcher that runs under `python` and hands `defaults` (strings and lists of them) to the command line.
+    """Return the launcher that runs under `python` and passes `defaults` to the command line.
 
-    -I keeps the user's PYTHON* variables and site directory and the current directory out of it. Raises CdiError for an
-    interpreter that can't be named in a script.
+    `defaults` are strings and lists of strings. -I excludes the user's PYTHON* variables, site directory and the
+    current directory. Raises CdiError for an interpreter that a script can't name.
     """
     return _script(python, "-I", _BODY, defaults)
 

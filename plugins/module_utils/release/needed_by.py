@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What on a host still needs the release: what the manifest lists, and specs that name the hook."""
+"""Find what still needs the release on a host: entries of the manifest, and specs that name the hook."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SHOWN = 5  # needs that a message names
 
 
 class Need(NamedTuple):
-    """One thing that does not work, or that nobody can undo, without the release."""
+    """One thing that does not work, or that can't be undone, without the release."""
 
     name: str  # a path, or a kind of devices
-    reason: str  # FILE and KEYS that we wrote, a KIND that a refresh keeps current, ..., a spec with our HOOK
-    by: str  # who asked for it, "" if that is not recorded
+    reason: str  # FILE and KEYS that we wrote, a KIND that a refresh updates, ..., a spec with our HOOK
+    by: str  # who asked for it, "" if unknown
 
 
 def needed_by(state_dir: str, spec_dirs: Sequence[str], prefix: str) -> tuple[Need, ...]:
-    """Everything that needs the release below `prefix`. Raises CdiError for a manifest that can't be read."""
+    """Return everything that needs the release below `prefix`. Raises CdiError for a manifest that can't be read."""
     manifest = read_manifest(state_dir)
     return (
         *(Need(path, FILE, record["by"]) for path, record in sorted(manifest.files.items())),
@@ -41,14 +41,14 @@ def needed_by(state_dir: str, spec_dirs: Sequence[str], prefix: str) -> tuple[Ne
 
 
 def said(needs: Sequence[Need]) -> str:
-    """Needs, as a message names them."""
+    """Return the needs as a message names them."""
     names = list(dict.fromkeys(need.name for need in needs))
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _hooked(spec_dirs: Sequence[str], hook: str) -> Iterator[Need]:
-    """The specs with the text `hook`. A file that can't be read is skipped: runtimes can't read it either."""
+    """Yield the specs with the text `hook`. Unreadable files are skipped: runtimes can't read them either."""
     for directory in spec_dirs:
         try:
             names = sorted(os.listdir(directory))

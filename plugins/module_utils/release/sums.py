@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The digests of a release's files, in `<release>/SHA256SUMS` as sha256sum(1) writes and checks them.
+"""The digests of a release's files, in `<release>/SHA256SUMS`, the format of sha256sum(1).
 
-They cover sources, launchers, and byte code, which Python runs without a look at the sources. The list is written when
-a release is prepared.
+They cover sources, launchers, and byte code, which Python runs without checking the sources. The list is written when a
+release is prepared.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SUMS = "SHA256SUMS"
 
 
 def render(directory: str) -> bytes:
-    """The content of SHA256SUMS for the release in `directory`: a comment with the digest of its lines, and these."""
+    """Return SHA256SUMS for the release in `directory`: a comment with the digest of the lines, and the lines."""
     lines = "".join(f"{_digest(directory, name)}  {name}\n" for name in sorted(_names(directory))).encode()
     return b"# %s\n%s" % (hashlib.sha256(lines).hexdigest().encode(), lines)
 
 
 def differences(directory: str) -> dict[str, str]:
-    """Path of each file that is not as it was installed -> what is wrong with it. Raises nothing."""
+    """Return the changed files of the release in `directory`: path -> the difference."""
     sums = os.path.join(directory, SUMS)
     try:
         expected = _read(sums)
@@ -41,10 +41,10 @@ def differences(directory: str) -> dict[str, str]:
 
 
 def _read(path: str) -> dict[str, str]:
-    """Name -> digest. Raises CdiError, ValueError."""
+    """Return name -> digest. Raises CdiError, ValueError."""
     live = files.read(path)
     if live is None:
-        raise ValueError("there is none")
+        raise ValueError("the file is missing")
     head, _newline, lines = live.content.partition(b"\n")
     if head != b"# " + hashlib.sha256(lines).hexdigest().encode():
         raise ValueError("its lines are not those that were written")
@@ -52,7 +52,7 @@ def _read(path: str) -> dict[str, str]:
 
 
 def _names(directory: str) -> Iterator[str]:
-    """The files below `directory`, by their paths from there, without SHA256SUMS."""
+    """Yield the files below `directory`, by relative paths, without SHA256SUMS."""
     for path, _directories, names in os.walk(directory):
         for name in names:
             relative = os.path.relpath(os.path.join(path, name), directory)
@@ -61,7 +61,7 @@ def _names(directory: str) -> Iterator[str]:
 
 
 def _digest(directory: str, name: str) -> str:
-    """The digest of a regular file; "none" for anything else, and for what can't be read."""
+    """Return the digest of a regular file; "none" for anything else, and for a file that can't be read."""
     try:
         live = files.read(os.path.join(directory, name))
     except CdiError:

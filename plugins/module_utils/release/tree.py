@@ -1,13 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What lies under a prefix, and the single steps that change it.
+"""The files under a prefix, and the single steps that change them.
 
 <prefix>/bin/<name>              -> ../lib/current/bin/<name>, for fleet-cdi and every plugin
 <prefix>/lib/current, previous   -> <id>
 <prefix>/lib/<id>/               bin/<name>, ansible_collections/...
-<prefix>/lib/.fleet-cdi.json     the directories that we made, and what was rolled back
-<prefix>/lib/.fleet-cdi.lock     held while anything changes
+<prefix>/lib/.fleet-cdi.json     the directories that we made, and the release that was rolled back
+<prefix>/lib/.fleet-cdi.lock     held during every change
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ ON_PATH = (
 )
 
 RECORD = ".fleet-cdi.json"
-LARGEST = 1 << 20  # bytes of the record, and of a launcher; they have some hundred
+LARGEST = 1 << 20  # bytes of the record, and of a launcher; they have a few hundred
 LOCK = ".fleet-cdi.lock"
 _LEFTOVER = re.compile(rf"\.partial-{RELEASE.pattern}(\.old)?|\.(current|previous)\.new|\.{re.escape(RECORD)}\.tmp")
-_PATIENCE = 60.0  # seconds; an installation takes one or two
+_PATIENCE = 60.0  # seconds; an installation takes 1 or 2
 
 
 class InstalledReleases(NamedTuple):
-    """What lies under a prefix."""
+    """The releases and links under a prefix."""
 
     active: Optional[str]
     previous: Optional[str]
     releases: tuple[str, ...]
-    leftovers: tuple[str, ...]  # in lib: of runs that were killed, and releases that nothing refers to
-    commands: tuple[str, ...]  # in <prefix>/bin, those that are ours
-    on_path: str = ""  # ON_PATH where that is a link of ours
+    leftovers: tuple[str, ...]  # in lib: of killed runs, and releases that nothing refers to
+    commands: tuple[str, ...]  # ours, in <prefix>/bin
+    on_path: str = ""  # ON_PATH, if it is our link
 
 
 def at(prefix: str, *names: str) -> str:
@@ -57,7 +57,7 @@ def at(prefix: str, *names: str) -> str:
 
 
 def target_of(prefix: str, link: str) -> Optional[str]:
-    """The release that `<prefix>/lib/<link>` names, None if that is no link of ours."""
+    """Return the release that `<prefix>/lib/<link>` names; None if it is not our link."""
     try:
         target = os.readlink(at(prefix, link))
     except OSError:
@@ -90,7 +90,7 @@ def _commands(prefix: str) -> tuple[str, ...]:
 
 
 def is_command(prefix: str, name: str) -> bool:
-    """Whether `<prefix>/bin/<name>` is there and a link of ours."""
+    """Return True if `<prefix>/bin/<name>` is our link."""
     try:
         return os.readlink(os.path.join(prefix, "bin", name)) == COMMANDS + name
     except OSError:
@@ -98,12 +98,12 @@ def is_command(prefix: str, name: str) -> bool:
 
 
 def is_on_path(prefix: str) -> bool:
-    """Whether ON_PATH is there, a link to this prefix's command, and made by us."""
+    """Return True if ON_PATH is a link to this prefix's command that we made."""
     return read_record(prefix)["on_path"] is True and leads_here(prefix)
 
 
 def leads_here(prefix: str) -> bool:
-    """Whether ON_PATH is a link to this prefix's command, whoever made it."""
+    """Return True if ON_PATH is a link to this prefix's command, made by us or by others."""
     try:
         return os.readlink(ON_PATH) == f"{prefix}/bin/fleet-cdi"
     except OSError:
@@ -111,7 +111,7 @@ def leads_here(prefix: str) -> bool:
 
 
 def set_on_path(prefix: str, wanted: bool) -> None:
-    """Make the link, or remove ours. It is recorded first, so that a removal finds what a killed run made."""
+    """Make the link, or remove ours. Record it first, so that a removal finds the link of a killed run."""
     made = not os.path.lexists(ON_PATH)
     mine = is_on_path(prefix)
     if wanted and made:
@@ -131,9 +131,9 @@ def _is_release(directory: str) -> bool:
 
 
 def begun(prefix: str) -> list[str]:
-    """The directories of a run that was killed before it noted which it made: nothing is there but these and the lock.
+    """Return the directories of a run that was killed before it recorded them: they have only each other and the lock.
 
-    One that is not as a run makes it (files.is_as_made) is an administrator's.
+    A directory that differs from what a run makes (files.is_as_made) belongs to the administrator.
     """
     try:
         below = {name: os.listdir(os.path.join(prefix, name)) for name in os.listdir(prefix)}
@@ -161,7 +161,7 @@ def describe(prefix: str, found: InstalledReleases) -> dict[str, Any]:
 
 
 def identity(directory: str) -> Optional[str]:
-    """The id that follows from the sources in `directory`, None if they are no release."""
+    """Return the id of the sources in `directory`; None if they are not a release."""
     try:
         return identify(collect(os.path.join(directory, "ansible_collections"), "ansible_collections"))
     except (OSError, CdiError):
@@ -169,13 +169,13 @@ def identity(directory: str) -> Optional[str]:
 
 
 def is_whole(directory: str, release: str) -> bool:
-    """Whether sources and byte code of `release` in `directory` are as installed; launchers are easily written anew."""
+    """Return True if sources and byte code of `release` in `directory` are as installed; launchers don't count."""
     launchers = os.path.join(directory, "bin", "")
     return identity(directory) == release and all(path.startswith(launchers) for path in sums.differences(directory))
 
 
 def launchers_of(directory: str) -> dict[str, str]:
-    """The launchers of the release in `directory`: name -> text. What is no file that can be read is none."""
+    """Return the launchers of the release in `directory` that can be read: name -> text."""
     found: dict[str, str] = {}
     with suppress(OSError):
         for name in sorted(os.listdir(os.path.join(directory, "bin"))):
@@ -187,7 +187,7 @@ def launchers_of(directory: str) -> dict[str, str]:
 
 
 def byte_code(directory: str) -> list[str]:
-    """The interpreters that `directory` was byte-compiled for: "cpython-311"."""
+    """Return the interpreters that `directory` was byte-compiled for: "cpython-311"."""
     try:
         names = os.listdir(os.path.join(directory, ROOT, "release", "__pycache__"))
     except OSError:
@@ -198,7 +198,7 @@ def byte_code(directory: str) -> list[str]:
 
 
 def link(prefix: str, name: str, release: str) -> None:
-    """Let `<prefix>/lib/<name>` point to `release`, in one step."""
+    """Point `<prefix>/lib/<name>` to `release`, in one step."""
     temporary = at(prefix, f".{name}.new")
     discard(temporary)
     os.symlink(release, temporary)
@@ -207,7 +207,7 @@ def link(prefix: str, name: str, release: str) -> None:
 
 
 def link_commands(prefix: str, names: Iterable[str]) -> None:
-    """Have a link in `<prefix>/bin` for each of `names`, which nothing else has there."""
+    """Make a link in `<prefix>/bin` for each of `names`. Nothing else may have these names."""
     directory = os.path.join(prefix, "bin")
     missing = [name for name in names if not os.path.lexists(os.path.join(directory, name))]
     for name in missing:
@@ -217,7 +217,7 @@ def link_commands(prefix: str, names: Iterable[str]) -> None:
 
 
 def unlink_commands(prefix: str, keep: Container[str]) -> None:
-    """Remove our links from `<prefix>/bin`, but for those to `keep`."""
+    """Remove our links from `<prefix>/bin`, except those in `keep`."""
     directory = os.path.join(prefix, "bin")
     surplus = [name for name in _commands(prefix) if name not in keep]
     for name in surplus:
@@ -227,7 +227,7 @@ def unlink_commands(prefix: str, keep: Container[str]) -> None:
 
 
 def clear(prefix: str, names: Iterable[str], keep: str = "") -> None:
-    """Remove `names` from lib. A release loses its name first, so that half of one is never taken for one."""
+    """Remove `names` from lib. A release is renamed first, so that half of it never looks like a release."""
     for name in names:
         if name == keep:
             continue
@@ -241,7 +241,7 @@ def clear(prefix: str, names: Iterable[str], keep: str = "") -> None:
 
 
 def discard(path: str) -> None:
-    """Remove `path` and what is below it; one that is not there is fine."""
+    """Remove `path` and everything below it, if it exists."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
@@ -249,7 +249,7 @@ def discard(path: str) -> None:
 
 
 def sync(path: str, mode: Optional[int] = None) -> None:
-    """Bring the file or directory at `path` to disk, with `mode` whatever the umask was."""
+    """Bring the file or directory at `path` to disk. `mode` does not depend on the umask."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if mode is not None:
@@ -260,11 +260,13 @@ def sync(path: str, mode: Optional[int] = None) -> None:
 
 
 def read_record(prefix: str) -> dict[str, Any]:
-    """{"directories": those that we made, "rolled_back": the release that was left by a roll-back, or None,
-    "on_path": True: ON_PATH is ours; False: it is not wanted; None: nothing was ever said of it}.
+    """Return the record: {"directories", "rolled_back", "on_path"}.
+
+    "directories": those that we made. "rolled_back": the release that a roll-back left, or None. "on_path": True if
+    ON_PATH is ours, False if it is not wanted, None if no run said anything about it.
     """
     record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None}
-    # Without it directories stay that we could have removed: no reason to stop.
+    # Without the record we leave directories that we could have removed: not a reason to stop.
     with suppress(CdiError, ValueError, TypeError, RecursionError):
         record.update(json.loads(documents.content(at(prefix, RECORD), LARGEST) or b"{}"))
     return record
@@ -279,7 +281,7 @@ def remember(prefix: str, **changes: Any) -> None:
 
 @contextmanager
 def locked(prefix: str) -> Iterator[None]:
-    """Hold the lock of `prefix`, and have its directories. Raises CdiError if another process keeps it for too long."""
+    """Hold the lock of `prefix`, and make its directories. Raises CdiError if another process keeps it for too long."""
     path = at(prefix, LOCK)
     deadline = time.monotonic() + _PATIENCE
     made: list[str] = []
@@ -292,7 +294,7 @@ def locked(prefix: str) -> Iterator[None]:
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 break
         except (BlockingIOError, FileNotFoundError):
-            pass  # held; or `remove` took the file away while we waited
+            pass  # another process holds it, or `remove` deleted the file while we waited
         os.close(handle)
         if time.monotonic() > deadline:
             raise CdiError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From an archive to a release that has run once: unpack, byte-compile, try."""
+"""Turn an archive into a release that has run once: unpack, byte-compile, try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tree import at, discard, sync
 def unpack(
     prefix: str, release: str, archive: bytes, python: Interpreter, launchers: Mapping[str, str], run: Run
 ) -> None:
-    """Make `<prefix>/lib/<release>` of `archive`; whatever has that name already makes way."""
+    """Make `<prefix>/lib/<release>` from `archive`; replace anything with that name."""
     sources = _read(archive, release)
     partial, old, directory = (
         at(prefix, f".partial-{release}"),
@@ -38,7 +38,7 @@ def unpack(
                 file.write(content)
         prepare(partial, release, python, launchers, run)
     except Exception:
-        shutil.rmtree(partial, ignore_errors=True)  # on a full disk this is what helps
+        shutil.rmtree(partial, ignore_errors=True)  # this frees space on a full disk
         raise
     if os.path.lexists(directory):
         os.rename(directory, old)
@@ -62,9 +62,9 @@ def _read(archive: bytes, release: str) -> dict[str, bytes]:
 
 
 def prepare(directory: str, release: str, python: Interpreter, launchers: Mapping[str, str], run: Run) -> None:
-    """Byte-compile the release in `directory`, bring it to disk, and give it its launchers once they have run."""
+    """Byte-compile the release in `directory`, bring it to disk, run its launchers once, then install them."""
     command = [python.path, "-I", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    # Tracebacks then show the final path.
+    # Then tracebacks show the final path.
     command += ["-s", directory, "-p", os.path.join(os.path.dirname(directory), release)]
     status, out, err = run([*command, os.path.join(directory, "ansible_collections")])
     if status != 0:
@@ -74,7 +74,7 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
     binaries = os.path.join(directory, "bin")
     os.makedirs(binaries, exist_ok=True)
     for entry in os.scandir(binaries):
-        if not entry.is_file(follow_symlinks=False):  # a FIFO, say, which nobody could open
+        if not entry.is_file(follow_symlinks=False):  # for example a FIFO, on which open would wait
             discard(entry.path)
     trials = {name: os.path.join(binaries, f".{name}.new") for name in launchers}
     for name, text in launchers.items():
@@ -97,8 +97,8 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
 def smoke_run(paths: Mapping[str, str], release: str, run: Run) -> None:
     """Run launchers (name -> path) as their callers would. Raises CdiError unless they work.
 
-    fleet-cdi and cdi-hook say which release it is; one of before cdi-hook has none. Of the plugins, which differ in
-    nothing but their names, one has to answer.
+    fleet-cdi and cdi-hook must tell their release; releases from before cdi-hook don't have it. The plugins differ only
+    in their names, so only one must answer.
     """
     plugins = sorted(name for name in paths if name not in (FLEET_CDI, CDI_HOOK))
     trials = [([paths[name], "--version"], paths[name], release) for name in (FLEET_CDI, CDI_HOOK) if name in paths]

@@ -143,7 +143,7 @@ def test_descriptors_are_given_back(tmp_path):
 
 def test_only_files_and_directories_are_opened(tmp_path):
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(HookError, match="/fifo: is no file of the container"):
+    with pytest.raises(HookError, match="/fifo: is not a file of the container"):
         Inside(os.fsencode(tmp_path)).read("/fifo")
 
 

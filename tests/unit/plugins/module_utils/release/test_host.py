@@ -51,9 +51,9 @@ def test_what_the_device_plugin_needs_is_asked_for_where_that_is_to_run(tmp_path
             """echo '{"version": [3, 8, 18], "tag": "cpython-38", "found": []}'""",
             r"is Python 3\.8\.18; a release needs >= 3\.9",
         ),
-        ("echo 'Unknown option: -I' >&2; exit 2", r"is no Python >= 3\.9 \(exit status 2: Unknown option: -I"),
-        ("echo hello", r"is no Python >= 3\.9 \(exit status 0: hello\)"),
-        ("echo '{}'", r"is no Python >= 3\.9"),
+        ("echo 'Unknown option: -I' >&2; exit 2", r"is not Python >= 3\.9 \(exit status 2: Unknown option: -I"),
+        ("echo hello", r"is not Python >= 3\.9 \(exit status 0: hello\)"),
+        ("echo '{}'", r"is not Python >= 3\.9"),
     ],
 )
 def test_probe_refuses_what_is_no_python_of_today(tmp_path, script, message, run):

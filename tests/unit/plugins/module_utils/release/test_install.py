@@ -402,7 +402,7 @@ def test_archive_that_is_not_the_release_is_refused(target, archive, message):
 def test_archive_can_not_write_elsewhere(target):
     release = target.release()
     evil = release._replace(sources={**release.sources, "../../../evil.py": b""})
-    with pytest.raises(CdiError, match=r"evil\.py: is no source of a release"):
+    with pytest.raises(CdiError, match=r"evil\.py: is not a source file of a release"):
         target.install(release, archive=build.pack(evil))
     assert not list(target.directory.rglob("evil.py"))
 
