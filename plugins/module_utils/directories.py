@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Directories that only trusted users can change: opened from "/" downwards, one name at a time, each one checked.
 
-Trusted are root and the user who runs this. Where no other user can write to any directory on the way, no other user
-can change what a path means: so what was checked here stays so, for the descriptor and for the path. A directory with
-the sticky bit (/tmp) may lie on the way: nobody else can rename or remove a trusted user's entry in it. No file of ours
-goes into one, as others can make files there.
+Trusted are root and the user who runs this. If no other user can write to any directory on the way, no other user can
+change the meaning of the path: so the check stays valid, for the descriptor and for the path. A directory with the
+sticky bit (/tmp) may lie on the way: nobody else can rename or remove a trusted user's entry in it. Our files never go
+into such a directory, because others can make files there.
 
-Not seen here: a FUSE file system that a user mounted with `allow_other`, as it can report any owner.
+Limit: a FUSE file system that a user mounted with `allow_other` can report any owner.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ ACCESS_LIST = "system.posix_acl_access"  # extended attribute; acl(5)
 
 
 class Untrusted(CdiError):
-    """A path on which another user can put something else in our place."""
+    """A path at which another user can put something else in our place."""
 
 
 def opened(path: str) -> int:
-    """A descriptor (O_PATH) of the directory at `path`, in which files of ours may lie. The caller closes it.
+    """Open the directory at `path`, which must be safe for our files; return its descriptor (O_PATH).
+
+    The caller closes it.
 
     Raises Untrusted, and OSError as open(2) does.
     """
@@ -47,18 +49,18 @@ def opened(path: str) -> int:
 
 
 def check(path: str) -> None:
-    """Raise Untrusted if another user can change what `path`, a directory that need not be there, means.
+    """Raise Untrusted if another user can change the meaning of `path`, a directory that may be missing.
 
-    Raises OSError where that can't be told.
+    Raises OSError if the check fails.
     """
     os.close(deepest(path)[0])
 
 
 def resolved(path: str) -> str:
-    """The one name of the directory at `path`: without symlinks (/var/run is one to /run). Raises nothing.
+    """Return the name of the directory at `path` without symlinks (/var/run is one to /run).
 
-    A path that another user can change keeps the name that it was given: the directory to which it leads just now would
-    pass for one that root named.
+    A path that another user can change stays unchanged: otherwise its present target would pass for a directory that
+    root named.
     """
     try:
         at, where, missing = deepest(path)
@@ -69,10 +71,10 @@ def resolved(path: str) -> str:
 
 
 def deepest(path: str) -> tuple[int, str, list[str]]:
-    """The deepest directory on the way to `path` that is there: its descriptor (O_PATH), its path without symlinks, and
-    the names that are missing below it. The caller closes the descriptor.
+    """Open the deepest existing directory on the way to `path`.
 
-    Raises Untrusted, and OSError as open(2) does.
+    Return its descriptor (O_PATH), its path without symlinks, and the missing names below it. The caller closes the
+    descriptor. Raises Untrusted, and OSError as open(2) does.
     """
     pending = _names(os.path.join(os.getcwd(), path))
     at, where, links = os.open("/", FLAGS | os.O_DIRECTORY), "/", 0
@@ -113,12 +115,12 @@ def deepest(path: str) -> tuple[int, str, list[str]]:
 
 
 def _names(path: str) -> list[str]:
-    """The names on `path`, the last one first."""
+    """Return the names on `path`, the last one first."""
     return [name for name in path.split("/") if name not in ("", ".")][::-1]
 
 
 def _check(path: str, where: str, at: int, found: os.stat_result) -> None:
-    """Raise Untrusted unless only trusted users can rename or remove what lies in the directory `where`."""
+    """Raise Untrusted unless only trusted users can rename or remove entries of the directory `where`."""
     if found.st_uid not in (0, os.geteuid()):
         raise _untrusted(path, where, found, "who can put something else there at any moment")
     if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX and _others_write(at, found):
@@ -126,10 +128,10 @@ def _check(path: str, where: str, at: int, found: os.stat_result) -> None:
 
 
 def _others_write(at: int, found: os.stat_result) -> bool:
-    """Whether a user who is not trusted can write to the directory.
+    """Return True if a user who is not trusted can write to the directory.
 
-    Root's group counts as root, and a user's own group as that user, unless an access list says who else may write: it
-    shows as permission of the group (acl(5), "correspondence between ACL entries and file permission bits").
+    Root's group counts as root, and a user's own group as that user, unless an access list lets others write: it shows
+    as permission of the group (acl(5), "correspondence between ACL entries and file permission bits").
     """
     if found.st_mode & stat.S_IWOTH:
         return True

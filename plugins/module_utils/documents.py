@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Documents in files: read within bounds, whatever lies at the path, and parsed as JSON in which each key comes once.
+"""Read documents from files, with a size limit and only from regular files, and parse JSON without duplicate keys.
 
-The executables of the 2017 proposal read the inventory by this file in every call, so it imports little.
+The executables of the 2017 proposal read the inventory with this file in every call, so it imports little.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Optional
 
 from .records import CdiError
 
-# O_NONBLOCK: a FIFO must not make the reader wait.
+# O_NONBLOCK: the reader must not wait for a FIFO.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-# What to do about a failure, by errno.
+# The next step after a failure, by errno.
 ADVICE = {
     errno.ENOSPC: "Free some space there and run again",
     errno.EDQUOT: "Free some space there and run again",
@@ -32,7 +32,7 @@ ADVICE = {
 
 
 def content(path: str, limit: int) -> Optional[bytes]:
-    """What programs find when they open `path`, through symlinks; None where there is no file.
+    """Return the content of the file at `path`, symlinks followed; None if it is missing.
 
     Raises CdiError for a FIFO, a device or a directory, which is not opened, for a file larger than `limit` bytes, and
     for one that can't be read.
@@ -49,7 +49,7 @@ def content(path: str, limit: int) -> Optional[bytes]:
             raise irregular(path, mode)
         try:
             handle = os.open(f"/proc/self/fd/{at}", READ)
-        except FileNotFoundError:  # an image has no /proc, and no processes of others
+        except FileNotFoundError:  # an image has no /proc, and no other processes
             handle = os.open(path, READ)
     except OSError as error:
         raise failed("read", path, error) from None
@@ -60,7 +60,7 @@ def content(path: str, limit: int) -> Optional[bytes]:
 
 
 def parse(text: bytes, where: str) -> Any:
-    """The JSON document that `text` is; `where` names it in errors. Raises CdiError."""
+    """Return the JSON document in `text`; `where` names it in errors. Raises CdiError."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
@@ -73,7 +73,7 @@ def parse(text: bytes, where: str) -> Any:
 
 
 def twice(pairs: Sequence[tuple[str, Any]]) -> Optional[str]:
-    """A key that an object of these keys and values has twice. RFC 8259 leaves open which one would count."""
+    """Return a key that an object of these keys and values has twice. RFC 8259 does not define which one counts."""
     if len(dict(pairs)) == len(pairs):
         return None
     last = {key: position for position, (key, _value) in enumerate(pairs)}
@@ -81,12 +81,12 @@ def twice(pairs: Sequence[tuple[str, Any]]) -> Optional[str]:
 
 
 def other_version(path: str, found: Any, reads: int) -> CdiError:
-    """The error of a document that another release of fleet.cdi wrote."""
+    """Return the error for a document of another release of fleet.cdi."""
     return CdiError(f"{path}: has version {found!r}; this release reads {reads}. Use the release that wrote it.")
 
 
 def bounded(path: str, file: Any, limit: int) -> bytes:
-    """The content of an open file of at most `limit` bytes. Raises CdiError."""
+    """Return the content of an open file of at most `limit` bytes. Raises CdiError."""
     found: bytes = file.read(limit + 1)
     if len(found) > limit:
         raise CdiError(f"{path}: is larger than {limit >> 20} MiB; expected a smaller file")
@@ -94,12 +94,12 @@ def bounded(path: str, file: Any, limit: int) -> bytes:
 
 
 def irregular(path: str, mode: int) -> CdiError:
-    """The error of a path at which there is something else than a file."""
+    """Return the error for a path that is not a regular file."""
     return CdiError(f"{path}: is not a regular file ({stat.filemode(mode)}); expected one, or none. Move it away.")
 
 
 def failed(what: str, path: str, error: OSError) -> CdiError:
-    """The error of a call that the system refused, with what to do about it."""
+    """Return the error for a system call that failed, with the next step."""
     advice = ADVICE.get(error.errno or 0)
     return CdiError(f"{path}: can't {what} it: {error.strerror or error}" + (f". {advice}" if advice else ""))
 

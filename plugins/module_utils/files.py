@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Atomic durable replacement of one file; nothing else in the collection replaces files.
+"""Replace one file atomically and durably. Nothing else in the collection replaces files.
 
-Every path is resolved step by step, through directories that no other user can change (directories.py), and the work is
-done by the descriptor of the last one.
+Each path is resolved step by step, through directories that no other user can change (directories.py). The work is done
+with the descriptor of the last one.
 
-What is to be taken back one day is written through the manifest (manifest.py), which remembers what was there before.
+Changes that undo must take back are written with the manifest (manifest.py), which remembers the state before.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import NamedTuple, Optional
 from . import directories, documents
 from .records import CdiError
 
-DIRECTORY_MODE = 0o755  # of those that we make
-DROP_INS = "conf.d"  # how the name of a directory of drop-ins ends
+DIRECTORY_MODE = 0o755  # of directories that we make
+DROP_INS = "conf.d"  # ends the name of a directory of drop-ins
 
 
 class LiveFile(NamedTuple):
-    """A regular file as it is now."""
+    """The present state of a regular file."""
 
     content: bytes
     mode: int  # permission bits
@@ -35,9 +35,9 @@ class LiveFile(NamedTuple):
 
 
 def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[LiveFile]:
-    """The file at `path`; None if there is none. Raises CdiError for a symlink and for what `content` refuses.
+    """Return the file at `path`; None if it is missing. Raises CdiError for a symlink and for what `content` refuses.
 
-    What is read to be written again lies in a directory that nobody else can change. `trusted=False`: in any.
+    A file that will be rewritten must lie in a directory that nobody else can change; with `trusted=False`, in any.
     """
     directory, name = os.path.split(path)
     try:
@@ -60,7 +60,7 @@ def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Liv
 
 
 def check(path: str) -> None:
-    """Raise CdiError, as far as it can be told, where `replace` and `remove` would: for check mode. Writes nothing."""
+    """Raise CdiError where `replace` or `remove` would, as far as this is known: for check mode. Writes nothing."""
     directory, name = os.path.split(path)
     check_directory(directory)
     with suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def check(path: str) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Raise CdiError, as far as it can be told, where no file could be made in the directory, or it in one above."""
+    """Raise CdiError, as far as this is known, if the directory, or a file in it, can't be made."""
     try:
         at = directories.deepest(path)[0]
         try:
@@ -89,8 +89,9 @@ def check_directory(path: str) -> None:
 def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[int, int]] = None) -> None:
     """Put `content` at `path`: whole or not at all, and on disk when this returns.
 
-    The temporary file has the target's mode, owner (uid, gid) and SELinux label before it takes the name. Of two that
-    replace one file at the same time one may fail: hold a lock. Raises CdiError; the target is then as it was.
+    The temporary file has the target's mode, owner (uid, gid) and SELinux label before it takes the name. If two
+    processes replace one file at the same time, one may fail: hold a lock. Raises CdiError; the target is then
+    unchanged.
     """
     directory, name = os.path.split(path)
     at = _opened(directory, "write into")
@@ -98,7 +99,7 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
     try:
         _is_regular(path, name, at)
         room = _room(directory, at)
-        _discard(temporary, room)  # a killed process may have left one
+        _discard(temporary, room)  # of a killed process
         handle = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=room
         )
@@ -113,7 +114,7 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
         os.rename(temporary, name, src_dir_fd=room, dst_dir_fd=at)
         _sync(at)
     except OSError as error:
-        with suppress(OSError):  # what went wrong first is what the user has to know
+        with suppress(OSError):  # the user needs the first error
             _discard(temporary, room)
         raise documents.failed("write", path, error) from None
     finally:
@@ -123,7 +124,7 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
 
 
 def remove(path: str) -> None:
-    """Remove the regular file at `path`, durably, and what a killed process left of it; one that is not there is fine.
+    """Remove the regular file at `path`, durably, and the rest that a killed process left. A missing file is fine.
 
     Raises CdiError.
     """
@@ -146,7 +147,7 @@ def remove(path: str) -> None:
 
 
 def discard_rest(path: str) -> None:
-    """Remove what a killed process left of a file for `path`, if that can be."""
+    """Remove the temporary file of a killed process for `path`, if possible."""
     directory, name = os.path.split(path)
     with suppress(OSError, CdiError):
         at = directories.opened(directory)
@@ -157,7 +158,10 @@ def discard_rest(path: str) -> None:
 
 
 def remove_directory(path: str) -> bool:
-    """Remove the directory at `path` if it is empty; whether it is gone. Raises CdiError where others can change it."""
+    """Remove the directory at `path` if it is empty; return True if it is gone.
+
+    Raises CdiError if others can change it.
+    """
     at = -1
     try:
         at, _where, names = directories.deepest(os.path.dirname(path))
@@ -165,7 +169,7 @@ def remove_directory(path: str) -> bool:
             os.rmdir(os.path.basename(path), dir_fd=at)
     except FileNotFoundError:
         return True
-    except OSError:  # others have files there
+    except OSError:  # it has files of others
         return False
     finally:
         if at >= 0:
@@ -174,9 +178,10 @@ def remove_directory(path: str) -> bool:
 
 
 def is_as_made(path: str) -> bool:
-    """Whether the directory at `path` is as `make_directory` leaves one: this user's, of mode 0755, no mount point.
+    """Return True if the directory at `path` looks as `make_directory` makes it.
 
-    For what a killed run may have left without a note of it. One that is not so is an administrator's.
+    It is this user's, has mode 0755 and is not a mount point. A killed run may leave such a directory without a record;
+    any other one is the administrator's.
     """
     with suppress(OSError):
         at = os.open(path, directories.FLAGS | os.O_DIRECTORY)
@@ -194,13 +199,13 @@ def is_as_made(path: str) -> bool:
 
 
 def _mount_of(at: int) -> str:
-    """The mount that a descriptor is in (proc(5), fdinfo, mnt_id); a bind mount has its own. Raises OSError."""
+    """Return the mount of a descriptor (proc(5), fdinfo, mnt_id); a bind mount has its own. Raises OSError."""
     with open(f"/proc/self/fdinfo/{at}", encoding="ascii") as file:
         return next((line for line in file if line.startswith("mnt_id:")), "")
 
 
 def missing(path: str) -> list[str]:
-    """The directories that `make_directory` would make, outermost first. Raises CdiError."""
+    """Return the directories that `make_directory` would make, outermost first. Raises CdiError."""
     try:
         at, where, names = directories.deepest(path)
     except OSError as error:
@@ -210,18 +215,18 @@ def missing(path: str) -> list[str]:
 
 
 def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
-    """Make `path` and what is missing above it; returns what was made, outermost first. Raises CdiError."""
+    """Make `path` and its missing parents; return the new directories, outermost first. Raises CdiError."""
     made: list[str] = []
     for directory in missing(path):
         try:
-            at, _where, names = directories.deepest(directory)  # again, as every name on the way is checked
+            at, _where, names = directories.deepest(directory)  # again, because every name on the way is checked
         except OSError as error:
             raise documents.failed("make", directory, error) from None
         try:
-            if not names:  # another process was quicker, so it is theirs
+            if not names:  # another process made it, so it is theirs
                 continue
             os.mkdir(names[0], dir_fd=at)
-            os.chmod(names[0], mode, dir_fd=at)  # whatever the umask
+            os.chmod(names[0], mode, dir_fd=at)  # for any umask
             made.append(directory)
         except FileExistsError:
             continue
@@ -233,19 +238,19 @@ def make_directory(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
 
 
 def canonical(path: str) -> str:
-    """The one name of a file: links above it resolved as `directories.resolved` does, the file itself as it is."""
+    """Return the only name of a file: links above it resolved by `directories.resolved`, the file itself unchanged."""
     return os.path.join(directories.resolved(os.path.dirname(path)), os.path.basename(path))
 
 
 def lock(path: str) -> int:
-    """Wait for the lock at `path`; returns what holds it until it is closed. Raises CdiError."""
+    """Wait for the lock at `path`; return the descriptor that holds it until it is closed. Raises CdiError."""
     directory, name = os.path.split(path)
     at = _opened(directory, "lock a file in")
     try:
         while True:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
             fcntl.flock(handle, fcntl.LOCK_EX)
-            # The holder before us may have removed the file (Manifest.clear): then another process locks a new one.
+            # The former holder may have removed the file (Manifest.clear): then other processes lock a new one.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=at, follow_symlinks=False)):
                     return handle
@@ -257,7 +262,7 @@ def lock(path: str) -> int:
 
 
 def _opened(directory: str, what: str) -> int:
-    """A descriptor of a directory that nobody else can change. Raises CdiError, which says `what` could not be done."""
+    """Open a directory that nobody else can change. Raises CdiError; `what` names the action that failed."""
     try:
         return directories.opened(directory)
     except OSError as error:
@@ -265,7 +270,7 @@ def _opened(directory: str, what: str) -> int:
 
 
 def _open_regular(path: str, name: str, at: int) -> int:
-    """A descriptor to read the regular file `name` in the directory `at`. Raises CdiError for another type, OSError."""
+    """Open the regular file `name` in the directory `at` for reading. Raises CdiError for another type, OSError."""
     _is_regular(path, name, at)
     handle = os.open(name, documents.READ | os.O_NOFOLLOW, dir_fd=at)
     mode = os.fstat(handle).st_mode
@@ -276,7 +281,7 @@ def _open_regular(path: str, name: str, at: int) -> int:
 
 
 def _is_regular(path: str, name: str, at: int) -> bool:
-    """Whether there is a file. Raises CdiError for what is no regular one."""
+    """Return True if the file exists. Raises CdiError if it is not regular."""
     try:
         mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
     except FileNotFoundError:
@@ -290,14 +295,14 @@ def _is_regular(path: str, name: str, at: int) -> bool:
 
 
 def _label(handle: int, path: str) -> None:
-    """Give the open file the SELinux label of the file that it replaces, or the policy's for `path`."""
+    """Give the open file the SELinux label of the file that it replaces, or the policy's label for `path`."""
     try:
         label = os.getxattr(path, "security.selinux", follow_symlinks=False)
     except OSError:
         label = b""
     if not label and os.path.exists("/sys/fs/selinux/enforce"):
         try:
-            import selinux  # distribution package python3-libselinux; without it the directory's label is inherited
+            import selinux  # package python3-libselinux; without it the file inherits the directory's label
         except ImportError:
             return
         label = selinux.matchpathcon(path, stat.S_IFREG)[1].encode()
@@ -306,23 +311,23 @@ def _label(handle: int, path: str) -> None:
             os.setxattr(handle, "security.selinux", label)
         except OSError as error:
             if error.errno not in (errno.EPERM, errno.EACCES, errno.ENOTSUP):
-                raise  # without the right to set labels the inherited one stays, as with install(1)
+                raise  # without the right to set labels the inherited one stays, like with install(1)
 
 
 def _temporary(name: str) -> str:
-    """What a file is called before it takes its name."""
+    """Return the name of a file before it takes its final name."""
     return f".{name}.tmp"
 
 
 def _room(directory: str, at: int) -> int:
-    """A descriptor of the directory for the temporary file of one in `directory` (`at`): of one where no runtime reads.
+    """Open the directory for the temporary file of one in `directory` (`at`): one where no runtime reads it.
 
-    Runtimes read no such name, but in a directory of drop-ins: CRI-O reads every file there (pkg/config/config.go,
-    UpdateFromPath), and an import "conf.d/*" of containerd matches names with a dot, too. So it lies above that one,
-    unless that is another file system.
+    Runtimes ignore such a name, except in a directory of drop-ins: CRI-O reads every file there (pkg/config/config.go,
+    UpdateFromPath), and an import "conf.d/*" of containerd also matches names with a dot. So the parent directory is
+    used then, unless it is another file system.
     """
     if os.path.basename(directory).endswith(DROP_INS):
-        above = os.open("..", os.O_PATH | os.O_CLOEXEC, dir_fd=at)  # it was checked on the way
+        above = os.open("..", os.O_PATH | os.O_CLOEXEC, dir_fd=at)  # the walk has checked it
         found = os.fstat(above)
         if found.st_dev == os.fstat(at).st_dev and not found.st_mode & stat.S_ISVTX:
             return above
@@ -339,7 +344,7 @@ def _discard_rest(directory: str, name: str, at: int) -> None:
 
 
 def _discard(name: str, at: int) -> None:
-    """Remove a name, if it is there: the removal of one that is not fails on a read-only file system."""
+    """Remove a name if it exists: on a read-only file system, the removal of a missing file fails."""
     with suppress(FileNotFoundError):
         os.stat(name, dir_fd=at, follow_symlinks=False)
         os.unlink(name, dir_fd=at)

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where things are on a host. Modules repeat these defaults, because ansible-doc reads them there; a test compares."""
+"""The paths on a host. Modules repeat these defaults, because ansible-doc reads them there; a test compares them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")  # CDI SPEC.md: what each runtime reads by default; lowest priority first
+SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")  # CDI SPEC.md: each runtime's default; lowest priority first
 RUN = "/run"
 
 
@@ -15,17 +15,17 @@ class Layout(NamedTuple):
     """The directories and files of one host."""
 
     state_dir: str = "/var/lib/cdi"
-    inventory: str = f"{RUN}/cdi-inventory.json"  # beside it are the pools; "": none is written
-    config_dir: str = SPEC_DIRS[0]  # of the executables' configurations; those that the manifest has may be elsewhere
+    inventory: str = f"{RUN}/cdi-inventory.json"  # the pools are beside it; "": no inventory
+    config_dir: str = SPEC_DIRS[0]  # of the executables' configurations; the manifest may have others elsewhere
     root: str = "/"  # of the host whose devices are discovered
     prefix: str = "/opt/cdi"  # of the release
-    spec_dirs: tuple[str, ...] = SPEC_DIRS  # lowest priority first; our specs are in the first
+    spec_dirs: tuple[str, ...] = SPEC_DIRS  # lowest priority first; the first has our specs
     run_dir: str = f"{RUN}/cdi-device-plugin"
-    path: str = ""  # the variable PATH, by which runtimes are found besides their usual directories
+    path: str = ""  # the variable PATH, to find runtimes outside their usual directories
 
     @property
     def spec_dir(self) -> str:
-        """Where our specs are."""
+        """Return the directory of our specs."""
         return self.spec_dirs[0]
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How near two devices are to each other by PCIe and NUMA. Private API of fleet.cdi.
+"""Tell how near two devices are to each other by PCIe and NUMA.
 
-The classes are those of `nvidia-smi topo -m` (its legend; NVML names the same levels in nvmlGpuTopologyLevel_t) and,
-but for NODE, of NCCL (src/graph/topo.h, PATH_PIX and following). Links that are no PCIe are records.Link.
+The classes are those of `nvidia-smi topo -m` (its legend; NVML has the same levels in nvmlGpuTopologyLevel_t) and,
+except NODE, of NCCL (src/graph/topo.h, PATH_PIX and following). Other links than PCIe are records.Link.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .records import Device
 
 # Nearest first.
 RELATIONS = (
-    "PIX",  # the way leads through at most one PCIe switch
+    "PIX",  # the path crosses at most one PCIe switch
     "PXB",  # through several switches, but through no host bridge
     "PHB",  # through one host bridge
     "NODE",  # from one host bridge to another within a NUMA node
@@ -25,10 +25,12 @@ UNKNOWN = ""  # the host does not say
 
 
 def relation(a: Device, b: Device) -> str:
-    """The class of the way between two devices: one of RELATIONS, or UNKNOWN. The same in both directions.
+    """Return the class of the path between two devices: one of RELATIONS, or UNKNOWN.
 
-    It follows from `pcie_path` and, for devices that share none of it, from `numa_node`. Functions of one card, and
-    partitions of one function, are PIX.
+    It is the same in both directions.
+
+    It follows from `pcie_path` and, for devices without a common part of it, from `numa_node`. Functions of one card,
+    and partitions of one function, are PIX.
     """
     if a.id == b.id or (a.pci_address and _slot(a) == _slot(b)):
         return "PIX"
@@ -41,21 +43,21 @@ def relation(a: Device, b: Device) -> str:
         if a.numa_node is None or b.numa_node is None:
             return UNKNOWN
         return "NODE" if a.numa_node == b.numa_node else "SYS"
-    if a.pcie_path[shared - 1].startswith("pci"):  # "pci0000:00": the ways part at the host bridge
+    if a.pcie_path[shared - 1].startswith("pci"):  # "pci0000:00": the paths part at the host bridge
         return "PHB"
-    # Of a switch that both share, each passes one downstream port; every further switch adds two ports.
+    # In a common switch, each path has one downstream port; every further switch adds two ports.
     return "PIX" if max(len(a.pcie_path), len(b.pcie_path)) - shared <= 1 else "PXB"
 
 
 def _slot(device: Device) -> str:
-    """The PCI address without the function."""
+    """Return the PCI address without the function."""
     return device.pci_address.rpartition(".")[0]
 
 
 def nearest(device: Device, others: Iterable[Device]) -> tuple[str, tuple[Device, ...]]:
-    """The smallest relation to `device` that any of `others` has, and all that have it, in their order.
+    """Return the nearest relation between `device` and `others`, and all others that have it, in their order.
 
-    (UNKNOWN, ()) where nothing is known. This is how the NICs that belong to an accelerator are found.
+    (UNKNOWN, ()) if nothing is known. This finds the NICs that belong to an accelerator.
     """
     by_relation: dict[str, list[Device]] = {}
     for other in others:

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What fleet.cdi changed on a host, and what was there before. Private API of fleet.cdi.
+"""The manifest: what fleet.cdi changed on a host, and the state before.
 
-It remembers, intent first, so that a crash at any step leaves a file that is not ours or one that undo can take back.
+It records the intent first. So after a crash at any step, a file is either not ours or undo can take it back.
 
-A path has one form here, `files.canonical`: that of the directory without symlinks. So /etc/cdi may become a link, and
-may be named by any of its names.
+A path has one form here, `files.canonical`: its directory without symlinks. So /etc/cdi may become a link, and any of
+its names may be used.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ VERSION = 1
 
 
 def digest(content: Optional[bytes]) -> Optional[str]:
-    """What a manifest remembers of a file's content: "sha256:<hex>"; None for no file."""
+    """Return the manifest's form of a file's content: "sha256:<hex>"; None for a missing file."""
     return None if content is None else "sha256:" + hashlib.sha256(content).hexdigest()
 
 
 class Manifest:
-    """What fleet.cdi changed on this host and what was there before, in `<state_dir>/manifest.json`.
+    """What fleet.cdi changed on this host and the state before, in `<state_dir>/manifest.json`.
 
-    `files` maps a path to {"applied", "kind", "by", "prior"}. `applied` holds the digests of the last two states that
-    we put there, newest first (null: we removed the file): both are ours, because a crash may have come between the
-    record and the file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}.
-    `kind` is that of a spec, "" for other files; `by` says who asked for it, "" for nobody in particular.
-    `directories` lists the directories that we made.
+    `files` maps a path to {"applied", "kind", "by", "prior"}. `applied` has the digests of the last two states that we
+    wrote, newest first (null: we removed the file): both are ours, because a crash may come between the record and the
+    file. `prior` is null, or the foreign file that was there: {"content": base64, "mode", "uid", "gid"}. `kind` is that
+    of a spec, "" for other files; `by` tells who asked for it, or "". `directories` lists the directories that we made.
 
-    `edits` maps the path of a file of somebody else's to the keys that we set in it (converge/runtime/managed_keys.py).
+    `edits` maps the path of a foreign file to the keys that we set in it (converge/runtime/managed_keys.py).
 
-    `kinds` maps a kind to what its spec is to be made from, whether there is a file now or not (kinds/memory.py).
+    `kinds` maps a kind to the source of its spec, also if the file is missing now (converge/kinds/memory.py).
 
-    `links` maps the path of a symlink that we made in /dev to its text and the boot in which we made it, as each boot
-    makes /dev anew (converge/driver/device_links.py).
+    `links` maps the path of a symlink that we made in /dev to its text and the boot in which we made it, because each
+    boot makes /dev anew (converge/driver/device_links.py).
 
-    `others` are what a newer release noted beside them: they stay, for it to come back. Only a release that means
-    something else by one of the above raises the version.
+    `others` has the further entries of a newer release: they stay, because that release may come back. The version
+    rises only if a release changes the meaning of an entry above.
     """
 
     def __init__(self, state_dir: str, document: dict[str, Any]) -> None:
@@ -62,7 +61,7 @@ class Manifest:
         self.others = {name: section for name, section in document.items() if name not in known}
 
     def owns(self, path: str) -> bool:
-        """Whether what is at `path` now is what we put there. Raises CdiError if it can't be read."""
+        """Return True if the file at `path` now is the one that we wrote. Raises CdiError if it can't be read."""
         record = self.record(path)
         if record is None:
             return False
@@ -70,24 +69,24 @@ class Manifest:
         return digest(live.content if live else None) in record["applied"]
 
     def record(self, path: str) -> Optional[dict[str, Any]]:
-        """What is known of the file that we wrote at `path`; None for another file."""
+        """Return the record of the file that we wrote at `path`; None for another file."""
         return self.files.get(files.canonical(path))
 
     def kind_of(self, path: str) -> Optional[str]:
-        """The kind whose spec we wrote at `path`; None for a file that has no record."""
+        """Return the kind whose spec we wrote at `path`; None for a file without a record."""
         record = self.record(path)
         return record["kind"] if record else None
 
     def by(self, path: str) -> str:
-        """Who asked for what we wrote at `path`. Raises KeyError for a file that has no record."""
+        """Return who asked for the file that we wrote at `path`. Raises KeyError for a file without a record."""
         asked: str = self.files[files.canonical(path)]["by"]
         return asked
 
     def write(self, path: str, content: Optional[bytes], kind: str = "", mode: int = 0o644, by: str = "") -> None:
-        """Make `content` (None: no file) what is at `path`, and remember what was there before us.
+        """Write `content` to `path` (None: remove the file), and remember the state before.
 
-        A file that has this very content already becomes ours: it is what a run wrote whose record was lost, and undo
-        removes it. Raises CdiError; file and record are then as before.
+        A file that has this very content already becomes ours: an earlier run wrote it and its record was lost, so undo
+        removes it. Raises CdiError; file and record are then unchanged.
         """
         path = files.canonical(path)
         before = self.files.get(path)
@@ -118,10 +117,10 @@ class Manifest:
             self.forget(path)
 
     def amend(self, path: str, content: Optional[bytes], record: Optional[dict[str, Any]]) -> None:
-        """Make `content` (None: no file) what is in somebody else's file at `path`, and `record` what we set in it.
+        """Write `content` to a foreign file at `path` (None: remove it), and `record`: the keys that we set in it.
 
-        The record is saved first, as the keys in it count only while they have the values that it says. A file that is
-        there keeps mode and owner. Raises CdiError; file and record are then as before.
+        The record is saved first, because keys count only while they have the recorded values. An existing file keeps
+        mode and owner. Raises CdiError; file and record are then unchanged.
         """
         path = files.canonical(path)
         live = files.read(path)
@@ -150,7 +149,7 @@ class Manifest:
             self._save()
 
     def check(self, paths: Iterable[str]) -> None:
-        """Raise CdiError, as far as it can be told, where a change of these files would: for check mode."""
+        """Raise CdiError where a change of these files would, as far as this is known: for check mode."""
         for path in (self.path, *paths):
             files.check(files.canonical(path))
 
@@ -166,15 +165,15 @@ class Manifest:
             self.edits[path] = record
 
     def _unsave(self) -> None:
-        """Save what was before a change that failed, if that can be; if not, more is noted than there is."""
+        """Save the state before a change that failed, if possible; otherwise the manifest lists too much."""
         with suppress(CdiError):
             self._save()
 
     def take_back(self, path: str, check: bool = False, force: bool = False) -> str:
-        """Put back what was at `path` before us: returns "removed", "restored" or "gone" (it already was as before).
+        """Restore the state of `path` before us: return "removed", "restored" or "gone" (it already was so).
 
-        With `check` it only says so. Raises CdiError where somebody changed the file since: it is theirs now, unless
-        `force`.
+        With `check`, only tell. Raises CdiError if another tool or the administrator changed the file since: it is
+        theirs now, unless `force`.
         """
         path = files.canonical(path)
         live = files.read(path)
@@ -198,12 +197,12 @@ class Manifest:
         return done
 
     def forget(self, path: str) -> None:
-        """Drop the record of `path` without touching the file."""
+        """Drop the record of `path`; leave the file."""
         del self.files[files.canonical(path)]
         self._save()
 
     def remember(self, kinds: Mapping[str, Optional[dict[str, Any]]]) -> None:
-        """Put these entries into `kinds`; None takes one out. Nothing is written where nothing changes."""
+        """Put these entries into `kinds`; None removes one. Without a change, nothing is written."""
         after = {**self.kinds, **kinds}
         wanted = {kind: entry for kind, entry in after.items() if entry is not None}
         if wanted != self.kinds:
@@ -215,7 +214,7 @@ class Manifest:
                 raise
 
     def note_links(self, links: Mapping[str, dict[str, str]]) -> None:
-        """Make `links` what is known of symlinks; before one is made and after it is removed. Raises CdiError."""
+        """Record `links` as our symlinks: before one is made and after one is removed. Raises CdiError."""
         if links != self.links:
             before, self.links = self.links, dict(links)
             try:
@@ -225,7 +224,7 @@ class Manifest:
                 raise
 
     def clear(self) -> None:
-        """Remove the directories that we made and that are empty, and the manifest once it lists nothing else.
+        """Remove our empty directories, and the manifest once it lists nothing else.
 
         A directory that others use by then is theirs, and forgotten with the manifest.
         """
@@ -253,10 +252,10 @@ class Manifest:
 
 
 def changed_by_others(manifest: Manifest) -> bool:
-    """Whether the manifest's file is not as it was last saved: an editor, another release or a backup put it there.
+    """Return True if the manifest's file differs from the last save: an editor, another release or a backup wrote it.
 
-    What is saved is noted in the lock file before, so a crash between the two changes nothing here. False where nothing
-    was noted, or may not be read.
+    The lock file has the digest before the manifest is saved, so a crash between the two does not count. False if no
+    digest is recorded or readable.
     """
     try:
         noted = (documents.content(_lock_of(manifest.state_dir), 1000) or b"").decode("ascii").split()
@@ -267,10 +266,9 @@ def changed_by_others(manifest: Manifest) -> bool:
 
 
 def read_manifest(state_dir: str) -> Manifest:
-    """The manifest in `state_dir`, to look at (check mode, info); empty if there is none.
+    """Read the manifest in `state_dir` (check mode, info); empty if it is missing.
 
-    Raises CdiError for one that is damaged or of a newer release: nothing may be changed then, as it could not be
-    undone.
+    Raises CdiError if it is damaged or of a newer release: then nothing may be changed, because it could not be undone.
     """
     state_dir = os.path.abspath(state_dir)
     path = os.path.join(state_dir, "manifest.json")
@@ -302,7 +300,7 @@ def read_manifest(state_dir: str) -> Manifest:
 
 @contextmanager
 def locked_manifest(state_dir: str) -> Iterator[Manifest]:
-    """The manifest in `state_dir`, to change: one process at a time.
+    """Hold the manifest in `state_dir` for changes: one process at a time.
 
     Makes the directory, and leaves neither it nor an empty directory of ours behind. Raises CdiError.
     """
@@ -325,8 +323,8 @@ def _lock_of(state_dir: str) -> str:
 
 
 def _note_digests(path: str, digests: Iterable[Optional[str]]) -> None:
-    """Put `digests` into the lock file, which the caller holds: in one write of less than a sector, and on disk."""
-    with suppress(OSError):  # a full disk must not keep undo from its work: then nothing is known of an edit
+    """Write `digests` to the lock file, which the caller holds: in one write of less than a sector, and on disk."""
+    with suppress(OSError):  # a full disk must not stop undo; then an edit is not noticed
         handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.pwrite(handle, " ".join(filter(None, digests)).ljust(160).encode(), 0)

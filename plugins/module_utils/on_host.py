@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a module gets its work done: by the release's own code on the host. Private API of fleet.cdi, for modules only.
+"""Let the release's own code on the host do the work of a module. Only modules import this.
 
-A module carries nothing but its documentation, its argument spec and this file, so that its payload does not grow with
-the collection; the code that it calls lies precompiled in `<prefix>/lib/<release>`. Where that is missing (a first run,
-check mode on a fresh host, a module used without the role) the module answers `needs_archive`, and its action plugin
-runs it again with the release's archive, from which Python imports directly. Nothing is installed by that.
+A module has only its documentation, its argument spec and this file, so its payload does not grow with the collection.
+The code that it calls lies precompiled in `<prefix>/lib/<release>`. If that is missing (a first run, check mode on a
+fresh host, a module used without the role) the module answers `needs_archive`, and its action plugin runs it again with
+the release's archive, from which Python imports directly. This installs nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import sys
 from importlib.util import find_spec
 from typing import Any, Optional
 
-# Filled in by the action plugin; docs/architecture.md, section 5.
+# The action plugin sets these; docs/architecture.md, section 5.
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "prefix": {"type": "path", "default": "/opt/cdi"},
     "release": {"type": "str"},
     "archive": {"type": "path"},
 }
 
-# Where distributions put the Python that their python3-pyudev is for.
+# The Python of the distribution's package python3-pyudev.
 SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 
 FROM_ARCHIVE = (
@@ -34,19 +34,19 @@ FROM_ARCHIVE = (
 
 
 def run(module: Any, call: str) -> Any:
-    """Let the release do `call` (a key of cli/call.py's CALLS) with the module's parameters; ends the module."""
+    """Let the release do `call` (a key of cli/call.py's CALLS) with the module's parameters; end the module."""
     command = _command(module, call)
     if command is None:
         return module.exit_json(changed=False, needs_archive=True)
     request = json.dumps({"options": module.params, "check": module.check_mode, "verbosity": module._verbosity})
     try:
         status, out, err = module.run_command(command, data=request, handle_exceptions=False)
-    except OSError:  # the launcher's interpreter is gone, as after an upgrade of the distribution
+    except OSError:  # the launcher's interpreter is missing, for example after an upgrade of the distribution
         return module.exit_json(changed=False, needs_archive=True)
     try:
         answer = json.loads(out)
     except ValueError:
-        if not module.params["archive"]:  # a damaged installation: the archive is whole
+        if not module.params["archive"]:  # a damaged installation; the archive is whole
             return module.exit_json(changed=False, needs_archive=True)
         said = ascii((err.strip().splitlines() or ["nothing"])[-1])
         return module.fail_json(msg=f"{command[0]}: exit status {status} and no answer to {call}: {said}", stderr=err)
@@ -61,7 +61,7 @@ def run(module: Any, call: str) -> Any:
 
 
 def _command(module: Any, call: str) -> Optional[list[str]]:
-    """What runs the release's code; None if it is neither installed nor at hand."""
+    """Return the command that runs the release's code; None if the release is neither installed nor sent."""
     launcher = os.path.join(module.params["prefix"], "lib", module.params["release"] or "", "bin", "fleet-cdi")
     if module.params["archive"]:
         return [_python(module), "-I", "-c", FROM_ARCHIVE, module.params["archive"], call]
@@ -69,7 +69,7 @@ def _command(module: Any, call: str) -> Optional[list[str]]:
 
 
 def _python(module: Any) -> str:
-    """An interpreter with pyudev: this one, or the system's; this one if none has it."""
+    """Return an interpreter with pyudev: this one, or the system's; this one if both lack it."""
     if not find_spec("pyudev"):
         for python in SYSTEM_PYTHONS:
             if os.path.exists(python) and module.run_command([python, "-I", "-c", "import pyudev"])[0] == 0:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a value may be: tables in a part of JSON Schema (draft 2020-12), and how a host checks a document against one.
+"""Check values with tables in a part of JSON Schema (draft 2020-12).
 
 The controller checks the same tables with jsonschema. A host has no jsonschema: `errors` applies the keywords that the
 tables use. Two types are stricter than in JSON Schema, on both sides: 1.0 is not an integer, and NaN is not a number.
@@ -16,7 +16,7 @@ from .records import CdiError
 
 Schema = Mapping[str, Any]
 
-END = r"$(?!\n)"  # "$" alone lets a final line break through in Python, and JSON Schema has no \Z
+END = r"$(?!\n)"  # "$" alone accepts a final line break in Python, and JSON Schema has no \Z
 
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"^[^\0]*" + END}  # add a description
 ABSOLUTE: dict[str, Any] = {"type": "string", "pattern": rf"^/[^\n\0]*{END}", "description": "an absolute path"}
@@ -39,7 +39,7 @@ PCI_ID: dict[str, Any] = {
 
 
 class Wrong(NamedTuple):
-    """One thing that is wrong with a document. `path` leads to it: keys, and the numbers of items."""
+    """One error in a document. `path` leads to it: keys, and the numbers of items."""
 
     path: tuple[Any, ...]
     found: str  # "found 5 (a whole number)"
@@ -51,13 +51,13 @@ class Wrong(NamedTuple):
 
 
 def check(document: Any, schema: Schema, where: str) -> None:
-    """Raise CdiError for the first thing wrong with a document, at `where`, with which the message begins."""
+    """Raise CdiError for the first error in a document; the message begins with `where`."""
     for wrong in errors(document, schema):
         raise CdiError(f"{where + ': ' if where else ''}{wrong}")
 
 
 def errors(value: Any, schema: Schema, path: tuple[Any, ...] = ()) -> Iterator[Wrong]:
-    """Yield every fault of a value. The content of a wrong value is not checked."""
+    """Yield every error of a value. The content of a wrong value is not checked."""
     fits = all(CHECKS[keyword](value, limit) for keyword, limit in schema.items() if keyword in CHECKS)
     if not fits:
         yield Wrong(path, f"found {shown(value)}", expectation(schema))
@@ -68,7 +68,7 @@ def errors(value: Any, schema: Schema, path: tuple[Any, ...] = ()) -> Iterator[W
 
 
 def one_or_several(item: Schema) -> dict[str, Any]:
-    """A value as `item` says, or a list of one or more of them."""
+    """Return the schema for a value like `item`, or a list of one or more of them."""
     expected = f"{expectation(item)}, or a list of them"
     return {**item, "type": [item["type"], "array"], "items": item, "minItems": 1, "description": expected}
 
@@ -82,15 +82,15 @@ def unknown(what: str, found: Any, known: Iterable[str]) -> str:
 
 
 def did_you_mean(found: Any, known: Iterable[str], alike: float = 0.6) -> str:
-    """The question that a message ends with where `found` is nearly one of `known`; "" where it is not."""
-    from difflib import get_close_matches  # here: only for a name that is wrong, it costs more than the check
+    """Return the question at the end of a message if `found` is similar to one of `known`, else ""."""
+    from difflib import get_close_matches  # here, only for a wrong name: it costs more than the check
 
     near = get_close_matches(str(found)[:LONGEST], list(known), 1, alike)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def dotted(path: Iterable[Any]) -> str:
-    """The way to a value, as messages have it: resources."a.com/gpu".kinds[0]."""
+    """Return the path of a value for messages: resources."a.com/gpu".kinds[0]."""
     steps = (f"[{step}]" if isinstance(step, int) else "." + _key(step) for step in path)
     return "".join(steps).lstrip(".")
 
@@ -116,7 +116,7 @@ LIMITS = {
     "uniqueItems": "without any item twice",
     "pattern": "that matches {}",
 }
-# The sort of a value, the first that fits.
+# The sorts of values; the first that fits counts.
 SORTS = (
     (bool, "a boolean"),
     (int, "a whole number"),
@@ -129,7 +129,7 @@ LONGEST = 60  # characters of a value that a message shows
 
 
 def expectation(schema: Schema) -> str:
-    """What a part of JSON Schema asks for, as a message says it after "expected"."""
+    """Return the words after "expected" for a part of JSON Schema."""
     if "description" in schema:
         return str(schema["description"])
     if "enum" in schema or "const" in schema:
@@ -144,12 +144,12 @@ def expectation(schema: Schema) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value and its sort, as a message says it after "found"."""
+    """Return a value and its sort, for a message after "found"."""
     if value is None:
         return "nothing"
     from reprlib import Repr  # here: only for a message
 
-    short = Repr()  # looks at a few items of each list, a few levels deep
+    short = Repr()  # shows a few items of each list, a few levels deep
     short.maxstring = short.maxlong = short.maxother = LONGEST + 3
     sort = next((word for types, word in SORTS if isinstance(value, types)), "a " + type(value).__name__)
     return f"{_cut(short.repr(value))} ({sort})"
@@ -199,7 +199,7 @@ def _in_mapping(value: dict[Any, Any], schema: Schema, path: tuple[Any, ...]) ->
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number as JSON has them: no NaN, no infinity."""
+    """Return True for a JSON number: not NaN, not infinite."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value - value == 0
 
 
@@ -221,13 +221,13 @@ def _has_type(value: Any, types: Any) -> bool:
 def _matches(value: Any, pattern: str) -> bool:
     if not isinstance(value, str):
         return True
-    import re  # here: an executable that has no pattern to check does not wait for it
+    import re  # here: an executable without a pattern to check does not need it
 
     return re.search(pattern, value) is not None
 
 
 def _equal(value: Any, other: Any) -> bool:
-    """As JSON Schema compares: true is not 1."""
+    """Compare like JSON Schema: true is not 1."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 

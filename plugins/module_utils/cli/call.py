@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a module's other half on the host is: one JSON request in, one JSON answer out."""
+"""Run the host's half of a module: one JSON request on stdin, one JSON answer on stdout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from ..records import CdiError
 from ..safe_text import one_line
 
-# Module -> the file of the same name whose `answer(options, check)` returns (result, warnings). Imported when called.
+# Module -> the file whose `answer(options, check)` returns (result, warnings). Imported when called.
 CALLS = {
     "cdi_plugin": "converge.kinds.cdi_plugin",
     "cdi_plugin_info": "claims.cdi_plugin_info",
@@ -36,7 +36,7 @@ CALLS = {
 def main(call: str) -> int:
     """Read {"options", "check", "verbosity"} from stdin, print {"result", "warnings"} or {"error", "warnings"}.
 
-    The latter for a CdiError. `verbosity` is how many -v Ansible was given: a diff of devices is whole from 1 on.
+    A CdiError becomes "error". `verbosity` is the number of -v of Ansible: from 1 on, a diff of devices is complete.
     """
     request = json.load(sys.stdin)
     answer: dict[str, Any] = {"warnings": []}
@@ -48,7 +48,7 @@ def main(call: str) -> int:
             answer["result"]["diff"] = [show.brief(part) for part in answer["result"]["diff"]]
     except CdiError as error:
         answer["error"] = str(error)
-    # Ansible shows these two as they are; the result is data, which it shows as JSON.
+    # Ansible shows these two unchanged; the result is data, and Ansible shows it as JSON.
     shown: dict[str, Any] = {"warnings": [one_line(text) for text in answer["warnings"]]}
     if "error" in answer:
         shown["error"] = one_line(answer["error"])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi device disable|enable: one device out of service, or back in it."""
+"""fleet-cdi device disable|enable: take one device out of service, or put it back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Do it, and print what came of it. Raises CdiError."""
+    """Do the action and print the result. Raises CdiError."""
     if arguments.action not in ("disable", "enable"):
         raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
     wanted = WantedDeviceState(arguments.name)
@@ -41,7 +41,7 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _until(text: Any) -> str:
-    """The time that --until names: a date, a time, or how long from now. Raises CdiError."""
+    """Return the time that --until names: a date, a time, or a duration from now. Raises CdiError."""
     if not text:
         return ""
     found = re.match(r"([0-9]{1,6})([mhd])\Z", text)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi devices: the devices of this host, who holds them, and how a container gets one."""
+"""fleet-cdi devices: list the devices of this host, who holds them, and how a container gets one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .terminal import complain, say, say_document, table
 
 HEADER = ("QUALIFIED NAME", "NODES", "NUMA", "DRIVER", "HEALTH", "HELD BY")
 
-# Where every runtime looks: the CDI specification's directories.
+# Every runtime searches these directories of the CDI specification.
 USUAL = {*SPEC_DIRS, f"{RUN}/cdi"}  # /var/run is a link to /run
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Print the inventory of this boot, or with --scan what is found now. Raises CdiError."""
+    """Print the inventory of this boot, or with --scan the devices found now. Raises CdiError."""
     listed = list_devices(paths.state_dir, paths.inventory, paths.spec_dirs, arguments.scan)
     for warning in listed.warnings:
         complain(f"warning: {warning}")
@@ -39,14 +39,14 @@ def run(arguments: Any, paths: Layout) -> int:
     say(*table(HEADER, (_row(device, listed) for device in devices)))
     free = [device for device in devices if listed.is_free(device) and listed.name_of(device)]
     if free:
-        # One of which nothing is known may be ill.
+        # A device of unknown health may be unhealthy.
         device = min(free, key=lambda one: one.health.state != "healthy")
         say("", f"To give one to a container: {command(device, listed.name_of(device), paths.spec_dirs)}")
     return 0
 
 
 def command(device: Device, name: str, spec_dirs: Sequence[str]) -> str:
-    """The line that starts a container with `device`, which a spec in `spec_dirs` offers as `name`."""
+    """Return the command that starts a container with `device`, which a spec in `spec_dirs` offers as `name`."""
     unusual = [directory for directory in spec_dirs if directory not in USUAL]
     options = "".join(f"--cdi-spec-dir {shlex.quote(directory)} " for directory in unusual)
     seen = " ".join(shlex.quote(node.container_path or node.path) for node in device.nodes)
@@ -55,7 +55,7 @@ def command(device: Device, name: str, spec_dirs: Sequence[str]) -> str:
 
 
 def _chosen(listed: DeviceListing, arguments: Any) -> list[Device]:
-    """Those of --kind and --free. Raises CdiError for a kind that no device has."""
+    """Return the devices for --kind and --free. Raises CdiError for a kind that no device has."""
     kinds = sorted({device.kind for device in listed.devices})
     if arguments.kind and kinds and arguments.kind not in kinds:
         raise CdiError(f"--kind: found {arguments.kind!r}, of which there is no device; expected {' or '.join(kinds)}")

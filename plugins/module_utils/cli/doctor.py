@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi doctor: what keeps containers from their devices, and what to do next."""
+"""fleet-cdi doctor: find what keeps containers from their devices, and the next step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi functions: virtual functions of PCI devices."""
+"""fleet-cdi functions: make virtual functions of PCI devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .terminal import complain, say, say_document
 
 
 def run(arguments: Any, _paths: Layout) -> int:
-    """Make what is missing; 1 if some could not be made, which hinders no other. Raises CdiError."""
+    """Make missing functions; return 1 if some failed, which does not stop the others. Raises CdiError."""
     every = [parse(text) for text in arguments.wanted]
     changed, failed = [], []
     for wanted in every:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi grants: who holds which devices, and what an operator can do about it."""
+"""fleet-cdi grants: list who holds which devices, and manage the grants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROVED = {True: "yes", False: "no", None: "-"}
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Do what `action` says with `what`. Raises CdiError."""
+    """Do `action` with `what`. Raises CdiError."""
     action = ACTIONS.get(arguments.action)
     if action is None:
         raise CdiError(f"grants: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
@@ -46,8 +46,8 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _list(operator: Operator, arguments: Any) -> int:
-    """All grants, and the stamp for a list of those that are valid; 1 if something is wrong with one, or the store."""
-    stamp = operator.stamp()  # before anything is read: what is granted from now on is younger than the list
+    """Print all grants, and the stamp for a list of valid requests; return 1 for a problem of a grant or the store."""
+    stamp = operator.stamp()  # before anything is read: later grants are newer than the list
     seen = operator.look()
     opened, lines = _opened(operator, arguments, seen.grants)
     bad = bool(seen.problems) or not seen.info.complete
@@ -88,7 +88,7 @@ def _list(operator: Operator, arguments: Any) -> int:
 
 
 def _opened(operator: Operator, arguments: Any, grants: Iterable[Any]) -> tuple[dict[str, Any], list[str]]:
-    """With --open, which devices processes have open: (fields of the document, lines for people)."""
+    """With --open, find the devices that processes have open: (fields of the document, lines for people)."""
     if not arguments.open:
         return {}, []
     found, gaps = operator.open(grants)
@@ -107,12 +107,12 @@ def _opened(operator: Operator, arguments: Any, grants: Iterable[Any]) -> tuple[
 
 
 def _gc(operator: Operator, arguments: Any) -> int:
-    """Free what no request of the list in the file `what` holds; 1 if something could not be freed."""
+    """Free what no request in the file `what` holds; return 1 if something could not be freed."""
     path = _one(arguments, "a file that lists the valid requests, - for standard input")
     try:
         valid = operator.valid(operand.read(path).decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise CdiError(f"{operand.called(path)}: is no UTF-8 (byte {error.start}); nothing was freed") from None
+        raise CdiError(f"{operand.called(path)}: is not valid UTF-8 (byte {error.start}); nothing was freed") from None
     except CdiError as error:
         raise CdiError(f"{operand.called(path)}: {error}; nothing was freed") from None
     done = operator.collect(valid, arguments.force, arguments.complete)
@@ -135,7 +135,7 @@ def _gc(operator: Operator, arguments: Any) -> int:
 
 
 def _release(operator: Operator, arguments: Any) -> int:
-    """Let a device that is withheld be granted again."""
+    """Allow a withheld device to be granted again."""
     device = _one(arguments, "the id of a device that is withheld")
     if operator.release(device) is None:
         raise CdiError(f"release: {device} is not withheld; `fleet-cdi grants list` shows what is")
@@ -144,7 +144,7 @@ def _release(operator: Operator, arguments: Any) -> int:
 
 
 def _accept_loss(operator: Operator, arguments: Any) -> int:
-    """Let grants be made again after a damage."""
+    """Allow new grants again after damage to the store."""
     forbidden = operator.accept_loss()
     text = "New grants are made again." if forbidden else "Nothing to accept: no grant is known to be lost."
     _tell(arguments, {"accepted": forbidden}, text)
@@ -152,7 +152,7 @@ def _accept_loss(operator: Operator, arguments: Any) -> int:
 
 
 def _migrate(operator: Operator, arguments: Any) -> int:
-    """Bring the store to the schema of this release; module host_release does it when it activates one."""
+    """Migrate the store to the schema of this release; module host_release calls this when it activates a release."""
     before, now = operator.migrate()
     text = f"The store was migrated from schema {before} to {now}." if before != now else "Nothing to migrate."
     _tell(arguments, {"before": before, "after": now}, text)
@@ -171,7 +171,7 @@ def _give(operator: Operator, arguments: Any) -> int:
 
 
 def _tell(arguments: Any, document: dict[str, Any], text: str) -> None:
-    """What was done, as it is asked for."""
+    """Print the result, as JSON or as text."""
     if arguments.json:
         say_document(document)
     else:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi inject: an OCI runtime spec with devices, as a runtime would start it."""
+"""fleet-cdi inject: print an OCI runtime spec with devices, as a runtime would start it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .terminal import say_document
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Print the OCI spec with the edits of the named devices; nothing of it if one can't be had. Raises CdiError.
+    """Print the OCI spec with the edits of the named devices, or nothing if a device is missing. Raises CdiError.
 
-    With --json an error condition of SPEC.md is one JSON document on stdout as well.
+    With --json, an error condition of SPEC.md is also one JSON document on stdout.
     """
     document = _read(arguments.oci_spec)
     there = registry.load(paths.spec_dirs)
@@ -35,16 +35,16 @@ def run(arguments: Any, paths: Layout) -> int:
             failed = {"condition": error.condition, "subjects": error.subjects, "message": str(error)}
             say_document({"error": failed}, sort_keys=False)
         raise
-    sys.stdout.write(text + "\n")  # JSON in ASCII
+    sys.stdout.write(text + "\n")  # ASCII JSON
     return 0
 
 
 def _read(path: str) -> Any:
-    """The document in the file `path`. Raises CdiError for anything but JSON."""
+    """Return the document in the file `path`. Raises CdiError for anything but JSON."""
     content = operand.read(path)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise CdiError(
-            f"{operand.called(path)}: is no JSON: {error}; expected an OCI spec, as config.json of a bundle"
+            f"{operand.called(path)}: is not valid JSON: {error}; expected an OCI spec, as config.json of a bundle"
         ) from None

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi, the command line of a host. Private API of fleet.cdi.
+"""fleet-cdi, the command line of a host.
 
-Each verb is a file of this directory with `run(arguments, paths) -> int`, imported when it is used, and an entry in
-VERBS. Exit codes: 0 all is well, 1 there are findings, 2 it could not be done (one line on stderr says why).
+Each verb is a file of this directory with `run(arguments, paths) -> int`, imported at its use, and an entry in VERBS.
+Exit codes: 0 all is well, 1 there are findings, 2 the command failed (one line on stderr tells why).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Operand(NamedTuple):
-    """What follows a verb: how it is called, how often it may stand there (argparse's nargs), its help."""
+    """An operand of a verb: its name, its number (argparse's nargs), its help."""
 
     metavar: str
     nargs: Optional[str]
@@ -33,12 +33,12 @@ class Operand(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """One thing that fleet-cdi does: its help, its switches and options with theirs, and its operands."""
+    """One verb of fleet-cdi: its help, its switches and options with theirs, and its operands."""
 
     help: str
     switches: dict[str, str]
     operands: Mapping[str, Operand] = {}
-    options: Mapping[str, Operand] = {}  # with a value, which is None where it is not given
+    options: Mapping[str, Operand] = {}  # with a value, or None if not given
 
 
 JSON = {"--json": "print one JSON document instead of text"}
@@ -76,7 +76,7 @@ VERBS = {
     "grants": Verb(
         "show who holds which devices, and free, release or give them; exit code 1 if something is wrong with a grant",
         {
-            "--open": "list: also which devices processes have open, whoever holds them",
+            "--open": "list: also which devices processes have open, held or not",
             "--force": "gc: take an empty list to mean that nothing is valid",
             "--complete": "gc: the list has the requests of all callers, so a damaged store may grant again",
             **JSON,
@@ -135,7 +135,7 @@ VERBS = {
         "take back every file that fleet.cdi wrote; exit code 1 if some are kept",
         {
             "--check": "say what would be done, and do nothing",
-            "--force": "also take back files that somebody changed since",
+            "--force": "also take back files that others changed since",
             **JSON,
         },
     ),
@@ -149,7 +149,7 @@ VERBS = {
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     """Run `argv`; the launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
-    if argv[:1] == ["call"]:  # a module's other half; not for people, so it is no verb
+    if argv[:1] == ["call"]:  # the host's half of a module; not for people, so not a verb
         call = import_module("ansible_collections.fleet.cdi.plugins.module_utils.cli.call")
         return int(call.main(*argv[1:]))
     given = _parser(release, defaults).parse_args(_operands_last(argv))
@@ -162,29 +162,29 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
         path=os.environ.get("PATH", ""),
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no text
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file name may not be valid text
     try:
         verb = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.cli.{given.verb}")
         status = int(verb.run(given, paths))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has seen enough (| head)
+    except BrokenPipeError:  # the reader has closed the pipe (| head)
         status = 0
     except (CdiError, OSError) as error:
         complain(" ".join(str(error).split()))
         status = 2
     except KeyboardInterrupt:
-        status = 130  # as a shell reports SIGINT
+        status = 130  # the shells' status for SIGINT
     try:
         sys.stdout.flush()
-    except OSError:  # Python must not try again when it ends
+    except OSError:  # Python must not flush again at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
 def _operands_last(argv: Sequence[str]) -> list[str]:
-    """The same command with what stands between its operands before them.
+    """Return the command with the words between its operands moved before them.
 
-    argparse takes the first run of operands for all of them: of `grants gc --force FILE` it would refuse the file.
+    argparse takes the first run of operands for all of them: it would refuse the file in `grants gc --force FILE`.
     """
     words = list(argv)
     place = next((index for index, word in enumerate(words) if word in VERBS), None)
@@ -205,9 +205,9 @@ def _operands_last(argv: Sequence[str]) -> list[str]:
 
 
 def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
-    import argparse  # here, as it takes longer than all the rest of a call
+    import argparse  # here, because it takes longer than the rest of a call
 
-    # Suppressed defaults: a verb's parser must not reset what stood before the verb.
+    # Suppressed defaults: a verb's parser must not reset options before the verb.
     everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     everywhere.add_argument("--state-dir", metavar="DIR", help=f"where the manifest is ({defaults['state_dir']})")
     everywhere.add_argument("--inventory", metavar="FILE", help=f"the devices of this boot ({defaults['inventory']})")
@@ -230,7 +230,7 @@ def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParse
         for switch, text in verb.switches.items():
             one.add_argument(switch, action="store_true", help=text)
         for name, option in verb.options.items():
-            # "from" is a word of Python, which no attribute can be called.
+            # "from" is a keyword of Python, so it can't be an attribute.
             place = {"--from": "old_root", "--to": "new_root"}.get(name)
             one.add_argument(name, dest=place, metavar=option.metavar, nargs=option.nargs, help=option.help)
         for key, operand in verb.operands.items():

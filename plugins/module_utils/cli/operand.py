@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that somebody names on the command line."""
+"""Read files that the command line names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LIMIT = 16 << 20  # a spec of a thousand devices has half a megabyte, an OCI spe
 
 
 def called(path: str) -> str:
-    """How messages call it: "-" is standard input."""
+    """Return the name for messages: "-" is standard input."""
     return "standard input" if path == "-" else path
 
 
 def read(path: str) -> bytes:
-    """What is in the file `path` (symlinks and pipes are fine), or on standard input for "-".
+    """Return the content of the file `path` (symlinks and pipes are fine), or of standard input for "-".
 
-    Raises CdiError for what can't be read or is larger than LIMIT.
+    Raises CdiError for a file that can't be read or is larger than LIMIT.
     """
     try:
         if path == "-":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi plugin: the kubelet's device plugin, to run and to look at."""
+"""fleet-cdi plugin: run and inspect the kubelet's device plugin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECK = ("RESOURCE", "DEVICE", "HEALTHY", "NUMA", "CONTAINERS GET", "WHY NOT")
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Do what `action` says. Raises CdiError."""
+    """Do `action`. Raises CdiError."""
     action = {**ACTIONS, "openers": _openers}.get(arguments.action)
     if action is None:
         raise CdiError(f"plugin: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
@@ -31,19 +31,19 @@ def run(arguments: Any, paths: Layout) -> int:
 
 def _run(arguments: Any, path: str, _paths: Layout) -> int:
     """Serve until SIGTERM."""
-    from ..device_plugin.daemon import daemon  # which the others don't need
+    from ..device_plugin.daemon import daemon  # the other actions don't need it
 
     return daemon.run(path, arguments.instance or "")
 
 
 def _openers(_arguments: Any, _path: str, _paths: Layout) -> int:
-    """Answer the daemon, which has no right to look at other processes; for fleet-cdi-openers@.service alone."""
+    """Answer the daemon, which has no right to inspect other processes; only for fleet-cdi-openers@.service."""
     openers_service.answer_questions(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
 
 def _status(arguments: Any, path: str, _paths: Layout) -> int:
-    """What the instances that live say; 1 if something is wrong."""
+    """Print the state of the running instances; return 1 if something is wrong."""
     found, findings = operate.living(operate.run_dir_of(path))
     if arguments.json:
         say_document({"instances": found, "findings": findings})
@@ -64,7 +64,7 @@ def _row(name: str, instance: str, one: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _check(arguments: Any, path: str, _paths: Layout) -> int:
-    """What would be offered by the configuration; 1 if something is wrong with it or with the host."""
+    """Print what the configuration would offer; return 1 if something is wrong with it or with the host."""
     offered = operate.would_offer(operate.settings_at(path))
     if arguments.json:
         document = {name: [as_document(one) for one in listed] for name, listed in offered.resources.items()}
@@ -91,9 +91,9 @@ def _check(arguments: Any, path: str, _paths: Layout) -> int:
 
 
 def _forget(arguments: Any, path: str, paths: Layout) -> int:
-    """Free what pods held on a node that serves none any more."""
+    """Free what pods held on a node that no longer runs pods."""
     settings = operate.settings_at(path)
-    if not os.path.lexists(path):  # it went with the plugin, and the ledger is where this release has it
+    if not os.path.lexists(path):  # removed with the plugin; the ledger is in this release's state_dir
         settings = settings._replace(state_dir=paths.state_dir)
     number = operate.forget(settings)
     if arguments.json:

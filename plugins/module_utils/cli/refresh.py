@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi refresh: specs, inventory and pools as the devices are now."""
+"""fleet-cdi refresh: update specs, inventory and pools for the present devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRACE = 600.0  # seconds; docs/refresh.md
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Refresh, and print what was done; 1 if devices are missing or something could not be done. Raises CdiError."""
+    """Refresh and print the changes; return 1 if devices are missing or something failed. Raises CdiError."""
     timeout, grace = _seconds("--timeout", arguments.timeout, 0.0), _seconds("--grace", arguments.grace, GRACE)
     if arguments.drop:
         timeout = grace = 0.0
@@ -35,7 +35,7 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _linked(done: Report, paths: Layout, check: bool) -> Report:
-    """`done`, and the links by number that device nodes of the specs now have. Without systemd nobody needs them."""
+    """Return `done` with the links by number for device nodes of the specs. Hosts without systemd don't need them."""
     try:
         links = device_links.keep_links(paths.spec_dirs, paths.state_dir, check) if systemd.booted() else ()
     except CdiError as error:
@@ -44,7 +44,7 @@ def _linked(done: Report, paths: Layout, check: bool) -> Report:
 
 
 def _tell(done: Report, check: bool) -> None:
-    """What happened on stdout, and what is wrong on stderr: a journal keeps both."""
+    """Print changes on stdout and problems on stderr: a journal keeps both."""
     for text in done.warnings:
         complain(f"warning: {text}")
     for one in done.missing:
@@ -65,7 +65,7 @@ def _missing(one: Missing) -> str:
 
 
 def _seconds(option: str, text: Optional[str], default: float) -> float:
-    """The value of an option. Raises CdiError unless it is a number of seconds, 0 or more."""
+    """Return the value of an option. Raises CdiError unless it is a number of seconds, 0 or more."""
     try:
         value = default if text is None else float(text)
     except ValueError:

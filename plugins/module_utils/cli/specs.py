@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi specs: the CDI specs of this host as a runtime sees them."""
+"""fleet-cdi specs: list the CDI specs of this host as a runtime sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADER = ("SPEC", "KIND", "VERSION", "OURS", "DEVICES")
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Print the registry over the spec directories; 1 if it has errors or conflicts, or a spec is stale.
+    """Print the registry of the spec directories; return 1 for errors, conflicts or a stale spec.
 
     Raises CdiError for a manifest that can't be read.
     """

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people read: lines on stdout and stderr, aligned tables, and JSON documents.
+"""Print lines, aligned tables and JSON documents for people.
 
-Every text is safe to show (safe_text.py): devices, files and other programs may say anything.
+Every text is made safe to show (safe_text.py): devices, files and other programs may contain any text.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ..safe_text import one_line
 
 
 def say(*lines: str) -> None:
-    """Lines on stdout; a newline in one of them is shown as an escape."""
-    # Not print, which ansible-test forbids wherever modules might import it.
+    """Print lines on stdout; a newline inside one is shown as an escape."""
+    # Not print: ansible-test forbids it in code that modules might import.
     sys.stdout.write("".join(f"{one_line(line)}\n" for line in lines))
 
 
 def complain(line: str) -> None:
-    """One line on stderr: a warning, or why something could not be done."""
+    """Print one line on stderr: a warning or an error."""
     sys.stderr.write(f"fleet-cdi: {one_line(line)}\n")
 
 
 def say_document(value: Any, sort_keys: bool = True) -> None:
-    """A JSON document on stdout, with every text as it is: JSON's escapes make it safe."""
+    """Print a JSON document on stdout, with all texts complete: JSON's escapes make them safe."""
     sys.stdout.write(json.dumps(value, indent=2, sort_keys=sort_keys) + "\n")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Sequence[str]]]) -> list[str]:
-    """The lines of `header` over `rows`; each cell is a list of lines, and an empty one shows as "-"."""
+    """Return the lines of `header` over `rows`; each cell is a list of lines, and an empty one shows as "-"."""
     lines = [list(header)]
     for row in rows:
         cells = ([one_line(line) for line in cell] or ["-"] for cell in row)
@@ -44,5 +44,5 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Sequence[str]]]) -> lis
 
 
 def ascii_json(text: str) -> str:
-    """The JSON document `text` with escapes for all that is not printable ASCII; what it means stays."""
+    """Return the JSON document `text` with escapes for everything but printable ASCII; its meaning stays."""
     return "".join(letter if " " <= letter <= "~" or letter == "\n" else json.dumps(letter)[1:-1] for letter in text)

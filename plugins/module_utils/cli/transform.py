@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi transform: a spec for another root directory."""
+"""fleet-cdi transform: print a spec for another root directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .terminal import ascii_json, complain
 
 
 def run(arguments: Any, _paths: Layout) -> int:
-    """Print the spec as JSON with its paths moved; the file stays as it is. Raises CdiError."""
+    """Print the spec as JSON with its paths moved; the file stays unchanged. Raises CdiError."""
     roots = {"--from": arguments.old_root or "/", "--to": arguments.new_root or "/"}
     for option, root in roots.items():
         if not root.startswith("/"):

@@ -14,7 +14,7 @@ from .terminal import say, say_document
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Undo by the manifest, and print what was done; 1 if something was kept. Raises CdiError."""
+    """Undo by the manifest and print the changes; return 1 if something was kept. Raises CdiError."""
     edits = read_manifest(paths.state_dir).edits
     readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}
     done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
@@ -35,5 +35,5 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _note(runtime: Optional[str]) -> str:
-    """What is to be known of a file of a container runtime; podman has no daemon."""
+    """Tell when a container runtime applies the change; podman has no daemon."""
     return f" (for {runtime} from its next restart on)" if runtime not in (None, "podman") else ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi validate: what is wrong with CDI specs, finding by finding."""
+"""fleet-cdi validate: find errors in CDI specs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .terminal import say, say_document
 
 
 def run(arguments: Any, paths: Layout) -> int:
-    """Check each file that is named, or all of the spec directories; 1 if there is an error in one."""
+    """Check the named files, or all files of the spec directories; return 1 for an error in one."""
     files = list(map(_checked, arguments.path)) if arguments.path else list(_everything(paths.spec_dirs))
     if arguments.json:
         say_document({"files": files}, sort_keys=False)
@@ -40,7 +40,7 @@ def _everything(directories: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _checked(path: str) -> dict[str, Any]:
     try:
         content = operand.read(path)
-        # Standard input has no name that says what it holds; a spec in JSON is one object.
+        # Standard input has no name with a suffix; a spec in JSON is one object.
         name = path if path != "-" else ".json" if content.startswith(b"{") else ".yaml"
         spec, findings = codec.read(content, name)
     except CdiError as error:

@@ -187,7 +187,7 @@ class TestGc:
             (b"# grants as of nan in boot BOOT\nb\n", "line 1: found nan"),
             (b"# grants as of now in boot BOOT\nb\n", "line 1: found now"),
             (b"# grants as of 1 in boot\nb\n", "line 1: found"),
-            (b"\xff", "is no UTF-8"),
+            (b"\xff", "is not valid UTF-8"),
             (b"STAMP\na b c\n", "line 2: found 'a b c'"),
             (b"STAMP\nx\ntty/generic-tty\n", "line 3"),
             (None, "can't be read"),
