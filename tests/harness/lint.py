@@ -25,6 +25,7 @@ def quick() -> list[tuple[Path, list[str]]]:
         ["ruff", "format", "--check", "."],
         # What hosts run uses nothing newer than their oldest Python has.
         ["vermin", "--no-tips", "--violations", "-t=3.9-", "plugins/modules", "plugins/module_utils"],
+        ["vulture"],
         ["python", "tests/harness/prose.py"],
         ["reuse", "lint", "--lines"],
         *([["shellcheck", *scripts]] if shutil.which("shellcheck") else []),

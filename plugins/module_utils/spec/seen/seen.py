@@ -31,7 +31,6 @@ Names = frozenset[str]  # of releases
 
 NONE: Names = frozenset()
 EVERY: Names = frozenset(releases.BY_NAME)
-KNOWN: Names = EVERY - {releases.NEWER.name}
 
 
 class TakenSpec(NamedTuple):
