@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ADD: a whole request or nothing, whatever fails on the way. Private API of fleet.cdi."""
+"""ADD: grant a whole request or nothing, also after an error on the way."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..system.occupied import Occupied
 
-TRIES = 3  # sets of devices, where those chosen lose their nodes while they are granted
+TRIES = 3  # sets of devices to try if the chosen ones lose their nodes during the grant
 
 
 def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
-    """The fields of the reply to an ADD, and how to take it back. Raises ProtocolError; nothing is granted then."""
+    """Grant a request. Return the fields of the reply, and a function that takes it back.
+
+    Raises ProtocolError; then nothing is granted.
+    """
     asked = _asked(call)
     key = Key(call.config.type, call.plugin, request_id(call, errors.CONTENT))
     near = request.numa_nodes(call.variables.get("CDI_REQUEST_NUMA_LOCALITY", ""))
@@ -81,7 +84,7 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
 
 
 def _picker(call: Call, pool: Inventory, asked: request.DeviceRequest, near: tuple[int, ...]) -> Picker:
-    """What picks for the call, with a look at who has devices open where that is wanted."""
+    """Return the picker for the call. It knows the openers of devices if the settings ask for them."""
     picker = Picker(pool, asked, near, lambda chosen: devices.faults(chosen, pool, call.host.root))
     if call.settings.occupied != IGNORE:
         from . import open_devices
@@ -97,7 +100,7 @@ def _picker(call: Call, pool: Inventory, asked: request.DeviceRequest, near: tup
 
 
 def _may_be_claims(directories: Sequence[str]) -> bool:
-    """Whether there is a file whose name has the form of a claim's transient spec, with a UID in it."""
+    """Tell if a file has a name like a claim's transient spec, with a UID."""
     for directory in directories:
         with suppress(OSError):
             if any(name.count("-") > 3 and "_" in name for name in os.listdir(directory)):
@@ -111,7 +114,7 @@ def _near(chosen: Sequence[Device]) -> dict[str, Any]:
 
 
 def _told(call: Call, key: Key, found: Sequence[Occupied]) -> list[dict[str, Any]]:
-    """What the reply says of devices that were open when they were granted; the log has it, too."""
+    """Return the part of the reply on devices that were open when granted, and log it."""
     for one in found:
         complain(f"{call.plugin}: request {key.request_id}: got {one}, and nobody held it")
     return [document for one in found for document in one.documents()]
@@ -125,12 +128,12 @@ def _asked(call: Call) -> request.DeviceRequest:
 
 
 def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:
-    """The devices of a grant, in the order of the pool. Raises ProtocolError 100 for one that is not what it was."""
+    """Return the devices of a grant, in the order of the pool. Raises ProtocolError 100 if one changed or is gone."""
     held = {hold.device: hold for hold in holds}
     found = devices.named(pool, held)
     for device in found:
         unique, now = held[device.id].unique, device.unique
-        if unique and now and unique != now:  # a driver may have begun or ceased to tell it
+        if unique and now and unique != now:  # a driver may have started or stopped reporting it
             raise ProtocolError(
                 errors.UNFULFILLED, f"{device.id}: is not the card that was granted ({unique}) any more"
             )
@@ -144,7 +147,7 @@ def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:
 
 
 def _hand_over(call: Call, chosen: list[Device], pool: Inventory, setup: bool) -> list[str]:
-    """Set devices up and call the next plugin, where the configuration says so; the paths of all device nodes."""
+    """Set devices up and call the next plugin, if configured. Return the paths of all device nodes."""
     paths = [node.path for node in devices.nodes(chosen, pool)]
     if not call.settings.commands:
         return paths
@@ -154,7 +157,7 @@ def _hand_over(call: Call, chosen: list[Device], pool: Inventory, setup: bool) -
 
 
 def _undo(call: Call, ledger: Ledger, key: Key, pool: Inventory, tokens: Collection[str], reason: Exception) -> None:
-    """Give back what could not be handed over for `reason`. Raises ProtocolError if that fails as well."""
+    """Give back devices that could not be handed over for `reason`. Raises ProtocolError if that fails as well."""
     try:
         give_back(call, ledger, key, pool, tokens)
     except (ProtocolError, Unusable) as error:
@@ -164,7 +167,7 @@ def _undo(call: Call, ledger: Ledger, key: Key, pool: Inventory, tokens: Collect
 
 
 def _take_back(call: Call, key: Key, pool: Inventory, tokens: Collection[str]) -> None:
-    """Undo an ADD whose reply did not get out; if that fails, DEL or GC will do it."""
+    """Undo an ADD whose reply could not be written. If that fails, DEL or GC does it later."""
     try:
         with opened(call) as ledger, alone(call, key):
             give_back(call, ledger, key, pool, tokens)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `args` of a configuration tells the executable itself; the rest of it says which devices there are.
+"""Read the executable's own settings from `args` of a configuration; the other args describe the devices.
 
-Private API of fleet.cdi. The names stand in protocol/pools.py (OWN), docs/executables.md explains them.
+protocol/pools.py (OWN) has the names, docs/executables.md explains them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LONGEST = 3600
 
 
 class Picked(NamedTuple):
-    """What the plugin before this one in the chain picked: this one picks nothing, and works on these."""
+    """The devices that an earlier plugin of the chain picked: this plugin picks none, and works on these."""
 
-    plugin: str  # that holds them, under the same request-id
+    plugin: str  # holds them, under the same request-id
     devices: tuple[str, ...]  # ids
 
 
 class PluginArgs(NamedTuple):
-    """What `args` tells the executable itself."""
+    """The executable's own settings in `args`."""
 
     setup: tuple[str, ...] = ()  # command; () for none
     teardown: tuple[str, ...] = ()
@@ -44,12 +44,12 @@ class PluginArgs(NamedTuple):
 
     @property
     def commands(self) -> bool:
-        """Whether there is anything to run besides keeping the ledger."""
+        """Tell if the settings name commands or another plugin to run."""
         return bool(self.setup or self.teardown or self.delegate)
 
 
 def settings(config: Config) -> PluginArgs:
-    """The settings in `config`. Raises ProtocolError 107."""
+    """Return the settings in `config`. Raises ProtocolError 107."""
     args = {name: value for name, value in config.args.items() if name in OWN}
     if not args:
         return PluginArgs()
@@ -69,8 +69,8 @@ def settings(config: Config) -> PluginArgs:
 
 
 def table() -> dict[str, Any]:
-    """What these args may be."""
-    from .. import schema  # here: a call without such args does not wait for it
+    """Return the schema of these args."""
+    from .. import schema  # imported here: a call without such args does not need it
 
     patterns = "a list of patterns of programs' and units' names"
     passed = "what a plugin that delegates passes; leave it out of configurations"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A call of an executable: what every command is given, and what it answers."""
+"""A call of an executable: the input and the answer of each command."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ..protocol.pools import pool_path
 from . import devices
 from .args import PluginArgs
 
-PATIENCE = 10.0  # seconds to wait for all of it
+PATIENCE = 10.0  # seconds to wait for the whole configuration
 
 
 class PluginHost(NamedTuple):
-    """Where things are on this host."""
+    """The directories and files of this host."""
 
     prefix: str  # plugins are in <prefix>/bin
     state_dir: str  # of the ledger
-    inventory: str  # beside which the pools are
+    inventory: str  # the pools are beside it
     root: str = "/"  # of the device nodes
     spec_dirs: tuple[str, ...] = SPEC_DIRS  # where claims of DRA drivers have their specs
 
 
 class Call(NamedTuple):
-    """A call whose version, command and configuration are right."""
+    """A call with a valid version, command and configuration."""
 
     plugin: str
     version: str
@@ -46,22 +46,22 @@ class Call(NamedTuple):
     boot_id: str
 
     def pool(self) -> Inventory:
-        """The devices of the configuration. Raises ProtocolError 101."""
+        """Return the devices of the configuration. Raises ProtocolError 101."""
         path = pool_path(self.host.inventory, self.config.type, self.plugin, self.config.args)
         return devices.read(path, self.boot_id)
 
 
-Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and what to do if stdout can't be written
+Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and a function to call if stdout can't be written
 
 
 def host_of(defaults: Mapping[str, Any]) -> PluginHost:
-    """The host that the launcher tells of."""
+    """Return the host from the defaults of the launcher."""
     given: dict[str, Any] = {name: str(defaults[name]) for name in PluginHost._fields if name in defaults}
     return PluginHost(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
 
 
 def read_config() -> bytes:
-    """Return the configuration on stdin, at most one byte more than it may have. Raises ProtocolError 107, 108."""
+    """Return the configuration on stdin, cut soon after messages.LARGEST. Raises ProtocolError 107, 108."""
     content = b""
     deadline = time.monotonic() + PATIENCE
     poll = select.poll()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done with devices besides keeping the ledger: setup, the next plugin, teardown. Private API of fleet.cdi.
+"""Run setup, the next plugin and teardown for the devices of a call (docs/chain-loading.md).
 
-Imported only where a configuration names any of them. docs/chain-loading.md: the plugin that picked the devices holds
-them; those after it get them in `args.picked` and keep no record of their own.
+The plugin that picked the devices holds them. The plugins after it get them in `args.picked`, and keep no record.
+Imported only if a configuration names one of these steps.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .call import Call
 
 
 def ready(call: Call) -> None:
-    """Raise ProtocolError 106 if one of the plugins further down can't be run at all."""
+    """Raise ProtocolError 106 if a later plugin of the chain can't be run."""
     for below in chain(call.config)[1:]:
         _check(_folder(call), below.plugin)
 
 
 def forward(call: Call, ids: Sequence[str], paths: Sequence[str], fresh: bool) -> list[str]:
-    """Set up the devices with `ids`, if `fresh`, and let the next plugin work on them; the device nodes to reply.
+    """Set up the devices with `ids`, if `fresh`, and call the next plugin. Return the device nodes for the reply.
 
-    Those are `paths`, or what the next plugin replies: it "deals with managing the actual device node" (CDI proposal
-    2017, "Fractions of a device allocated to container"), so that its configuration says which nodes there are.
-    Raises ProtocolError 104, 106, 108. Then `back` has to follow: a part of it may have been done.
+    These are `paths`, or those of the next plugin's reply: it "deals with managing the actual device node" (CDI
+    proposal 2017, "Fractions of a device allocated to container"), so its configuration defines the nodes.
+    Raises ProtocolError 104, 106, 108. Then call `back`: some steps may be done.
     """
     settings = call.settings
     if settings.setup and fresh:
@@ -47,9 +47,9 @@ def forward(call: Call, ids: Sequence[str], paths: Sequence[str], fresh: bool) -
 
 
 def back(call: Call, ids: Sequence[str], paths: Sequence[str]) -> None:
-    """What `forward` did, the other way round. Each step is tried, and may find that there is nothing to do.
+    """Undo `forward`, in reverse order. Tries each step, also after a failure and for steps that were never done.
 
-    Raises ProtocolError 105 or 106 for the first that failed.
+    Raises ProtocolError 105, 106 or 108 for the first that failed.
     """
     settings = call.settings
     failed: list[ProtocolError] = []
@@ -69,7 +69,7 @@ def back(call: Call, ids: Sequence[str], paths: Sequence[str]) -> None:
 
 
 def picked(call: Call, ids: Sequence[str]) -> dict[str, object]:
-    """What the next plugin is told: which devices, and who holds them."""
+    """Return `args.picked` for the next plugin: the devices, and the plugin that holds them."""
     holder = call.settings.picked.plugin if call.settings.picked else call.plugin
     return {"plugin": holder, "devices": [*ids]}
 
@@ -79,7 +79,7 @@ def _folder(call: Call) -> str:
 
 
 def _onwards(call: Call, command: str) -> dict[str, str]:
-    """The variables of the next plugin's call: those of this one, and the chain so far."""
+    """Return the variables for the next plugin's call: those of this call, and the chain so far."""
     passed = ("CDI_REQUEST", "CDI_REQUEST_ID", "CDI_REQUEST_NUMA_LOCALITY")
     variables = {name: call.variables[name] for name in passed if name in call.variables}
     variables[CHAIN] = ",".join([*callers(call.variables), call.plugin])
@@ -92,7 +92,7 @@ def _variables(call: Call, command: str, ids: Sequence[str], paths: Sequence[str
 
 
 def _check(folder: str, plugin: str) -> None:
-    """Raise ProtocolError 106 unless there is a program to run for `plugin`: before anything is picked for it."""
+    """Raise ProtocolError 106 unless `plugin` can be run. Called before devices are picked for it."""
     path = os.path.join(folder, plugin)
     if not os.access(path, os.X_OK):
         raise ProtocolError(errors.DELEGATION, f"{path}: there is no such plugin; install it, or name another delegate")
@@ -105,7 +105,7 @@ def _ask(
     variables: Mapping[str, str],
     limit: float,
 ) -> Optional[dict[str, Any]]:
-    """What the next plugin, in `folder`, replies to the command in `variables`; None if it prints nothing.
+    """Call the next plugin, in `folder`, with `variables`. Return its reply, or None if it prints nothing.
 
     Raises ProtocolError 106 if it can't be run or replies an error, 108 if it takes too long.
     """
@@ -119,7 +119,7 @@ def _ask(
     path = os.path.join(folder, config.plugin)
     reply = plugin_call.plugin(path, variables, json.dumps(document).encode("ascii"), limit)
     if reply.error and reply.error.code == errors.REQUEST_ID and variables["CDI_COMMAND"] == "DEL":
-        return None  # it has nothing to give back, as when it was never asked for anything
+        return None  # it has nothing to give back, as without an ADD
     if reply.error:
         raise ProtocolError(errors.DELEGATION, f"{config.plugin}: {reply.error}")
     if reply.status:
@@ -128,7 +128,7 @@ def _ask(
 
 
 def _devices_in(plugin: str, document: Optional[Mapping[str, Any]]) -> Sequence[str]:
-    """The device nodes in the reply to an ADD. Raises ProtocolError 106 if it has none of that form."""
+    """Return the device nodes in the reply to an ADD. Raises ProtocolError 106 if it is not a list of strings."""
     found = (document or {}).get("devices")
     if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
         raise ProtocolError(errors.DELEGATION, f"{plugin}: replied no list of devices")

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What claims of others' DRA drivers have of a pool, by their transient specs.
+"""Find the devices of a pool that claims of other DRA drivers have, by their transient specs.
 
-Where a device plugin of ours runs the ledger has it too. An ADD puts nothing of it into the ledger: a claim is over
-when its file is gone, and on a host without a device plugin nobody would see that. Imported only where there may be a
-claim.
+If our device plugin runs, the ledger has these claims too. An ADD does not record them: a claim is over when its file
+is gone, and without a device plugin no process would free the record. Imported only if there may be a claim.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ SOME = 3  # devices that an error names with their claims
 
 
 class Claimed(NamedTuple):
-    """What claims have."""
+    """The devices that claims have."""
 
     locks: dict[str, str]  # resource of the ledger -> sort of lock
-    told: tuple[str, ...]  # the same for people
+    told: tuple[str, ...]  # the first of them, in words
 
 
 def claimed_devices(directories: Sequence[str], pool: Inventory, complain: Callable[[str], None]) -> Claimed:
@@ -45,7 +44,7 @@ def claimed_devices(directories: Sequence[str], pool: Inventory, complain: Calla
         if not named_uid(path):
             continue
         if path.endswith(".yaml") and sys.flags.no_site:
-            site.main()  # PyYAML is a package
+            site.main()  # PyYAML is in site-packages
         file, error = registry.read_file(path, priority)
         if file is None:
             if error:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a call to its reply: the order of checks, and INFO. Private API of fleet.cdi.
+"""Answer a call: check it in order, and run INFO, ADD or DEL (docs/executables.md).
 
-Where the proposal leaves the order open it is: CDI_VERSION (error 1), the version of the configuration (2), the command
-(3), the rest of the configuration (107), the request (4). docs/executables.md.
+The proposal leaves the order of checks open. Ours: CDI_VERSION (error 1), the version of the configuration (2), the
+command (3), the rest of the configuration (107), the request (4).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .call import Answer, Call, PluginHost, read_config
 def answer(
     plugin: str, variables: Mapping[str, str], host: PluginHost, config: Callable[[], bytes] = read_config
 ) -> Answer:
-    """The reply to a call with these variables (CDI_*), of any command but VERSION; never raises."""
+    """Return the reply to a call with these variables (CDI_*), for each command except VERSION. Never raises."""
     command = variables.get("CDI_COMMAND", "").lower()
     failed = 0 if command == "del" else 1  # "This command MUST NOT fail, i.e. it always returns a zero exit status"
     version = VERSIONS[-1]
@@ -42,18 +42,18 @@ def answer(
         fields, undo = COMMANDS[command](call)
     except ProtocolError as error:
         return failed, messages.error_reply(version, error), _nothing
-    except Exception as error:  # whatever it is: the caller gets a reply that it can read
+    except Exception as error:  # after any error the caller gets a valid reply
         unexpected = ProtocolError(errors.INTERNAL, f"{type(error).__name__}: {_plain(str(error))}")
         return failed, messages.error_reply(version, unexpected), _nothing
     return 0, b"" if fields is None else messages.reply(version, fields), undo
 
 
 def _nothing() -> None:
-    """Undo nothing."""
+    """Undo nothing, after a call that granted nothing."""
 
 
 def _read(config: Callable[[], bytes]) -> tuple[dict[str, Any], Optional[ProtocolError]]:
-    """The configuration, {} with an error where there is none: an unsupported CDI_VERSION is told before that."""
+    """Return (configuration, None), or ({}, error): an unsupported CDI_VERSION is reported before that error."""
     try:
         return messages.load(config()), None
     except ProtocolError as error:
@@ -61,7 +61,7 @@ def _read(config: Callable[[], bytes]) -> tuple[dict[str, Any], Optional[Protoco
 
 
 def _check_versions(requested: str, own: Any, command: str, unreadable: Optional[ProtocolError]) -> None:
-    """Raise ProtocolError 1 or 2, or `unreadable`, unless both versions are known and the same."""
+    """Raise ProtocolError 1 or 2, or `unreadable`, unless both versions are known and equal."""
     if requested not in VERSIONS and (requested or command != "info"):
         found = f"Unsupported version: {_plain(requested)}" if requested else "CDI_VERSION is not set"
         raise ProtocolError(errors.VERSION, found)
@@ -75,7 +75,7 @@ def _check_versions(requested: str, own: Any, command: str, unreadable: Optional
 def _call(
     plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: PluginHost
 ) -> Call:
-    """The call, once its configuration is found to be right. Raises ProtocolError 107, 106 for a loop of calls."""
+    """Check the configuration and return the call. Raises ProtocolError 107, or 106 for a loop of calls."""
     config = messages.config(document)
     if config.plugin != plugin:
         raise ProtocolError(errors.CONTENT, f"config: 'plugin' is {config.plugin!r}, but it was given to {plugin!r}")
@@ -85,12 +85,12 @@ def _call(
 
 
 def _plain(text: str) -> str:
-    """A text from outside in ASCII and of bounded length."""
+    """Return a text from outside in ASCII, cut to 80 characters."""
     return (text if len(text) <= 80 else text[:77] + "...").encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
-    """INFO: how much can be granted where nothing is, so that a node's capacity can be made of it."""
+    """INFO: return the amounts that could be granted if nothing were, for a node's capacity."""
     pool = call.pool()
     type_ = call.config.type
     some = devices.others(pool)
@@ -100,14 +100,12 @@ def _info(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
 
 
 def _add(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
-    """ADD, which needs the ledger."""
-    from . import add
+    from . import add  # here: only ADD and DEL need the ledger
 
     return add.add(call)
 
 
 def _delete(call: Call) -> tuple[Optional[dict[str, Any]], Callable[[], None]]:
-    """DEL, which needs the ledger."""
     from . import delete
 
     delete.delete(call)

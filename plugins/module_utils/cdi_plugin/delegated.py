@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plugin that another one delegated to: it works on devices that were picked, and keeps no record.
-
-docs/chain-loading.md. Private API of fleet.cdi.
-"""
+"""Work on devices that an earlier plugin of the chain picked, and keep no record (docs/chain-loading.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from .call import Call
 
 
 def add_delegated(call: Call, pool: Inventory, asked: DeviceRequest, key: Key) -> dict[str, Any]:
-    """The fields of the reply. Raises ProtocolError; the plugin that picked calls DEL then."""
+    """Return the fields of the reply to an ADD. Raises ProtocolError; then the plugin that picked calls DEL."""
     picked = _picked(call)
     grant = _holder(call, key, picked)
     if grant is None:
@@ -53,7 +50,7 @@ def add_delegated(call: Call, pool: Inventory, asked: DeviceRequest, key: Key) -
 
 
 def delete_delegated(call: Call, key: Key) -> None:
-    """Tear down what was picked; frees nothing. Raises ProtocolError."""
+    """Tear down the picked devices. Frees nothing. Raises ProtocolError."""
     picked = _picked(call)
     if _holder(call, key, picked) is None:
         raise ProtocolError(errors.REQUEST_ID)
@@ -62,7 +59,7 @@ def delete_delegated(call: Call, key: Key) -> None:
             pool = call.pool()
             paths = [node.path for node in devices.nodes(_on(pool, picked), pool)]
         except ProtocolError:
-            paths = []  # what is not known any more must not keep the rest
+            paths = []  # devices that are not known any more must not block the others
         chain.back(call, picked.devices, paths)
 
 
@@ -71,9 +68,9 @@ def _picked(call: Call) -> Picked:
 
 
 def _holder(call: Call, key: Key, picked: Picked) -> Optional[Grant]:
-    """The grant of the plugin that picked, under the same request-id; None unless it holds all that was picked.
+    """Return the grant of the plugin that picked, under this request-id, or None unless it holds all picked devices.
 
-    Without this, whoever can call a plugin could get any device by saying that it was picked.
+    Without this check a caller could get any device by the claim that it was picked.
     """
     try:
         grant = Ledger(call.host.state_dir, call.boot_id).find(key._replace(plugin=picked.plugin))
@@ -84,7 +81,7 @@ def _holder(call: Call, key: Key, picked: Picked) -> Optional[Grant]:
 
 
 def _on(pool: Inventory, picked: Picked) -> list[Device]:
-    """The devices that are, or sit on, what was picked. Raises ProtocolError 100 if one of those has none."""
+    """Return the picked devices and those on them. Raises ProtocolError 100 for a picked one without any here."""
     found: list[Device] = []
     seen = set()
     for device in pool.devices:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""DEL frees what a request holds through its own configuration, and nothing else.
+"""DEL: free the devices that a request holds by its own configuration, and no others.
 
-ADD gives back by the same steps what it could not hand over.
+ADD uses the same steps to give back devices that it could not hand over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..protocol.messages import shown
 from . import devices
 from .call import Call
 
-# What the ledger says -> code of the reply; any other refusal is one of the request.
+# Name of a ledger's error -> code of the reply. Others get UNFULFILLED.
 CODES = {
     "owned": errors.OWNER,
     "different": errors.IN_USE,
@@ -34,7 +34,7 @@ CODES = {
 
 
 def delete(call: Call) -> None:
-    """Free what the request holds. Raises ProtocolError if there is nothing (5), or if it could not be done."""
+    """Free the devices of the request. Raises ProtocolError 5 if it holds none, others if that fails."""
     key = Key(call.config.type, call.plugin, request_id(call, errors.REQUEST_ID))
     if call.settings.picked:
         from . import delegated
@@ -49,9 +49,9 @@ def delete(call: Call) -> None:
 def give_back(
     call: Call, ledger: Ledger, key: Key, pool: Optional[Inventory], tokens: Optional[Collection[str]]
 ) -> bool:
-    """Tear down and free what `key` holds, or of it the parts with `tokens`; whether there was anything.
+    """Tear down and free what `key` holds, or only its parts with `tokens`. Return False if there was nothing.
 
-    Raises ProtocolError if something could not be torn down: those devices are withheld then.
+    Raises ProtocolError if a teardown fails: then the devices are withheld.
     """
     if not call.settings.commands:
         return ledger.delete(key, tokens) is not None
@@ -74,7 +74,7 @@ def give_back(
 
 
 def _paths(call: Call, pool: Optional[Inventory], held: Collection[str]) -> list[str]:
-    """The device nodes of what is given back, as far as they are known: no inventory must not keep devices."""
+    """Return the known device nodes of devices that are given back, [] without an inventory."""
     try:
         pool = pool or call.pool()
     except ProtocolError:
@@ -84,7 +84,7 @@ def _paths(call: Call, pool: Optional[Inventory], held: Collection[str]) -> list
 
 @contextmanager
 def opened(call: Call) -> Iterator[Ledger]:
-    """The ledger; what it raises becomes a ProtocolError, and what it repaired is told on stderr."""
+    """Open the ledger. Its errors become ProtocolErrors; its repairs are reported on stderr."""
     ledger = Ledger(call.host.state_dir, call.boot_id)
     try:
         yield ledger
@@ -96,7 +96,7 @@ def opened(call: Call) -> Iterator[Ledger]:
 
 
 def explained(error: Union[Refused, Unusable]) -> ProtocolError:
-    """What the ledger raised, as a caller is told it."""
+    """Turn an error of the ledger into the error of a reply."""
     code = CODES.get(error.name, errors.UNFULFILLED)
     if isinstance(error, Unusable) and error.cause == "busy":
         code = errors.TIME
@@ -104,7 +104,7 @@ def explained(error: Union[Refused, Unusable]) -> ProtocolError:
 
 
 def alone(call: Call, key: Key) -> Any:
-    """Keeps other calls for this request out while its commands run; not needed where there are none."""
+    """Keep other calls for this request out while its commands run. Does nothing without commands."""
     if not call.settings.commands:
         return nullcontext()
     from ..allocation.commands import turns
@@ -113,7 +113,7 @@ def alone(call: Call, key: Key) -> Any:
 
 
 def request_id(call: Call, code: int) -> str:
-    """The request-id of the call. Raises ProtocolError `code` for none, or one that the grammar doesn't have."""
+    """Return the request-id of the call. Raises ProtocolError `code` if it is missing or not in the grammar."""
     text = call.variables.get("CDI_REQUEST_ID", "")
     if not grammar.is_request_id(text):
         found = shown(text) if text else "not set"
@@ -122,7 +122,7 @@ def request_id(call: Call, code: int) -> str:
 
 
 def complain(text: str) -> None:
-    """Tell people on stderr, where somebody keeps it; sys.stderr is None if the caller closed it."""
+    """Write a message to stderr. Not by sys.stderr, which is None if the caller closed it."""
     from ..safe_text import one_line  # most calls say nothing
 
     with suppress(OSError):

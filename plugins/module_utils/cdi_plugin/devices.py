@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The devices of a configuration: what they amount to, and whether their nodes are there. Private API of fleet.cdi."""
+"""Read the devices of a configuration, sum up their amounts, and check their nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..system.device_nodes import below, fault
 
 
 class Many:
-    """The devices of a pool of which thousands are alike: each is read where it is needed. Like a sequence of them."""
+    """A sequence of the devices of a pool with thousands of equal ones. Each is parsed only when needed."""
 
     def __init__(self, found: Sketch) -> None:
         self._found = found
         self.others = tuple(device for _line, device in found.others if device.health.is_usable)
         self._lines = {name: line for group in found.alike for name, line in zip(group.ids, group.at)}
         self._lines.update((device.id, line) for line, device in found.others)
-        # What the ledger may have a lock on -> whose it is. See pick.py for nodes.
+        # Resource that the ledger may lock -> device id. See pick.py for nodes.
         self.resources: dict[str, str] = {}
         for group in found.alike:
             each = len(group.paths) // len(group.ids)
@@ -33,47 +33,47 @@ class Many:
                 self.resources.update(zip(items(group.paths[number::each]), group.ids))
 
     def __iter__(self) -> Iterator[Device]:
-        """All, in their order."""
+        """Yield all usable devices, in order."""
         found = map(self._found.device, range(len(self._found.lines)))
         return (device for device in found if device.health.is_usable)
 
     def __len__(self) -> int:
-        """How many they are."""
+        """Count the devices."""
         return len(self.others) + sum(len(group.ids) for group in self._found.alike)
 
     def named(self, ids: Collection[str]) -> list[Device]:
-        """Those with these ids, in their order."""
+        """Return the devices with these ids, in order."""
         found = map(self._found.device, sorted(self._lines[name] for name in ids if name in self._lines))
         return [device for device in found if device.health.is_usable]
 
     def samples(self) -> list[Device]:
-        """One of each group, and the others."""
+        """Return one device of each group of equal ones, and all others."""
         return [*self.others, *self.named([group.ids[0] for group in self._found.alike if group.ids])]
 
     def left(self, held: Iterable[str], out: Collection[str]) -> dict[str, list[str]]:
-        """Of each group those that are not in `out` and have nothing that is `held`: the first one -> all."""
+        """Return the ids of each group without `out` and without devices that are `held`, by the first id."""
         taken = {self.resources[name] for name in held if name in self.resources}.union(out)
         groups = [[name for name in group.ids if name not in taken] for group in self._found.alike]
         return {ids[0]: ids for ids in groups if ids}
 
 
 def others(pool: Inventory) -> Sequence[Device]:
-    """The devices of the pool but for those of which many are alike, which have no capacity and no parts."""
+    """Return the devices of the pool without the groups of equal ones, which have no capacity and no parts."""
     return pool.devices.others if isinstance(pool.devices, Many) else pool.devices
 
 
 def named(pool: Inventory, ids: Collection[str]) -> list[Device]:
-    """The devices with these ids, in the order of the pool."""
+    """Return the devices with these ids, in the order of the pool."""
     if isinstance(pool.devices, Many):
         return pool.devices.named(ids)
     return [device for device in pool.devices if device.id in ids]
 
 
 def read(path: str, boot_id: str) -> Inventory:
-    """The pool at `path`, without devices that can't be used. Raises ProtocolError 101."""
+    """Read the pool at `path`, without devices that can't be used. Raises ProtocolError 101."""
     found = inventory.sketch(path, boot_id)
     if found:
-        # Many makes a device when it is asked for: a sequence of devices, and no tuple.
+        # Many makes devices on demand: a sequence instead of a tuple.
         return Inventory(Many(found), found.kinds, found.links)  # type: ignore[arg-type]
     try:
         pool = inventory.read(path, boot_id)
@@ -83,9 +83,9 @@ def read(path: str, boot_id: str) -> Inventory:
 
 
 def offered(devices: Sequence[Device]) -> dict[str, int]:
-    """Sub-resource -> how much of it can be granted of these devices at one time.
+    """Return the amount of each sub-resource that these devices can grant at one time.
 
-    A capacity whose name is no resource-subtype can't be asked for, so it is not offered.
+    A capacity whose name is not a resource-subtype can't be requested, so it is not offered.
     """
     names = sorted({name for device in devices for name in device.capacity if grammar.is_resource_subtype(name)})
     return {
@@ -95,9 +95,9 @@ def offered(devices: Sequence[Device]) -> dict[str, int]:
 
 
 def finest(devices: Sequence[Device], needs: Optional[Mapping[str, int]] = None) -> list[Device]:
-    """All but those of which there are parts that have what is needed: the most that go side by side.
+    """Return the devices without wholes if a part of them meets `needs`: the most that can be granted at once.
 
-    The whole would take its parts from everybody else, where one of them would do.
+    A whole would take its parts from other requests, though one part is enough.
     """
     fit = [one for one in devices if all(one.capacity.get(name, 0) >= amount for name, amount in (needs or {}).items())]
     wholes = {name for one in fit for name in one.part_of}
@@ -106,7 +106,7 @@ def finest(devices: Sequence[Device], needs: Optional[Mapping[str, int]] = None)
 
 
 def nodes(devices: Sequence[Device], pool: Inventory) -> tuple[Node, ...]:
-    """The device nodes of `devices`, then those that all of their kinds share; each path once."""
+    """Return the device nodes of `devices`, then the shared nodes of their kinds; each path once."""
     kinds = {device.kind for device in devices}
     shared = [node for kind in pool.kinds if kind.name in kinds for node in kind.edits.nodes]
     found = [node for device in devices for node in device.nodes] + shared
@@ -114,7 +114,7 @@ def nodes(devices: Sequence[Device], pool: Inventory) -> tuple[Node, ...]:
 
 
 def faults(devices: Sequence[Device], pool: Inventory, root: str) -> dict[str, str]:
-    """Of which devices a node is not there as discovery saw it, now: id -> why."""
+    """Return the devices with a node that differs from the inventory or is missing: id -> why."""
     found, lstat = {}, below(root)
     for device in devices:
         why = next(filter(None, (fault(node, lstat)[1] for node in nodes([device], pool))), "")
@@ -124,5 +124,5 @@ def faults(devices: Sequence[Device], pool: Inventory, root: str) -> dict[str, s
 
 
 def numa_nodes(devices: Iterable[Device]) -> list[int]:
-    """The NUMA nodes that are close to `devices`, as far as the host says."""
+    """Return the known NUMA nodes close to `devices`."""
     return sorted({device.numa_node for device in devices if device.numa_node is not None})

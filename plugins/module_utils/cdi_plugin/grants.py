@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an operator does with grants, besides ADD and DEL: look, check, collect, release. Private API of fleet.cdi."""
+"""The operator's work on grants, besides ADD and DEL: list, check, collect, release."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .valid_requests import ValidRequests, parse, stamp
 
 
 class GrantsView(NamedTuple):
-    """What is granted, and what is wrong with it."""
+    """All grants, and the problems found in them."""
 
     info: Info
     grants: tuple[Grant, ...]
@@ -43,15 +43,15 @@ class GrantsView(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A device that processes have open, and who holds it: () if nobody does."""
+    """A device that processes have open, and its holders: () if no grant holds it."""
 
     occupied: Occupied
     holders: tuple[str, ...]
-    expected: bool  # all its openers are programs that have devices open without using them
+    expected: bool  # all its openers are programs that open devices without using them
 
 
 class Operator:
-    """The ledger of a host, and the configurations that its grants were made by."""
+    """The ledger of a host, and the configurations of its grants."""
 
     def __init__(self, host: PluginHost, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
         self.host = host
@@ -60,23 +60,23 @@ class Operator:
         self.configurations = [one for config_dir in config_dirs for one in find(config_dir).configurations]
 
     def look(self) -> GrantsView:
-        """Everything, compared with what the inventory and the pools have. Raises CdiError."""
+        """Return all grants, checked against the inventory and the pools. Raises CdiError."""
         info = report.info(self.ledger)
         grants = tuple(self.ledger.grants())
         present = self._present()
         problems = []
         for grant in grants:
             found = report.check_grant(self.ledger, grant.key, present).problems
-            # The device plugin hands out devices of others' specs as well, and looks at them itself.
+            # The device plugin also hands out devices of foreign specs, and checks them itself.
             elsewhere = is_kept(grant.key)
             problems += [(grant.key, one) for one in found if not (elsewhere and one.code == "missing")]
         proved = {part.token: None if is_kept(grant.key) else part.proved for grant in grants for part in grant.parts}
         return GrantsView(info, grants, tuple(problems), tuple(self.ledger.reports), proved)
 
     def open(self, grants: Iterable[Grant]) -> tuple[list[Open], str]:
-        """(the devices that processes have open, what of the processes could not be seen). Raises nothing.
+        """Return (the devices that processes have open, what the look may have missed).
 
-        Of devices that no inventory has, those are looked at that the device plugin holds by their nodes.
+        Covers the devices of the inventories, and others that the device plugin holds by their nodes.
         """
         holders: dict[str, list[str]] = {}
         for grant in grants:
@@ -97,61 +97,61 @@ class Operator:
         return made, seen.gaps
 
     def stamp(self) -> str:
-        """The first line of a list of valid requests that is made from now on."""
+        """Return the first line for a list of valid requests that is made from now on."""
         return stamp(self.boot_id, self.ledger.now())
 
     def valid(self, text: str) -> ValidRequests:
-        """The list of valid requests in `text`. Raises CdiError for one without a stamp of this boot."""
+        """Parse the list of valid requests in `text`. Raises CdiError if it lacks a stamp of this boot."""
         return parse(text, self.boot_id, self.ledger.now())
 
     def collect(self, valid: ValidRequests, force: bool, complete: bool) -> Collected:
-        """Free what is not in `valid` and older; tear down what is freed. Raises CdiError."""
+        """Tear down and free grants that are older than `valid` and not in it. Raises CdiError."""
         return collect.gc(
             self.ledger, valid.requests, valid.as_of, force=force, complete=complete, teardown=self._tear_down
         )
 
     def release(self, name: str) -> Optional[Hold]:
-        """Let a device that is withheld be granted again; None if it was not. Raises CdiError."""
+        """Let a withheld device be granted again. Return None if it was not withheld. Raises CdiError."""
         held = {hold.device for grant in self.ledger.grants() for hold in grant.holds}
         device = device_lookup.find(name, self._devices(), held)
         return self.ledger.release(device.id if device else name)
 
     def accept_loss(self) -> bool:
-        """Let grants be made again after some may have been lost; whether that was forbidden. Raises CdiError."""
+        """Allow grants again after some may have been lost. Return False if they were allowed. Raises CdiError."""
         return self.ledger.accept_loss()
 
     def migrate(self) -> tuple[int, int]:
-        """Bring the store to the schema of this release: (its version before, now). Raises CdiError."""
+        """Bring the store to the schema of this release. Return (version before, version now). Raises CdiError."""
         before, now = (schema.versions(found)[0] for found in migrate(self.ledger))
         return before, now
 
     def give(self, kind: str, owners: Collection[str]) -> None:
-        """Give a kind to one owner, to several who share it, or to nobody in particular. Raises CdiError."""
+        """Set the owner of a kind, several that share it, or none. Raises CdiError."""
         split_kind(kind)
         self.ledger.set_owners(kind, owners)
 
     def _present(self) -> dict[str, str]:
-        """Id of each device that this boot knows -> its unique id."""
+        """Return the devices known in this boot: id -> unique id."""
         return {device.id: device.unique for device in self._devices()}
 
     def _devices(self) -> list[Device]:
-        """The devices of the inventory and of the pools, each once."""
+        """Return the devices of the inventory and of the pools, each once."""
         return list({device.id: device for one in self._inventories() for device in one.devices}.values())
 
     def _inventories(self) -> list[Inventory]:
-        """The inventory and the pools, as far as they can be read."""
+        """Return the inventory and the pools, without unreadable ones."""
         paths = [
             pool_path(self.host.inventory, one.config.type, one.config.plugin, one.config.args)
             for one in self.configurations
         ]
         found = []
         for path in (self.host.inventory, *paths):
-            with suppress(CdiError):  # nothing is known by it
+            with suppress(CdiError):  # an unreadable file adds no devices
                 found.append(inventory.read(path, self.boot_id))
         return found
 
     def _tear_down(self, grant: Grant) -> None:
-        """Run the teardown of the configuration that made a grant; of one that is gone nothing is known."""
+        """Run the teardown of the configuration that made a grant. Does nothing if the configuration is gone."""
         for one in self.configurations:
             if (one.config.type, one.config.plugin) != grant.key[:2]:
                 continue
@@ -160,17 +160,17 @@ class Operator:
                 variables = {"CDI_REQUEST_ID": grant.key.request_id}
                 version, plugin = one.config.version, one.config.plugin
                 call = Call(plugin, version, "del", variables, one.config, wants, self.host, self.boot_id)
-                with turns.turn(self.host.state_dir, [grant.key], wants.time_limit):  # a DEL may be at it, too
+                with turns.turn(self.host.state_dir, [grant.key], wants.time_limit):  # a DEL may work on it, too
                     chain.back(call, [hold.device for hold in grant.holds], [])
 
 
 def _of(holders: Mapping[str, Sequence[str]], *names: str) -> tuple[str, ...]:
-    """Who holds what has any of these names."""
+    """Return the holders of hardware with any of these names."""
     return tuple(dict.fromkeys(one for name in names for one in holders.get(name, ())))
 
 
 def _of_item(item: str) -> Optional[Device]:
-    """The device that a hold knows by a device node alone ("node:/dev/x"), as the node is now."""
+    """Return the device of a hold that names only a device node ("node:/dev/x"), with the node's present numbers."""
     path = item[len(NODE) :] if item.startswith(NODE) else ""
     number = openers.number_of(path)
     return Device(item, "", "", (item,), (Node(path, *number),)) if number else None

@@ -1,13 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A light stand-in for the module `typing` in the processes of the executables. Private API of fleet.cdi.
+"""A light replacement for the module `typing` in the processes of the executables.
 
-Of an ADD's own time a third went to importing typing and to making thirty classes of typing.NamedTuple, each compiled
-anew at every start; what these classes do at run time is little. Annotations are not evaluated in any of our files
-(from __future__ import annotations), so besides NamedTuple only the names have to be there. Whoever asks for another
-name gets that of the real module. docs/executables.md, "Speed", has the figures; a test compares both kinds of
-NamedTuple.
+A third of an ADD's own time went to the import of typing and to thirty classes of typing.NamedTuple, each compiled at
+every start. These classes need little at run time. Our files never evaluate annotations (from __future__ import
+annotations), so besides NamedTuple only the names have to exist. Any other name comes from the real module.
+docs/executables.md, "Speed", has the figures; a test compares both kinds of NamedTuple.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ ModuleType = type(sys)
 
 
 class Type(type):
-    """Makes a class of named fields, a tuple, of what would be a class of typing.NamedTuple."""
+    """Metaclass that makes a tuple class with named fields from a class body written for typing.NamedTuple."""
 
     def __new__(cls, name: str, _bases: tuple[type, ...], space: dict[str, Any]) -> type:
-        """The class, with the methods of collections.namedtuple that our files use."""
+        """Make the class, with the methods of collections.namedtuple that our files use."""
         fields = tuple(space.get("__annotations__", ()))
         defaults = {field: space.pop(field) for field in fields if field in space}
         for index, field in enumerate(fields):
@@ -38,7 +37,7 @@ class Type(type):
 
 
 def new(cls: Any, *values: Any, **named: Any) -> Any:
-    """A record of these values; fields that are left out have their defaults. Raises TypeError as a call does."""
+    """Make a record of these values; other fields have their defaults. Raises TypeError as a call does."""
     fields = cls._fields
     if named or len(values) < len(fields):
         given = {**cls._field_defaults, **dict(zip(fields, values)), **named}
@@ -53,12 +52,12 @@ def new(cls: Any, *values: Any, **named: Any) -> Any:
 
 
 def make(cls: Any, values: Iterable[Any]) -> Any:
-    """A record of all values in `values`."""
+    """Make a record of all values in `values`."""
     return cls(*values)
 
 
 def replace(self: Any, **named: Any) -> Any:
-    """The record with other values in the fields `named`."""
+    """Return the record with new values in the fields `named`."""
     values = [named.pop(field, value) for field, value in zip(self._fields, self)]
     if named:
         raise ValueError(f"{type(self).__name__}: unknown: {', '.join(named)}")
@@ -66,12 +65,12 @@ def replace(self: Any, **named: Any) -> Any:
 
 
 def asdict(self: Any) -> dict[str, Any]:
-    """Field -> value."""
+    """Return the fields as a dict: name -> value."""
     return dict(zip(self._fields, self))
 
 
 def show(self: Any) -> str:
-    """As in Device(id='pci:0000:3b:00.0')."""
+    """Return the record as text, as in Device(id='pci:0000:3b:00.0')."""
     return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in asdict(self).items())})"
 
 
@@ -79,22 +78,22 @@ METHODS = {"__new__": new, "_make": classmethod(make), "_replace": replace, "_as
 
 
 class Name:
-    """A name that stands in an annotation, or in an alias for one."""
+    """A name that occurs in an annotation, or in an alias for one."""
 
     def __call__(self, *_arguments: object) -> Name:
-        """TypeVar("T")"""
+        """Accept a call, as TypeVar("T")."""
         return self
 
     def __getitem__(self, _arguments: object) -> Name:
-        """Optional[int]"""
+        """Accept an index, as Optional[int]."""
         return self
 
 
 class NamedTuple(Name):
-    """Stands in the bases of a class, and makes `Type` its metaclass."""
+    """The base in a class statement; makes `Type` the metaclass."""
 
     def __mro_entries__(self, _bases: Iterable[object]) -> tuple[type, ...]:
-        """What the class is made from instead."""
+        """Return the real base of the class."""
         return (Base,)
 
 
@@ -102,7 +101,7 @@ Base = type.__new__(Type, "Base", (), {})
 
 
 def install() -> None:
-    """Be `typing` for whatever is imported from now on, unless that was imported already."""
+    """Replace `typing` for later imports, unless it was imported already."""
     if "typing" in sys.modules:
         return
     light = ModuleType("typing")
@@ -112,7 +111,7 @@ def install() -> None:
 
 
 def real(name: str) -> object:
-    """The thing of that name in the real module. Raises AttributeError, as for what `import` asks every module for."""
+    """Return this name of the real module. Raises AttributeError for dunder names, which `import` looks up."""
     if name.startswith("__"):
         raise AttributeError(name)
     light = sys.modules.pop("typing")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""/opt/cdi/bin/<plugin> of the CDI proposal of 2017: takes a call, prints the reply, ends. Private API of fleet.cdi."""
+"""The program /opt/cdi/bin/<plugin> of the CDI proposal of 2017: read a call, print the reply, end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def main(plugin: str, defaults: dict[str, object]) -> None:
-    """Answer the call in the environment and on stdin. The launcher gives its own name and what was baked into it."""
-    gc.disable()  # this process has ended before there is anything to collect
+    """Answer the call in the environment and on stdin. The launcher passes its own name and its built-in defaults."""
+    gc.disable()  # this process ends before a collection would help
     _open_standard_handles()
     variables = dict(os.environ)
     command = variables.get("CDI_COMMAND", "").lower()
@@ -31,14 +31,14 @@ def main(plugin: str, defaults: dict[str, object]) -> None:
 
     status, reply, undo = commands.answer(plugin, variables, call.host_of(defaults))
     if not _write(reply):
-        # Nobody got to know which devices were granted, so nobody would give them back.
+        # The caller does not know the granted devices, so it would never give them back.
         undo()
         status = 0 if command == "del" else 1
     _end(status)
 
 
 def _open_standard_handles() -> None:
-    """Let no file that we open become stdin, stdout or stderr of a caller who closed them."""
+    """Open missing standard handles, so that no file of ours becomes stdin, stdout or stderr."""
     for handle in range(3):
         try:
             os.fstat(handle)
@@ -47,7 +47,7 @@ def _open_standard_handles() -> None:
 
 
 def _write(reply: bytes) -> bool:
-    """Write all of `reply` to stdout; whether that worked."""
+    """Write all of `reply` to stdout. Return False if that failed."""
     left = memoryview(reply)
     try:
         while left:
@@ -58,6 +58,6 @@ def _write(reply: bytes) -> bool:
 
 
 def _end(status: int, reply: bytes = b"") -> NoReturn:
-    """End the process, without the work of taking the interpreter apart."""
+    """End the process without the shutdown of the interpreter."""
     _write(reply)
     os._exit(status)

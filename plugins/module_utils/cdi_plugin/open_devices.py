@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the devices that a request may get are open already, though nobody holds them. docs/occupied.md.
+"""Find processes that have the devices of a pool open (docs/occupied.md).
 
-Private API of fleet.cdi. Imported only where the configuration wants a look.
+Imported only if the configuration asks for a look.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def look(call: Call, pool: Inventory) -> Callable[[Device], Optional[Occupied]]:
-    """Who has a device of the pool open, as of now: one look costs the same for one as for all.
+    """Look once at all devices of the pool. Return a function that gives the openers of a device.
 
-    To be called before the ledger is opened: nobody else shall wait for a look. Raises nothing.
+    One look costs the same for one device as for all. Call it before the ledger is opened: other calls must not wait
+    for the look.
     """
     shared = [node for kind in pool.kinds for node in kind.edits.nodes]
     if isinstance(pool.devices, Many):
@@ -40,7 +41,7 @@ def look(call: Call, pool: Inventory) -> Callable[[Device], Optional[Occupied]]:
     expected = openers.EXPECTED if ignored is None else ignored
 
     def of(device: Device) -> Optional[Occupied]:
-        # Of thousands that are alike only those are read that are chosen.
+        # Of thousands of equal devices only the chosen ones are read.
         own = own_nodes([device], shared) if isinstance(pool.devices, Many) else nodes
         return occupied({device.id: own.get(device.id, {})}, seen, expected).get(device.id)
 

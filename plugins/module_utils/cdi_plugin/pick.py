@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which devices of a pool a request gets, chosen inside the ledger's transaction. Private API of fleet.cdi."""
+"""Choose the devices of a pool for a request, inside the ledger's transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Faults = Callable[[Sequence[Device]], Mapping[str, str]]
 
 
 class Picker:
-    """Picks for one request. `lost` are devices that the inventory has and the host no longer: id -> why."""
+    """Pick devices for one request. `lost`: devices of the inventory that the host no longer has, id -> why."""
 
     def __init__(self, pool: Inventory, asked: Asked, near: tuple[int, ...], faults: Faults) -> None:
         self.pool = pool
@@ -36,19 +36,19 @@ class Picker:
         self.near = near
         self.faults = faults
         self.lost: dict[str, str] = {}
-        self.proved = True  # False: there may be a better set than the one that was picked last
-        self.open: Callable[[Device], Optional[Occupied]] = lambda _device: None  # who has it open
+        self.proved = True  # False: a better set than the last pick may exist
+        self.open: Callable[[Device], Optional[Occupied]] = lambda _device: None  # returns its openers
         self.claimed: Mapping[str, str] = {}  # resource -> how claims of DRA drivers lock it
-        self.claims: tuple[str, ...] = ()  # what these have, in words
-        self.refuse = False  # devices that are open, though nobody holds them
-        self.occupied: list[Occupied] = []  # those of the last pick that are
+        self.claims: tuple[str, ...] = ()  # the devices of claims, in words
+        self.refuse = False  # refuse devices that are open though no grant holds them
+        self.occupied: list[Occupied] = []  # such devices of the last pick
 
     def pick(self, held: HeldLocks) -> list[Hold]:
-        """The holds of the best set of free devices whose nodes are there. Raises ProtocolError 100, 109."""
+        """Return holds of the best set of free devices whose nodes exist. Raises ProtocolError 100, 109."""
         asked = self.asked
         if len(held.wanted) < len(asked.amounts):
             there = sorted(spec for spec, _amount in asked.amounts if spec not in held.wanted)
-            raise ProtocolError(errors.IN_USE, f"this request has {', '.join(there)} already; ask only for what is new")
+            raise ProtocolError(errors.IN_USE, f"this request has {', '.join(there)} already; ask for new ones only")
         needs = dict(asked.needs)
         amounts = {} if asked.devices else needs
         some = others(self.pool)
@@ -58,7 +58,7 @@ class Picker:
         locks = {**locks, **{name: _both(locks.get(name), mode) for name, mode in self.claimed.items()}}
         free = [device for device in some if self._is_free(device, amounts, locks)]
         wanted = ChoiceRequest(asked.devices or 1, self.near, (), needs)
-        out: set[str] = set()  # that can't be had after all
+        out: set[str] = set()  # devices that can't be had after all
         while True:
             left = [device for device in free if device.id not in out]
             alike = many.left(locks, out.union(self.lost)) if many else {}
@@ -74,16 +74,16 @@ class Picker:
             out.update(lost, [clash])
 
     def _is_free(self, device: Device, amounts: Mapping[str, int], locks: Mapping[str, Lock]) -> bool:
-        """Whether the device, or `amounts` of it, can be held beside `locks`, for all we know."""
+        """Tell if the device, or `amounts` of it, can be held beside `locks`."""
         if device.id in self.lost or not amounts.keys() <= device.capacity.keys():
             return False
-        # The device plugin hands devices out before there is an inventory, and holds them by what specs say of them.
+        # Without an inventory the device plugin holds devices by the nodes in their specs.
         if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in device.items):
             return False
         return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
 
     def _busy(self, chosen: Sequence[Device], locks: Mapping[str, Lock]) -> dict[str, Occupied]:
-        """Of these devices those that nobody holds and some process has open. Who shares a device has it open, too."""
+        """Return the devices that a process has open and no grant holds. A holder may have its device open."""
         unheld = [one for one in chosen if locks.keys().isdisjoint((*_resources(one), *one.items))]
         found = ((device.id, self.open(device)) for device in unheld)
         return {name: one for name, one in found if one}
@@ -95,7 +95,7 @@ class Picker:
         locks: Mapping[str, Lock],
         wanted: ChoiceRequest,
     ) -> list[Device]:
-        """The best of `free`, and of the groups that are `alike`, in their order. Raises ProtocolError 100."""
+        """Choose the best of `free` and of the groups that are `alike`, in order. Raises ProtocolError 100."""
         held = {device.id: locks[device.id].used for device in free if device.id in locks}
         classes, pairs = fold([*free, *named(self.pool, alike)], self.pool.links, held, alike)
         try:
@@ -109,17 +109,17 @@ class Picker:
 
 
 def _resources(device: Device) -> tuple[str, ...]:
-    """What a hold on the device can exclude others from."""
+    """Return the resources that a hold on the device can lock."""
     return (device.id, *device.part_of, *device.consists_of)
 
 
 def _both(lock: Optional[Lock], mode: str) -> Lock:
-    """What the ledger has on a resource, and the lock of a claim beside it."""
+    """Combine the ledger's lock of a resource with the lock of a claim."""
     return lock if lock and lock.mode == mode else Lock(WHOLE if lock else mode)
 
 
 def _overlapping(chosen: Sequence[Device]) -> str:
-    """The first device that can't be held beside those before it, as a part of a GPU beside the GPU; "" if none."""
+    """Return the first device that can't be held beside those before it, as a part of a GPU beside the GPU, or ""."""
     locks: dict[str, Lock] = {}
     for device in chosen:
         hold = hold_of(device)

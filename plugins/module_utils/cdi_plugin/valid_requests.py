@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of valid requests that a garbage collection takes, and the stamp that says when it was made.
+"""Read the list of valid requests for a garbage collection, and its time stamp.
 
-A grant that is not in the list is freed only if it is older than the list. A file's time can't say that: clocks are
-set, files are copied, and standard input has none. So a list begins with a stamp: the boot, and the seconds since that
-boot by the clock that nobody can set (clock_gettime(2), CLOCK_BOOTTIME), with which grants are dated, too.
+A grant that is not in the list is freed only if it is older than the list. A file's time can't tell that: clocks are
+set, files are copied, and standard input has no time. So a list begins with a stamp: the boot, and the seconds since
+that boot by CLOCK_BOOTTIME (clock_gettime(2)), which no process can set. Grants have the same times.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ HOW = (
 
 
 class ValidRequests(NamedTuple):
-    """A list: the requests that exist, and when they did."""
+    """The requests that exist, and the time of the list."""
 
     requests: tuple[tuple[Optional[Configuration], str], ...]  # None: a request-id of any configuration
     as_of: float  # seconds of CLOCK_BOOTTIME in this boot
 
 
 def stamp(boot_id: str, now: float) -> str:
-    """The first line of a list that is made from `now` on (seconds of CLOCK_BOOTTIME, rounded down)."""
+    """Return the first line for a list that is made from `now` on (seconds of CLOCK_BOOTTIME, rounded down)."""
     return f"{MARK} {int(now * 1000) / 1000:.3f} in boot {boot_id}"
 
 
 def parse(text: str, boot_id: str, now: float) -> ValidRequests:
-    """The list in `text`: the stamp, then one request in each line: [<resource-type>/<plugin>] <request-id>.
+    """Parse a list: the stamp, then one request in each line: [<resource-type>/<plugin>] <request-id>.
 
-    Lines that begin with # are comments. `boot_id` and `now` are those of this moment. Raises CdiError for a list
-    without a stamp, with one of another boot or of the future, with two, and for a line that is not a request.
+    Lines that begin with # are comments. `boot_id` and `now` are the present ones. Raises CdiError for a stamp that is
+    missing, of another boot or in the future, for a second stamp, and for a line that is not a request.
     """
     lines = text.splitlines()
     as_of = _as_of(lines[0] if lines else "", boot_id, now)
@@ -62,7 +62,7 @@ def parse(text: str, boot_id: str, now: float) -> ValidRequests:
 
 
 def _as_of(line: str, boot_id: str, now: float) -> float:
-    """The time in a stamp. Raises CdiError for a line that is not a stamp of this boot's past."""
+    """Return the time in a stamp. Raises CdiError unless it is a stamp of this boot and not in the future."""
     words = line[len(MARK) :].split() if line.startswith(MARK) else []
     if len(words) != 4 or words[1:3] != ["in", "boot"]:
         raise CdiError(f"line 1: found {line[:80]!r}; {HOW}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The caller's side of the protocol, as libcni is of CNI's: versions, capacity, ADD and DEL.
+"""Call plugins: versions, capacity, ADD and DEL. This is the caller's side of the protocol, as libcni is for CNI.
 
 CDI proposal 2017, "Commands"; docs/executables.md, "For callers".
 """
@@ -24,22 +24,22 @@ LIMIT = 60.0  # seconds for one call; a plugin's own setup command may take 30
 
 
 class Caller(NamedTuple):
-    """How plugins are called."""
+    """Settings for calls of plugins."""
 
-    directory: str = BIN  # where they are
+    directory: str = BIN  # of the plugins
     limit: float = LIMIT  # seconds for one call
 
 
 class AddReply(NamedTuple):
-    """What an ADD got."""
+    """The devices that an ADD got."""
 
     path: str  # of the configuration that granted it
     devices: tuple[str, ...]  # paths of device nodes
-    numa_locality: tuple[int, ...]  # () where the plugin does not say
+    numa_locality: tuple[int, ...]  # () if the plugin does not report it
 
 
 def versions(caller: Caller, one: Configuration) -> tuple[str, ...]:
-    """VERSION: those that the plugin speaks. Raises ProtocolError."""
+    """VERSION: return the versions that the plugin supports. Raises ProtocolError."""
     document = _ask(caller, one, {"CDI_COMMAND": "VERSION"})
     found = document.get("supportedVersions")
     if not isinstance(found, list) or not all(isinstance(version, str) for version in found):
@@ -48,7 +48,7 @@ def versions(caller: Caller, one: Configuration) -> tuple[str, ...]:
 
 
 def info(caller: Caller, one: Configuration) -> dict[str, int]:
-    """INFO: resource-spec -> amount that the host has, free or not. Raises ProtocolError."""
+    """INFO: return the amounts of the host, free or not, by resource-spec. Raises ProtocolError."""
     document = _ask(caller, one, {"CDI_COMMAND": "INFO", "CDI_VERSION": _agreed(caller, one)})
     amounts = {name: amount for name, amount in document.items() if name != "cdiVersion"}
     type_ = one.config.type
@@ -69,11 +69,11 @@ def add(
     request_id: str,
     near: Iterable[int] = (),
 ) -> AddReply:
-    """ADD: have the first of `found` that can grant all of `request` (resource-spec -> amount); never a part of it.
+    """ADD: get all of `request` (resource-spec -> amount) from the first of `found` that can grant it, never a part.
 
-    Where it is not known what became of an ADD, because the plugin was ended or replied nonsense, a DEL follows, which
-    gives back all that this plugin granted under the id. Raises ProtocolError 100 with what each of them said, or what
-    it said if there is only one.
+    If the outcome of an ADD is unknown, because the plugin was killed or its reply is invalid, a DEL follows. It gives
+    back all that this plugin granted under the id. Raises ProtocolError 100 with the errors of all, or the only error
+    unchanged.
     """
     variables = {
         "CDI_COMMAND": "ADD",
@@ -87,7 +87,7 @@ def add(
     for one in found:
         try:
             version = _agreed(caller, one)
-        except ProtocolError as error:  # nothing was asked of it yet
+        except ProtocolError as error:  # before the ADD, so nothing was granted
             refused.append((one, error))
             continue
         try:
@@ -104,9 +104,9 @@ def add(
 
 
 def delete(caller: Caller, found: Sequence[Configuration], request_id: str) -> tuple[tuple[str, ProtocolError], ...]:
-    """DEL: have each of `found` give back what it granted under `request_id`; an unknown id is fine.
+    """DEL: have each of `found` give back what it granted under `request_id`; an unknown id is not an error.
 
-    Returns (path of the configuration, why) of those that keep something. Raises nothing.
+    Returns (path of the configuration, error) for each that failed.
     """
     kept = []
     for one in found:
@@ -124,7 +124,7 @@ def delete(caller: Caller, found: Sequence[Configuration], request_id: str) -> t
 
 
 class _Refused(Exception):
-    """A plugin said that it granted nothing."""
+    """A plugin reported that it granted nothing."""
 
     def __init__(self, error: ProtocolError) -> None:
         self.error = error
@@ -132,7 +132,7 @@ class _Refused(Exception):
 
 
 def _granted(caller: Caller, one: Configuration, reply: Reply) -> AddReply:
-    """What a reply to ADD grants. Raises _Refused where it refuses, ProtocolError where it makes no sense."""
+    """Return the grant in a reply to ADD. Raises _Refused for a refusal, ProtocolError for an invalid reply."""
     if reply.error is not None and reply.status != 0:
         raise _Refused(reply.error)
     document = reply.document or {}
@@ -147,7 +147,7 @@ def _granted(caller: Caller, one: Configuration, reply: Reply) -> AddReply:
 
 
 def _agreed(caller: Caller, one: Configuration) -> str:
-    """The version to call a plugin with: that of its configuration, if it speaks that. Raises ProtocolError 1."""
+    """Return the version of the configuration if the plugin supports it. Raises ProtocolError 1 otherwise."""
     version = one.config.version
     spoken = versions(caller, one)
     if version not in spoken:
@@ -158,7 +158,7 @@ def _agreed(caller: Caller, one: Configuration) -> str:
 
 
 def _ask(caller: Caller, one: Configuration, variables: Mapping[str, str]) -> dict[str, Any]:
-    """The reply to a command that has one. Raises ProtocolError."""
+    """Call a command that has a reply, and return the reply. Raises ProtocolError."""
     reply = _call(caller, one, variables)
     if reply.error is not None and reply.status != 0:
         raise reply.error

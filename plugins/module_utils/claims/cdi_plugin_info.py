@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What module cdi_plugin_info returns: configurations, and what their plugins say."""
+"""Make the result of module cdi_plugin_info: configurations, and the answers of their plugins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .calls import Caller, info, versions
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
-    """(result, warnings) of the module for its `options`; it only reads, check mode or not. Raises CdiError."""
+    """Return (result, warnings) of the module for its `options`. Only reads, in every mode. Raises CdiError."""
     manifest = read_manifest(options["state_dir"])
     caller = Caller(os.path.join(options["prefix"], "bin"), options["timeout"])
     found = find(options["config_dir"], options["resource_type"] or "")
@@ -25,7 +25,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
 
 
 def _described(caller: Caller, one: Configuration, manifest: Manifest) -> dict[str, Any]:
-    """A configuration, and what its plugin says; `error` where it can't be asked."""
+    """Return a configuration with the answers of its plugin, or with `error` if a call fails."""
     ours = manifest.owns(one.path)
     document: dict[str, Any] = {
         "path": one.path,

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configurations of a host: <directory>/<resource-type>.d/<name>.conf.
-
-CDI proposal 2017, "Configuration".
-"""
+"""Read the configurations of a host: <directory>/<resource-type>.d/<name>.conf (CDI proposal 2017, "Configuration")."""
 
 from __future__ import annotations
 
@@ -24,22 +21,22 @@ DIRECTORY = USUAL.config_dir
 
 
 class Configuration(NamedTuple):
-    """One that is right."""
+    """A valid configuration."""
 
     path: str
-    content: bytes  # as the plugin is to get it on stdin
+    content: bytes  # for the plugin's stdin
     config: Config
 
 
 class Configurations(NamedTuple):
-    """The configurations in the order in which they are tried, and why others are none: by path."""
+    """The valid configurations in the order of use, and the errors of others by path."""
 
     configurations: tuple[Configuration, ...]
     errors: dict[str, ProtocolError]
 
 
 def find(directory: str = DIRECTORY, resource_type: str = "") -> Configurations:
-    """All configurations, or those of one resource-type, by type and by file name. Raises nothing."""
+    """Return all configurations, or those of one resource-type, sorted by type and file name."""
     found = []
     failed = {}
     for folder in _names(directory, f"{resource_type}.d" if resource_type else ".d", bool(resource_type)):
@@ -53,7 +50,7 @@ def find(directory: str = DIRECTORY, resource_type: str = "") -> Configurations:
 
 
 def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ...]:
-    """Where this host's configurations are: in `usual`, and where those among `written` (paths, of any files) are."""
+    """Return the directories of configurations: `usual`, and those of configurations among the `written` paths."""
     others = {
         os.path.dirname(os.path.dirname(path))
         for path in written
@@ -63,7 +60,7 @@ def directories(written: Iterable[str], usual: str = DIRECTORY) -> tuple[str, ..
 
 
 def read(path: str) -> Configuration:
-    """The configuration at `path`. Raises ProtocolError 2 for its version, 107 for anything else."""
+    """Read the configuration at `path`. Raises ProtocolError 2 for its version, 107 for other errors."""
     try:
         content = documents.content(path, messages.LARGEST)
     except CdiError as error:
@@ -80,7 +77,7 @@ def read(path: str) -> Configuration:
 
 
 def _names(directory: str, ending: str, whole: bool = False) -> list[str]:
-    """The names in a directory that end so, or are that, sorted; none where there is no such directory."""
+    """Return the names in a directory with this ending, or equal to it if `whole`, sorted; [] without the directory."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The error codes of the protocol and of ours, and the error that carries one.
+"""The error codes of the protocol and our own codes, and the error that has one.
 
-CDI proposal 2017, "Well-known error codes": 0 to 99 are the proposal's, 100 and more the plugin's own.
+CDI proposal 2017, "Well-known error codes": 0 to 99 are the proposal's, codes from 100 on the plugin's own.
 docs/executables.md shows this table to users; a test compares the two.
 """
 
@@ -50,7 +50,7 @@ MESSAGES = {
 
 
 class ProtocolError(CdiError):
-    """What an executable replies when it can't do what it was asked: a code of MESSAGES, and details."""
+    """The error in an executable's reply: a code of MESSAGES, and details."""
 
     def __init__(self, code: int, details: str = "", message: str = "") -> None:
         self.code = code

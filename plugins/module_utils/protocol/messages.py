@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that a plugin gets on stdin, and what it replies on stdout.
+"""Parse the configuration on a plugin's stdin, and write the reply for its stdout.
 
 CDI proposal 2017, "Configuration", "Commands" and "Errors".
 """
@@ -32,7 +32,7 @@ class Config(NamedTuple):
 
 
 def load(content: bytes) -> dict[str, Any]:
-    """The struct in a configuration file. Raises ProtocolError 107 for what is no JSON object in UTF-8."""
+    """Parse a configuration file. Raises ProtocolError 107 unless it is a JSON object in UTF-8."""
     if len(content) > LARGEST:
         raise ProtocolError(errors.CONTENT, f"config: is larger than {LARGEST >> 20} MiB; expected a JSON struct")
     try:
@@ -45,7 +45,7 @@ def load(content: bytes) -> dict[str, Any]:
 
 
 def version_of(document: Mapping[str, Any]) -> str:
-    """The version that a configuration adheres to. Raises ProtocolError 2 for one that we don't speak."""
+    """Return the version of a configuration. Raises ProtocolError 2 for a version that we don't support."""
     version = document.get("cdiVersion")
     if version not in VERSIONS or not isinstance(version, str):
         found = "nothing" if version is None else shown(version)
@@ -54,9 +54,9 @@ def version_of(document: Mapping[str, Any]) -> str:
 
 
 def config(document: Mapping[str, Any]) -> Config:
-    """The configuration in `document`. Raises ProtocolError 2 for its version, 107 for any other field.
+    """Return the configuration in `document`. Raises ProtocolError 2 for its version, 107 for any other field.
 
-    Fields that the proposal doesn't name are left alone: a later version may have them.
+    Ignores fields that the proposal doesn't name: a later version may define them.
     """
     version = version_of(document)
     args = document.get("args", {})
@@ -86,12 +86,15 @@ def config(document: Mapping[str, Any]) -> Config:
 
 
 def reply(version: str, fields: Mapping[str, Any]) -> bytes:
-    """A reply: one line of JSON in ASCII."""
+    """Return a reply: one line of JSON in ASCII."""
     return (json.dumps({"cdiVersion": version, **fields}) + "\n").encode("ascii")
 
 
 def error_reply(version: str, error: ProtocolError) -> bytes:
-    """The reply for an error. The proposal's text calls its fields error and message, its examples code and msg."""
+    """Return the reply for an error, with both names of its fields.
+
+    The proposal's text calls them error and message, its examples code and msg.
+    """
     fields: dict[str, Any] = {"error": error.code, "message": error.message, "code": error.code, "msg": error.message}
     if error.details:
         fields["details"] = error.details
@@ -99,7 +102,7 @@ def error_reply(version: str, error: ProtocolError) -> bytes:
 
 
 def error_in(document: Mapping[str, Any]) -> Optional[ProtocolError]:
-    """The error that a reply tells of, in either spelling; None for a reply that tells of none."""
+    """Return the error in a reply, in either spelling, or None."""
     for code, message in (("error", "message"), ("code", "msg")):
         if isinstance(document.get(code), int):
             text, details = document.get(message), document.get("details")
@@ -108,6 +111,6 @@ def error_in(document: Mapping[str, Any]) -> Optional[ProtocolError]:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: as JSON, ASCII, of bounded length."""
+    """Return a value for a message: as JSON in ASCII, cut to 80 characters."""
     text = json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."

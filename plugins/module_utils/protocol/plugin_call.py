@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a plugin, as its caller or as the plugin before it in a chain, and other commands.
 
-Importing it takes as long as all of an ADD's own work, so a plugin does that only where its configuration names a
-program to run.
+Its import takes as long as an ADD's own work, so a plugin imports it only if its configuration names a program to run.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from . import errors
 from .errors import ProtocolError
 from .messages import error_in, shown
 
-# What a process gets besides the variables of its call; nothing of the caller's environment.
+# The environment of a process besides the variables of its call. It gets nothing of the caller's environment.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
 class Reply(NamedTuple):
-    """What a plugin answered."""
+    """The answer of a plugin."""
 
     status: int
     document: Optional[dict[str, Any]]  # None: it printed nothing
-    error: Optional[ProtocolError]  # that the document tells of
+    error: Optional[ProtocolError]  # the error in the document
 
 
 def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float) -> Reply:
     """Run the plugin at `path` with the variables CDI_* of its call and `config` on stdin, for at most `limit` seconds.
 
-    Raises ProtocolError 106 if it can't be started or prints something that is no reply, 108 if it takes too long.
-    An error that it replies is returned, not raised.
+    Raises ProtocolError 106 if it can't be started or prints an invalid reply, 108 if it takes too long. An error in
+    its reply is returned, not raised.
     """
     done = run([path], variables, config, limit)
     if not done.stdout.strip():
@@ -46,12 +45,12 @@ def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float)
             raise ValueError("it has no cdiVersion")
     except (ValueError, RecursionError) as error:
         text = shown(done.stdout.decode("utf-8", "replace"))
-        raise ProtocolError(errors.DELEGATION, f"{path}: replied {text}, which is no reply: {error}") from None
+        raise ProtocolError(errors.DELEGATION, f"{path}: replied {text}, which is not a reply: {error}") from None
     return Reply(done.status, document, error_in(document))
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limit: float) -> Done:
-    """Run `command` with `variables` alone, for at most `limit` seconds; then end it and what it started.
+    """Run `command` with ENVIRONMENT and `variables`, for at most `limit` seconds; then kill all that it started.
 
     Raises ProtocolError 106 if it can't be started, 108 if it takes too long.
     """

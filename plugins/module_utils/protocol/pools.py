@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pool of a configuration: the devices that it may grant.
 
-`fleet-cdi refresh` discovers them by the entry that `entry_of` gives and writes them, as an inventory document, to
-`pool_path`; the executable reads that file and discovers nothing. Both names stand here, so that they can't differ.
+`fleet-cdi refresh` discovers them by the entry from `entry_of`, and writes them to `pool_path` as an inventory
+document. The executable reads that file and discovers nothing. Both use this file, so their paths can't differ.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from .messages import Config, config, shown
 # Plugin -> the discovery profile of its devices. `rule` takes any profile: its args are a whole devices entry.
 PROFILES = {"drm": "drm", "generic-tty": "tty", "rule": "rule", "sriov": "sriov"}
 
-# Plugin -> option as the proposal's text has it -> as its example does, and discovery (docs/executables.md).
+# Plugin -> option in the proposal's text -> its name in the proposal's example and in discovery (docs/executables.md).
 ALIASES = {"drm": {"want_device_types": "want_device_nodes"}}
 
-# What in args is for the executable and says nothing about which devices there are.
+# Args for the executable itself; they don't change the devices of the pool.
 OWN = ("setup", "teardown", "time_limit", "delegate", "shared", "owner", "picked", "occupied", "occupied_ignore")
 
 CHAIN = "CDI_CHAIN"  # variable: the plugins that led to a call, first to last, comma separated
 
-# A chain longer than that is a mistake: the proposal's own case has two plugins.
+# Plugins in a chain. A longer one is a mistake: the proposal's own example has two.
 DEEPEST = 4
 
 
 def entry_of(config: Config) -> Optional[dict[str, Any]]:
-    """The devices entry of a configuration, named after its type; None for a plugin that is not ours.
+    """Return the devices entry of a configuration, or None for a plugin that is not ours.
 
-    The options are not checked here: discovery does that, and names the wrong one. Raises ProtocolError 107 for an
-    option under both of its names.
+    Discovery checks the options, and names the wrong one. Raises ProtocolError 107 for an option under both of its
+    names.
     """
     profile = PROFILES.get(config.plugin)
     if profile is None:
@@ -56,7 +56,7 @@ def entry_of(config: Config) -> Optional[dict[str, Any]]:
 
 
 def pool_path(inventory: str, resource_type: str, plugin: str, args: Mapping[str, Any]) -> str:
-    """The file of the devices of a configuration, in the folder beside `inventory`.
+    """Return the file of the devices of a configuration, in the folder beside `inventory`.
 
     /run/cdi-inventory.json -> /run/cdi-inventory.d/gpu.drm.1c291ca3.json
     """
@@ -66,17 +66,17 @@ def pool_path(inventory: str, resource_type: str, plugin: str, args: Mapping[str
 
 
 def chain(first: Config) -> tuple[Config, ...]:
-    """The configuration and those that it delegates to, in order (docs/chain-loading.md).
+    """Return the configuration and those that it delegates to, in order (docs/chain-loading.md).
 
-    Raises ProtocolError 107 for a delegate that is no configuration, a chain that comes to the same plugin twice, and
-    one that is too long.
+    Raises ProtocolError 107 for an invalid delegate, for a chain with the same plugin twice, and for a chain that is
+    too long.
     """
     found = [first]
     while "delegate" in found[-1].args:
         above, inner = found[-1], found[-1].args["delegate"]
         if not isinstance(inner, dict):
             raise ProtocolError(
-                errors.CONTENT, "config: args.delegate is no struct; expected one with 'plugin' and 'args'"
+                errors.CONTENT, "config: args.delegate is not a struct; expected one with 'plugin' and 'args'"
             )
         unknown = sorted({*inner} - {"name", "plugin", "args"})
         if unknown:
@@ -96,14 +96,14 @@ def chain(first: Config) -> tuple[Config, ...]:
 
 
 def callers(variables: Mapping[str, str]) -> list[str]:
-    """The plugins that led to a call with these variables, first to last."""
+    """Return the plugins that led to a call with these variables, first to last."""
     return [name for name in variables.get(CHAIN, "").split(",") if name]
 
 
 def check_callers(plugin: str, variables: Mapping[str, str]) -> None:
     """Raise ProtocolError 106 if the chain of calls that led to `plugin` has it already, or is too long.
 
-    A configuration shows loops of our own plugins only; one of somebody else's may lead back by what it does.
+    A configuration shows only loops of our own plugins; a foreign plugin may call back to one of ours.
     """
     before = callers(variables)
     if plugin in before:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The versions of the CDI proposal that we speak.
+"""The supported versions of the CDI proposal.
 
-In a file of its own that imports nothing, as VERSION must not fail whatever is wrong with the rest.
+This file imports nothing: VERSION must answer also if other files are broken.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who a process works for, by its control group: a container, a pod, a batch job, a systemd unit.
+"""Find the container, pod, batch job or systemd unit of a process by its control group.
 
-The forms of the names are those of the programs that make the groups: docker (`docker-ID.scope`, `/docker/ID`), podman
+The names of groups have the forms of the programs that make them: docker (`docker-ID.scope`, `/docker/ID`), podman
 (`libpod-ID.scope`), containerd (`cri-containerd-ID.scope`, `nerdctl-ID.scope`), CRI-O (`crio-ID.scope`), the kubelet
 (`kubepods...podUID`), Slurm (`job_ID`), LXC (`lxc.payload.NAME`), systemd-machined (`machine-NAME.scope`), systemd.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-CONTAINERS = (  # one step of a path: what it says of the engine
+CONTAINERS = (  # one step of a path -> the engine
     (re.compile(r"docker-([0-9a-f]{64})\.scope\Z"), "docker"),
     (re.compile(r"libpod-([0-9a-f]{64})(?:\.scope)?\Z"), "podman"),
     (re.compile(r"cri-containerd-([0-9a-f]{64})\.scope\Z"), "containerd"),
@@ -23,8 +23,8 @@ CONTAINERS = (  # one step of a path: what it says of the engine
     (re.compile(r"machine-(.+)\.scope\Z"), "machine"),
     (re.compile(r"systemd-nspawn@(.+)\.service\Z"), "machine"),
 )
-BELOW = {"docker": "docker", "lxc": "LXC"}  # a step, and the engine whose container the next one is
-ID = re.compile(r"[0-9a-f]{64}\Z")  # a container's own step where the engine has no systemd
+BELOW = {"docker": "docker", "lxc": "LXC"}  # a step -> the engine of the container in the next step
+ID = re.compile(r"[0-9a-f]{64}\Z")  # a container's own step, if its engine does not use systemd
 POD = re.compile(r"(?:(?:.+-)?kubepods(?:-[a-z]+)?-)?pod([0-9A-Za-z_-]{8,64})(?:\.slice)?\Z")
 JOB = re.compile(r"job_([0-9]+)\Z")
 UNIT = re.compile(r".+\.(?:service|scope|socket|mount|swap)\Z")
@@ -32,17 +32,17 @@ LONGEST = 4096  # bytes of /proc/PID/cgroup that are read
 
 
 class Group(NamedTuple):
-    """What a control group says of its processes; "" for what it does not."""
+    """The facts that a control group shows of its processes; "" if unknown."""
 
     path: str = ""
-    unit: str = ""  # of the system's systemd: users can't make one of a name of their choice
+    unit: str = ""  # of the system's systemd: users can't choose its name
     container: str = ""  # id or name
     engine: str = ""
     pod: str = ""  # the uid that Kubernetes gave it
     job: str = ""  # Slurm's number
 
     def __str__(self) -> str:
-        """For people, in a few words."""
+        """Describe it in a few words."""
         words = []
         if self.container:
             name = self.container[:12] if ID.match(self.container) else self.container
@@ -57,9 +57,9 @@ class Group(NamedTuple):
 
 
 def parse(text: str) -> Group:
-    """What the content of /proc/PID/cgroup says (cgroups(7)).
+    """Parse the content of /proc/PID/cgroup (cgroups(7)).
 
-    Of the unified hierarchy, where it says anything, otherwise of systemd's own, otherwise of the one that says most.
+    Takes the hierarchy with the most facts. Of equals the unified one comes first, then systemd's own.
     """
     paths = {}
     for line in text.splitlines():
@@ -72,12 +72,12 @@ def parse(text: str) -> Group:
 
 
 def _said(group: Group) -> int:
-    """How much a group says: max takes the first of those that say as much."""
+    """Rank a group by its facts; max takes the first of equals."""
     return 2 * bool(group.container or group.pod or group.job) + bool(group.unit)
 
 
 def of_path(path: str) -> Group:
-    """What the path of a control group says. Of containers within containers it is the innermost."""
+    """Parse the path of a control group. Of nested containers the innermost counts."""
     unit = container = engine = pod = job = before = ""
     in_slurm = False
     for step in path.split("/"):

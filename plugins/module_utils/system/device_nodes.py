@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Device nodes on the host: the type and numbers of a node, and how it differs from the expected one."""
+"""Read the type and numbers of device nodes, and compare them with the expected ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Numbers(NamedTuple):
 
 
 class NoNode(OSError):
-    """There is another file than a device node."""
+    """The file exists and is not a device node."""
 
     def __init__(self, mode: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class NoNode(OSError):
 
 
 def read(path: str, lstat: Lstat = os.lstat) -> Numbers:
-    """The device node at `path`. Follows no symlink, like the reference library. Raises OSError, NoNode."""
+    """Return the device node at `path`. Follows no symlink, like the reference library. Raises OSError, NoNode."""
     found = lstat(path)
     type_ = TYPES.get(stat.S_IFMT(found.st_mode))
     if type_ is None:
@@ -47,14 +47,14 @@ def read(path: str, lstat: Lstat = os.lstat) -> Numbers:
 
 
 def differences(found: Numbers, expected: Numbers) -> dict[str, tuple[str, str]]:
-    """Field -> (found, expected) where these differ. Numbers count where the type is right, and not for a FIFO."""
+    """Map each different field to (found, expected). Numbers count if the type is right, and not for a FIFO."""
     fields = ("type",) if found.type != expected.type or found.type == "p" else Numbers._fields
     pairs = {field: (str(getattr(found, field)), str(getattr(expected, field))) for field in fields}
     return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def fault(node: Node, lstat: Lstat = os.lstat) -> tuple[str, str]:
-    """The rule that the host breaks and the reason, if it does not have `node` as recorded; else ("", "")."""
+    """Return (rule, reason) if the host does not have `node` as recorded, or ("", "")."""
     try:
         found = read(node.path, lstat)
     except (OSError, ValueError) as error:
@@ -65,6 +65,6 @@ def fault(node: Node, lstat: Lstat = os.lstat) -> tuple[str, str]:
 
 
 def below(root: str) -> Lstat:
-    """lstat(2) of paths below `root`."""
+    """Return an lstat(2) for paths below `root`."""
     prefix = root.rstrip("/")
     return lambda path: os.lstat(prefix + path)

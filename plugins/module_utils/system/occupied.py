@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which devices processes have open, by the nodes that are a device's own. docs/occupied.md.
+"""Find devices that processes have open, by the nodes of exactly one device (docs/occupied.md).
 
-What all devices of a driver share (/dev/nvidiactl, /dev/kfd) says nothing of one of them: only a node that exactly one
-device has counts. The node of a GPU that its MIG devices have as well is the GPU's.
+Nodes that all devices of a driver share (/dev/nvidiactl, /dev/kfd) don't count. A node that a GPU shares with its MIG
+devices counts as the GPU's own.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Nodes = Mapping[str, Mapping[Number, str]]  # device -> its own nodes: numbers -
 
 
 class Occupied(NamedTuple):
-    """A node of a device that is open."""
+    """An open node of a device, and its openers."""
 
     device: str
     path: str
     openers: tuple[Opener, ...]
 
     def __str__(self) -> str:
-        """For people, on one line."""
+        """Describe it on one line."""
         return one_line(f"{self.device}: {self.path} is open in {named_openers(self.openers)}")
 
     def documents(self) -> list[dict[str, Any]]:
-        """One for each process."""
+        """Return one document for each process."""
         return [
             {
                 "device": self.device,
@@ -51,11 +51,11 @@ class Occupied(NamedTuple):
 
 
 def own_nodes(devices: Iterable[Device], shared: Iterable[Node] = ()) -> Nodes:
-    """The nodes that tell each device apart, by id; those of its parts are a whole's as well.
+    """Return the own nodes of each device, by id. A whole also has the nodes of its parts.
 
-    `shared`: what all devices of their kinds have. Records of one device, by several profiles, are one device.
+    `shared`: the nodes that all devices of a kind have. Several records of one id are one device.
     """
-    above: dict[str, set[str]] = {}  # device -> what it is a part of
+    above: dict[str, set[str]] = {}  # device -> the devices that contain it
     having: dict[Number, set[str]] = {}
     paths: dict[Number, str] = {}
     for device in devices:
@@ -78,16 +78,16 @@ def own_nodes(devices: Iterable[Device], shared: Iterable[Node] = ()) -> Nodes:
 
 
 def numbers(nodes: Nodes) -> frozenset[Number]:
-    """All of them, to be looked for at once."""
+    """Return the numbers of all nodes, for one look."""
     return frozenset(number for own in nodes.values() for number in own)
 
 
 def occupied(
     nodes: Nodes, seen: OpenersSeen, expected: Collection[str] = (), before: float = inf
 ) -> dict[str, Occupied]:
-    """The devices that have a node open in a process that is not `expected` to (patterns, openers.is_expected).
+    """Return the devices with a node open in a process that is not `expected` (patterns of openers.is_expected).
 
-    Of processes that began `before` (Opener.began).
+    Only processes that began before `before` count (Opener.began).
     """
     return {one.device: one for one in reversed([*_each(nodes, seen, expected, before)])}
 

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which processes have a device node open, now: by descriptors and by memory that is mapped.
+"""Find the processes that have a device node open now, by their descriptors and mapped memory.
 
-Nodes are told by their type and numbers, as the kernel tells them, never by a path: a container has a node of its own,
-with any name. Sources: proc_pid_fd(5), proc_pid_maps(5), statx(2), ptrace(2) "Ptrace access mode checking".
+Nodes are compared by type and numbers, never by path: a container has its own nodes, with any name. Sources:
+proc_pid_fd(5), proc_pid_maps(5), statx(2), ptrace(2) "Ptrace access mode checking".
 
-Who reads others' /proc/PID/fd needs CAP_SYS_PTRACE (and CAP_DAC_READ_SEARCH, for those of other users). A file is asked
-with AT_STATX_DONT_SYNC, so that no server, and no user's own file system, is waited for: os.stat would do that.
+To read /proc/PID/fd of other processes needs CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for those of other users. With
+AT_STATX_DONT_SYNC, statx never waits for a server or for a user's own file system; os.stat would.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ _SHARED = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) ..[-x]s [0-9a-f]+ ([0-9a-f]+:[0-9
 
 
 class Opener(NamedTuple):
-    """One process that has a node open."""
+    """A process that has a node open."""
 
     pid: int
     command: str  # the name of its program's file
     uid: int
     group: Group = Group()
-    of_root: bool = False  # its program is a file that only root can change, so that its name says what it is
+    of_root: bool = False  # only root can change its program's file, so the name can be trusted
     began: float = 0.0  # seconds of CLOCK_BOOTTIME; 0.0: unknown
 
     def __str__(self) -> str:
-        """For people; the name of a program and of a group may be anything: show it by safe_text.one_line."""
+        """Describe it. Program and group may have any name: print it with safe_text.one_line."""
         where = str(self.group)
         return f"pid {self.pid} ({self.command or 'unknown program'}, uid {self.uid})" + (
             f" in {where}" if where else ""
@@ -78,16 +78,16 @@ class Opener(NamedTuple):
 
 
 class OpenersSeen(NamedTuple):
-    """What a look found."""
+    """The result of a look."""
 
     openers: Mapping[Number, tuple[Opener, ...]] = {}
-    processes: int = 0  # that were looked at
-    unseen: int = 0  # that could not be
-    trouble: str = ""  # what else kept it from seeing all
+    processes: int = 0  # that it could look at
+    unseen: int = 0  # that it could not look at
+    trouble: str = ""  # another reason why it may have missed some
 
     @property
     def gaps(self) -> str:
-        """What could not be seen, "" if nothing."""
+        """Tell what the look may have missed, or return ""."""
         unseen = f"could not look at {self.unseen} of {self.processes + self.unseen} processes" if self.unseen else ""
         return "; ".join(filter(None, (unseen, self.trouble)))
 
@@ -98,11 +98,10 @@ def look(
     proc: str = "/proc",
     seconds: float = SECONDS,
 ) -> OpenersSeen:
-    """Who has nodes with these numbers open, or of these types and major numbers. Raises nothing.
+    """Find the processes that have nodes with these numbers open, or nodes of these types and major numbers.
 
-    Blocks, for about `seconds` at most.
-
-    A process that ends meanwhile has nothing open. One that begins later, or opens a node later, is not seen.
+    Blocks for about `seconds` at most. A process that ends meanwhile has nothing open. A process that starts later, or
+    opens a node later, is not seen.
     """
     if not numbers and not majors:
         return OpenersSeen()
@@ -121,7 +120,7 @@ def look(
                 _made(found), processes, unseen + len(pids) - index, f"it would take more than {seconds:g} s"
             )
         try:
-            # Of this process, not of its number: what has the number next is another one.
+            # This descriptor stays with the process; its number may go to another process.
             process = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             continue  # it has ended
@@ -144,19 +143,19 @@ def _made(found: Mapping[Number, Sequence[Opener]]) -> dict[Number, tuple[Opener
 
 
 def is_expected(opener: Opener, patterns: Collection[str]) -> bool:
-    """Whether one of `patterns` (fnmatch) is its program, if only root can change that file, or its systemd unit."""
+    """Tell if one of `patterns` (fnmatch) matches its systemd unit, or a program that only root can change."""
     names = [opener.group.unit, *([opener.command] if opener.of_root else ())]
     return any(name and fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def named_openers(openers: Sequence[Opener]) -> str:
-    """The first of them, and how many more there are."""
+    """Name the first of them, and count the others."""
     more = len(openers) - NAMED
     return "; ".join(map(str, openers[:NAMED])) + (f"; and {more} more" if more > 0 else "")
 
 
 def number_of(path: str) -> Optional[Number]:
-    """The numbers of the device node at `path`; None where there is none. Raises nothing."""
+    """Return the numbers of the device node at `path`, or None if it is not one or can't be read."""
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
@@ -170,7 +169,7 @@ def _number(mode: int, major: int, minor: int) -> Optional[Number]:
 
 
 def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
-    """What of `wanted` a process has open. Raises OSError: it has ended, or we may not look."""
+    """Return the `wanted` nodes that a process has open. Raises OSError if it has ended or access is denied."""
     found = set()
     folder = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
     try:
@@ -180,7 +179,7 @@ def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
             except OSError as error:
                 if error.errno in DENIED:
                     raise
-                continue  # it was closed meanwhile
+                continue  # closed meanwhile
             if number and wanted.has(number):
                 found.add(number)
     finally:
@@ -190,7 +189,7 @@ def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
 
 
 def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
-    """The numbers of the nodes that a process has in its memory; None for other files. Raises OSError."""
+    """Yield the numbers of the nodes that a process has mapped, and None for other files. Raises OSError."""
     with open(os.open("maps", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process), "rb") as file:
         text = file.read(MAPS)
     for place, device, inode, path in set(_SHARED.findall(text)):
@@ -198,33 +197,33 @@ def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
 
 
 class _Wanted(NamedTuple):
-    """What is looked for."""
+    """The nodes to look for."""
 
     numbers: frozenset[Number]
     majors: frozenset[tuple[str, int]]
 
     def has(self, number: Number) -> bool:
-        """Whether a node is."""
+        """Tell if a node is wanted."""
         return number in self.numbers or number[:2] in self.majors
 
 
 class _FileStat(NamedTuple):
-    """What statx(2) says of a file."""
+    """A file, as statx(2) describes it."""
 
     mode: int
     uid: int
     inode: int
-    numbers: tuple[int, int]  # of the device that it is
-    device: tuple[int, int]  # that it is on
+    numbers: tuple[int, int]  # of the device, if the file is a device node
+    device: tuple[int, int]  # of the file system
 
     @property
     def number(self) -> Optional[Number]:
-        """Its type and numbers, if it is a device node."""
+        """Return its type and numbers, or None if it is not a device node."""
         return _number(self.mode, *self.numbers)
 
 
 class _Nodes:
-    """Asks what files are. What a mapped file is, it asks once: many processes map the same ones."""
+    """Identify files. Remembers mapped files, because many processes map the same ones."""
 
     def __init__(self) -> None:
         self._statx = ctypes.CDLL(None, use_errno=True).statx
@@ -232,11 +231,11 @@ class _Nodes:
         self._known: dict[tuple[bytes, int], Optional[Number]] = {}
 
     def number(self, folder: int, name: str) -> Optional[Number]:
-        """The numbers of the device node to which a link leads; None for another file. Raises OSError."""
+        """Return the numbers of the device node to which a link leads, or None for another file. Raises OSError."""
         return self.stat(folder, name.encode()).number
 
     def mapped(self, process: int, place: bytes, device: bytes, inode: int, path: bytes) -> Optional[Number]:
-        """The numbers of a file that is mapped at `place`, None where it is no node or can't be told."""
+        """Return the numbers of the file that is mapped at `place`, or None if it is unknown or not a device node."""
         key = (device, inode)
         if key not in self._known:
             number = None
@@ -244,8 +243,8 @@ class _Nodes:
                 try:
                     number = self.stat(process, b"map_files/" + place).number
                 except OSError as error:
-                    # CAP_CHECKPOINT_RESTORE is more than CAP_SYS_PTRACE. Its path leads there, too, if nobody changed
-                    # that; only below /dev, as any other may lead to a server.
+                    # map_files needs CAP_CHECKPOINT_RESTORE. The path leads to the same file, if it is unchanged. Only
+                    # below /dev: another path may lead to a server.
                     if error.errno not in DENIED or not path.startswith(b"/dev/"):
                         raise
                     there = self.stat(process, b"root" + path)
@@ -256,7 +255,7 @@ class _Nodes:
         return self._known[key]
 
     def stat(self, folder: int, name: bytes) -> _FileStat:
-        """A file, as it is known. Raises OSError."""
+        """Return the statx(2) of a file without a sync. Raises OSError."""
         if self._statx(folder, name, _AT_STATX_DONT_SYNC | _AT_NO_AUTOMOUNT, _BASIC, self._buffer):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
@@ -267,7 +266,7 @@ class _Nodes:
 
 
 def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
-    """What is known of a process that has something open; what can't be read is left out."""
+    """Describe a process that has a node open; leaves out facts that can't be read."""
     program, of_root, uid, group, began = "", False, -1, Group(), 0.0
     with suppress(OSError, ValueError, StopIteration):
         status = _text(process, "status", control_group.LONGEST)
@@ -278,7 +277,7 @@ def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
         of_root = file.uid == 0 and not file.mode & 0o022
     with suppress(OSError):
         group = control_group.parse(_text(process, "cgroup", control_group.LONGEST))
-    with suppress(OSError, ValueError, IndexError):  # field 22 of proc_pid_stat(5); the second may have any characters
+    with suppress(OSError, ValueError, IndexError):  # field 22 of proc_pid_stat(5); field 2 may have any characters
         fields = _text(process, "stat", control_group.LONGEST).rpartition(")")[2].split()
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return Opener(pid, program, uid, group, of_root, began)
@@ -290,7 +289,7 @@ def _text(process: int, name: str, most: int) -> str:
 
 
 def _blind(proc: str) -> str:
-    """Why there may be processes that we do not even know of, "" if there are none."""
+    """Tell why some processes may be invisible to us, or return ""."""
     with suppress(OSError, ValueError, IndexError):
         if os.readlink(f"{proc}/self/ns/pid") != FIRST:
             return "only processes of this pid namespace can be seen"

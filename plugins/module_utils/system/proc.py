@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes as /proc shows them, proc(5): children, programs, command lines."""
+"""Read processes from /proc, proc(5): children, programs, command lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ WORDS = 1 << 20  # bytes of a file of a process that are looked at
 
 
 def pids() -> Iterator[int]:
-    """All processes. Each may be gone the next moment, and another one may have its number."""
+    """Yield all processes. Each may end at any moment, and another may get its number."""
     return (int(name) for name in os.listdir("/proc") if name.isascii() and name.isdigit())
 
 
 def children(parents: Collection[int]) -> set[int]:
-    """The children of these processes (/proc/pid/stat: the parent is the second field after the name)."""
+    """Return the children of these processes (/proc/pid/stat: the parent is the second field after the name)."""
     found = set()
     for pid in pids():
         with suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
@@ -29,7 +29,7 @@ def children(parents: Collection[int]) -> set[int]:
 
 
 def count_named(prefix: str) -> int:
-    """How many processes have a name that begins with `prefix` (15 characters at most). Any process may take it."""
+    """Count the processes whose name begins with `prefix` (15 characters at most). Any process may take such a name."""
     count = 0
     for pid in pids():
         with suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
@@ -38,10 +38,10 @@ def count_named(prefix: str) -> int:
 
 
 def arguments(pid: int, program: str = "") -> tuple[str, ...]:
-    """The words that a process of root's was started with, without the program's name.
+    """Return the arguments of a root process, without the program's name.
 
-    () for one that is gone, for one of another user, whose words lead nobody, and for one that does not run `program`
-    (a path without symlinks; "": any program).
+    Returns () for a process that has ended, for one of another user, whose arguments can't be trusted, and for one that
+    does not run `program` (a path without symlinks; "": any program).
     """
     if not pid:
         return ()
@@ -50,7 +50,7 @@ def arguments(pid: int, program: str = "") -> tuple[str, ...]:
         try:
             runs = _program(process)
             words = _read(process, "cmdline").decode(errors="surrogateescape").rstrip("\0").split("\0")
-            # Asked again: after an exec the words would be those of another program.
+            # Checked again: after an exec the arguments would be those of another program.
             if runs and program in ("", runs) and runs == _program(process):
                 return tuple(words[1:])
         finally:
@@ -59,7 +59,7 @@ def arguments(pid: int, program: str = "") -> tuple[str, ...]:
 
 
 def running(program: str) -> list[int]:
-    """The processes of root's that run `program` (any path of it)."""
+    """Return the root processes that run `program` (any path of it)."""
     found = []
     real = os.path.realpath(program)
     for pid in pids():
@@ -74,15 +74,15 @@ def running(program: str) -> list[int]:
 
 
 def _opened(pid: int) -> int:
-    """A descriptor of this process, not of its number: what has the number next is another one. Raises OSError."""
+    """Open a process. The descriptor stays with it; its number may go to another process. Raises OSError."""
     return os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _program(process: int) -> Optional[str]:
-    """The program that runs in a process of root's; None for another one.
+    """Return the program of a root process, or None for another process.
 
-    That is one whose four user ids are root's, in our user namespace (in one of its own any user is root) and with our
-    root directory (a container has another one). Raises OSError and ValueError for one that is gone.
+    A root process has four user ids of 0, our user namespace (any user may be root in another one), and our root
+    directory (a container has another one). Raises OSError and ValueError if the process has ended.
     """
     ids = [line.split()[1:] for line in _read(process, "status").splitlines() if line.startswith(b"Uid:")]
     if ids != [[b"0"] * 4]:

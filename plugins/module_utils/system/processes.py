@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a program within bounds of time and memory, and end all that it started.
+"""Run a program with limits of time and memory, and end all processes that it started.
 
-The only place that starts a process (besides the hooks, whose programs are confined). Importing it takes as long as all
-of an ADD's own work, so code that seldom runs a program imports it in a function.
+The only place that starts a process, besides the hooks, whose programs are confined. Its import takes as long as an
+ADD's own work, so code that seldom runs a program imports it in a function.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import NamedTuple, Optional
 from . import proc
 
 LARGEST = 1 << 20  # bytes that are kept of each output
-REAP = 2.0  # seconds in which a process is gone that was ended
-GRACE = 0.2  # seconds to read what a process that has ended left in its pipes, while a child of it holds them open
+REAP = 2.0  # seconds to wait for the end of a killed process
+GRACE = 0.2  # seconds to read the rest of the output after the process has ended, while a child holds the pipes open
 
 
 class Done(NamedTuple):
@@ -52,10 +52,10 @@ def run(
     largest: int = LARGEST,
     cut: bool = False,
 ) -> Done:
-    """Run `command` in / and without a shell, for at most `limit` seconds; then end it and what it started.
+    """Run `command` in / without a shell, for at most `limit` seconds; then kill it and all that it started.
 
-    `env`: its whole environment; None passes ours on. Of each output the first `largest` bytes are kept; with `cut`
-    a process that prints more is ended at once. Raises OSError if it can't be started, TimeoutError at the limit.
+    `env`: its whole environment; None passes ours on. Keeps the first `largest` bytes of each output; with `cut`,
+    a process that prints more is killed at once. Raises OSError if it can't be started, TimeoutError at the limit.
     """
     try:
         process = subprocess.Popen(
@@ -65,7 +65,7 @@ def run(
             stderr=subprocess.PIPE,
             env=env,
             cwd="/",
-            start_new_session=True,  # so that a terminal's signals do not reach it, and a group is its own
+            start_new_session=True,  # it gets its own process group, and no signals of the terminal
         )
     except ValueError as error:  # a NUL in a word
         raise OSError(errno.EINVAL, str(error), command[0]) from None
@@ -76,7 +76,7 @@ def run(
     finally:
         if process.returncode is None:
             ended = _end(process)
-        # What was not read is of no interest, but closing must not wait for those who may still write.
+        # Unread output is dropped; closing does not wait for processes that still write.
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe:
                 with suppress(OSError):
@@ -88,10 +88,10 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes]) -> bool:
-    """End a process, its group and all that it started: commands of a plugin have sessions of their own.
+    """Kill a process, its group and all that it started: commands of a plugin have sessions of their own.
 
-    They are stopped before they are ended, so that none of them starts another or loses its parent meanwhile. Returns
-    whether it has ended: one in an uninterruptible sleep does so when its driver lets it.
+    All are stopped first, so that none starts another or loses its parent meanwhile. Returns True if the process has
+    ended: one in an uninterruptible sleep ends only when its driver lets it.
     """
     stopped: set[int] = set()
     found = {process.pid}
@@ -105,7 +105,7 @@ def _end(process: subprocess.Popen[bytes]) -> bool:
         with suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # what lost its parent before; the group is there until `wait`
+        os.killpg(process.pid, signal.SIGKILL)  # those that lost their parent before; the group exists until `wait`
     with suppress(subprocess.TimeoutExpired):
         process.wait(REAP)
     return process.returncode is not None
@@ -114,7 +114,7 @@ def _end(process: subprocess.Popen[bytes]) -> bool:
 def _converse(
     process: subprocess.Popen[bytes], stdin: bytes, deadline: float, largest: int, cut: bool
 ) -> tuple[bytes, bytes]:
-    """Write `stdin`, read both outputs until the process has ended, or printed enough. Raises TimeoutError."""
+    """Write `stdin`, and read both outputs until the process has ended or printed enough. Raises TimeoutError."""
     kept = {"stdout": bytearray(), "stderr": bytearray()}
     left = memoryview(stdin)
     with selectors.DefaultSelector() as selector:
@@ -150,7 +150,7 @@ def _converse(
 
 
 def _write(handle: int, left: memoryview) -> memoryview:
-    """Write as much of `left` as the pipe takes now, and return the rest; nothing, where the pipe has no reader."""
+    """Write as much of `left` as the pipe takes now. Return the rest, empty if the pipe has no reader."""
     try:
         return left[os.write(handle, left) :]
     except BlockingIOError:

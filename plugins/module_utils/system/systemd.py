@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask systemd about units, and tell it to start, stop and enable them: systemctl(1), journalctl(1), sd_booted(3)."""
+"""Ask systemd about units, and start, stop and enable them: systemctl(1), journalctl(1), sd_booted(3)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from . import processes
 
 SECONDS = 600.0  # for one command: to stop and start a unit takes up to TimeoutStopSec= and TimeoutStartSec=
 
-# Runs a command; returns its exit status and output, 127 and why where it can't be started.
+# Runs a command. Returns its exit status and output, or 127 and the reason if it can't be started.
 Run = Callable[[list[str]], tuple[int, str]]
 
-# What is-enabled prints; messages on stderr are other lines.
+# States that `systemctl is-enabled` prints; other lines are messages from stderr.
 _ENABLED = {"enabled", "enabled-runtime", "linked", "linked-runtime", "alias", "masked", "masked-runtime", "static"}
 _ENABLED |= {"indirect", "disabled", "generated", "transient", "bad", "not-found"}
 
 
-# systemd's docs/ENVIRONMENT.md: systemctl does not speak to the process 1 then.
+# Makes systemctl work without PID 1 (systemd's docs/ENVIRONMENT.md).
 _OFFLINE = ("env", "SYSTEMD_OFFLINE=1", "systemctl")
 
 
@@ -36,34 +36,34 @@ def run_on_host(command: list[str]) -> tuple[int, str]:
 
 
 def do(run: Run, command: list[str]) -> None:
-    """Run `command`. Raises CdiError, with all that it said, if it fails."""
+    """Run `command`. Raises CdiError with its output if it fails."""
     status, said = run(command)
     if status != 0:
         raise CdiError(f"`{' '.join(command)}` failed (exit status {status}): {' '.join(said.split())}")
 
 
 def booted() -> bool:
-    """sd_booted(3)."""
+    """Tell if systemd runs this host, as sd_booted(3) does."""
     return os.path.isdir("/run/systemd/system")
 
 
 def enabled(run: Run, units: Sequence[str]) -> tuple[str, ...]:
-    """Those of `units` that start at boot; none of them where systemd does not know them all."""
+    """Return those of `units` that start at boot, or () if systemd does not know all of them."""
     _status, said = run(["systemctl", "is-enabled", *units])
     lines = [line for line in said.splitlines() if line in _ENABLED]
     return tuple(unit for unit, line in zip(units, lines) if line == "enabled") if len(lines) == len(units) else ()
 
 
 def active(run: Run, units: Sequence[str]) -> tuple[str, ...]:
-    """Those of `units` that run."""
+    """Return those of `units` that run."""
     _status, said = run(["systemctl", "is-active", *units])
     return tuple(unit for unit, line in zip(units, said.splitlines()) if line == "active")
 
 
 def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
-    """Unit -> "enabled", "disabled", ... as the files say; "" where there is none.
+    """Return the state of unit files: unit -> "enabled", "disabled", ..., or "" without a file.
 
-    systemd's own property UnitFileState is the one of its first look, until it reads all units anew.
+    systemd's property UnitFileState would be old: systemd updates it only when it reads all units again.
     """
     said = {unit: run(["systemctl", "is-enabled", unit])[1] for unit in units}
     return {unit: next((line for line in text.splitlines() if line in _ENABLED), "") for unit, text in said.items()}
@@ -72,22 +72,22 @@ def unit_files(run: Run, units: Sequence[str]) -> dict[str, str]:
 def enable(run: Run, units: Sequence[str]) -> None:
     """Have `units` start at boot. Raises CdiError.
 
-    Only in the files, as in an image: systemd would read all units anew (`reload` says what that costs), or with
-    --no-reload, from 254 on, say of every unit that it is to be read anew.
+    Changes only the files, as in an image. Otherwise systemd would read all units again (see `reload` for the cost), or
+    with --no-reload, from 254 on, report NeedDaemonReload for every unit.
     """
     do(run, [*_OFFLINE, "enable", *units])
 
 
 def disable(run: Run, units: Sequence[str]) -> None:
-    """Have `units` not start at boot, in the same way. What systemctl says of one that has no file is not heard."""
+    """Have `units` not start at boot, in the same way. Ignores errors, as of a unit without a file."""
     run([*_OFFLINE, "disable", *units])
 
 
 def reload(run: Run, units: Sequence[str]) -> None:
-    """Have systemd read the files of `units` again, if one of those that it knows was changed. Raises CdiError.
+    """Have systemd read all unit files again, if a file of these `units` changed. Raises CdiError.
 
-    Not otherwise: it sets up all cgroups anew then, and containers lose devices that their runtime did not tell it of
-    (device_links.py). A unit that is new needs none.
+    A reload is never done without need: systemd then sets up all cgroups again, and containers lose devices that their
+    runtime did not report to it (device_links.py). A new unit needs no reload.
     """
     found = show(run, units, ("Id", "NeedDaemonReload"))
     if any(one.get("NeedDaemonReload") == "yes" for one in found.values()):
@@ -95,19 +95,19 @@ def reload(run: Run, units: Sequence[str]) -> None:
 
 
 def main_process(run: Run, unit: str) -> int:
-    """The process id of a unit's main process, 0 without one."""
+    """Return the process id of a unit's main process, or 0 without one."""
     _status, said = run(["systemctl", "show", "--property=MainPID", "--value", unit])
     return int(said) if said.strip().isdigit() else 0
 
 
 def last_words(run: Run, unit: str) -> str:
-    """The end of a unit's log in one line, "" where the journal has nothing of it."""
+    """Return the end of a unit's log on one line, or "" if the journal has no entry."""
     status, said = run(["journalctl", "--quiet", "--no-pager", "--lines=3", "--output=cat", "--unit", unit])
     return " ".join(said.split())[-500:] if status == 0 else ""
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """What `systemctl show` prints of one unit; a property that it prints several times has several lines."""
+    """Parse the output of `systemctl show` for one unit. A property that occurs several times has several lines."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -117,7 +117,7 @@ def properties_of(text: str) -> dict[str, str]:
 
 
 def show(run: Run, units: Sequence[str], properties: Sequence[str]) -> dict[str, Mapping[str, str]]:
-    """Unit -> its `properties`, for those of `units` that systemd answers for (systemctl(1), "show")."""
+    """Return the `properties` of each of `units` that systemd answers for (systemctl(1), "show")."""
     _status, said = run(["systemctl", "show", f"--property={','.join(properties)}", "--", *units])
     found: dict[str, Mapping[str, str]] = {}
     for block in said.strip().split("\n\n"):

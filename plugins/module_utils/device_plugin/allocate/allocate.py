@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Allocate: the kubelet gives devices to containers, all of them or none. Private API of fleet.cdi.
+"""Allocate: give devices to containers, all of them or none.
 
-Before the answer every device is looked at, its CDI name found in what is on disk now (KEP-4009, "What are other known
-failure modes?": a name that no spec has is the runtime's to find out, when the pod is long admitted), and the hold is
-recorded, durably. What fails on the way refuses the whole request (device plugin proposal, "Failure Handling"), undoes
-the other devices, and says which units the kubelet had better not ask for again.
+Before the answer it checks every device, looks up its CDI name in the specs on disk, and records the hold durably. The
+look-up matters: the runtime would find a missing name only after the pod is admitted (KEP-4009, "What are other known
+failure modes?"). A failure refuses the whole request (device plugin proposal, "Failure Handling"), undoes the other
+devices, and names the units that the kubelet should not ask for again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .dra_claims import paths_in_claims
 
 
 class AllocateFailed(CdiError):
-    """The request is refused as a whole. `troubles`: unit id -> why it can't be had (trouble.py)."""
+    """A refusal of the whole request. `troubles`: unit id -> why the kubelet can't have it (faults.py)."""
 
     def __init__(self, message: str, troubles: Optional[Mapping[str, str]] = None) -> None:
         super().__init__(message)
@@ -49,8 +49,10 @@ class AllocateFailed(CdiError):
 
 
 class Allocator:
-    """Hands units out. Its methods block, for `longest` seconds at most besides those that the ledger waits for others;
-    threads may share it."""
+    """Hand units out. Threads may share it.
+
+    Its methods block: for at most `longest` seconds, and while the ledger waits for other processes.
+    """
 
     def __init__(self, ledger: Ledger, root: str = "/") -> None:
         self._ledger = ledger
@@ -67,12 +69,12 @@ class Allocator:
         abandoned: Callable[[], bool] = lambda: False,
         check: Callable[[Sequence[OfferedUnit]], None] = lambda _units: None,
     ) -> list[Any]:
-        """The ContainerAllocateResponse for each container, by its device IDs; all are held when this returns.
+        """Hold the devices of all containers, and return the ContainerAllocateResponse of each.
 
-        What can't be had for one of them is refused to all, as it is one request. `unhealthy` are the device IDs, or
-        ids of units, that the kubelet was told not to ask for: ID -> why. Once the call is `abandoned` nothing is
-        recorded: the next container may have the devices. `check` raises Failed for units that are in use.
-        Raises Failed.
+        `containers`: the device IDs of each container. One device that can't be had refuses the whole request.
+        `unhealthy`: device ID, or unit id -> why it is Unhealthy for the kubelet. An `abandoned` call records nothing:
+        the next container may have the devices. `check` raises AllocateFailed for units that are in use.
+        Raises AllocateFailed.
         """
         _each_once(resource, containers)
         asked = [_asked(resource, ids, unhealthy or {}) for ids in containers]
@@ -89,10 +91,10 @@ class Allocator:
     def start(
         self, resource: Resource, device_ids: Sequence[str], abandoned: Callable[[], bool] = lambda: False
     ) -> None:
-        """PreStartContainer: set up what is not set up in this boot. A restarted container changes nothing.
+        """PreStartContainer: set up the devices that are not yet set up in this boot.
 
-        After a reboot the kubelet starts the containers that it had without asking for their devices again. Health is
-        not looked at: the container has its devices already. Raises Failed.
+        After a reboot the kubelet starts its containers again without a new Allocate. A container that restarts within
+        a boot changes nothing. Health is not checked: the container has its devices already. Raises AllocateFailed.
         """
         _each_once(resource, [device_ids])
         units = _asked(resource, device_ids, {})
@@ -112,14 +114,14 @@ class Allocator:
             self._hold(resource, left, None, abandoned)
 
     def _fit(self, resource: Resource, units: Sequence[OfferedUnit], registry: Registry) -> Registry:
-        """The specs as they are on disk, in which these units are what they were, and well. Raises Failed."""
+        """Return the specs on disk. Raises AllocateFailed for units that they changed, and for units with faults."""
         now = specs.load(registry.directories) if specs.changed(registry) else registry
         out: Mapping[str, out_of_service.Disabled] = {}
-        with suppress(CdiError):  # each look says what is wrong with that
+        with suppress(CdiError):  # each health check reports that error
             out = out_of_service.in_force(self._state_dir)
         found = look(resource, now, self._root, out, units)
         if now is not registry:
-            claimed = paths_in_claims(now)  # the ledger has them from the next look on
+            claimed = paths_in_claims(now)  # the ledger gets them with the next health check
             for unit in units:
                 for path in unit.paths:
                     if path in claimed:
@@ -138,14 +140,14 @@ class Allocator:
         registry: Optional[Registry],
         abandoned: Callable[[], bool],
     ) -> None:
-        """Record the holds, and run the operator's commands where a unit changes hands. Raises Failed.
+        """Record the holds, and run the operator's commands for units with a new holder. Raises AllocateFailed.
 
-        Without a `registry` it stays with the holder that it had: nothing is torn down first, and nothing looked at.
+        Without a `registry` the units keep their holder: nothing is torn down first, and no health is checked.
         """
         wants = [Want(unit.id, unit.device, unit.replicas > 1) for unit in units]
         settings = resource.settings
         try:
-            # Also where there are no commands: one may still run, of the configuration before or the other daemon's.
+            # Needed even without commands: one of the former configuration or of the other daemon may still run.
             with turns.turn(self._state_dir, [unit_key(resource.name, unit.id) for unit in units], settings.time_limit):
                 if settings.setup or settings.teardown:
                     handed = pod_holds.take(self._ledger, resource.name, wants, True, abandoned)
@@ -167,9 +169,9 @@ class Allocator:
         registry: Optional[Registry],
         abandoned: Callable[[], bool],
     ) -> None:
-        """Tear down what the holder before left, set up for the next; undo all if anything fails. Raises Failed.
+        """Tear down after the former holder, and set up for the next; undo all if a step fails. Raises AllocateFailed.
 
-        A container that is started has its devices, whatever fails: they stay pending.
+        On PreStartContainer (no `registry`) the container keeps its devices after a failure: they stay pending.
         """
         settings = resource.settings
         new = commands.subjects(unit for unit in units if unit.id in handed.changed)
@@ -192,15 +194,15 @@ class Allocator:
         more = "nobody waits for its devices any more" if late else ""
         try:
             settle(free=free, withheld=failed)
-        except CdiError as error:  # what is pending stays held until it is torn down
+        except CdiError as error:  # pending devices stay held until they are torn down
             more += f"; then it could not be undone: {error}"
         raise _failed(resource, {**lost, **failed}, more)
 
 
 def longest(settings: ResourceSettings, number: int) -> float:
-    """The seconds that the commands of a resource may take for a request for `number` devices.
+    """Return the seconds that the commands of a resource may take for a request for `number` devices.
 
-    A turn, then one command, or up to three, for as many devices at a time as commands run.
+    That is the wait for a turn, then up to three commands for each group of AT_ONCE devices.
     """
     if not (settings.setup or settings.teardown):
         return 0.0
@@ -209,7 +211,7 @@ def longest(settings: ResourceSettings, number: int) -> float:
 
 
 def _each_once(resource: Resource, containers: Sequence[Sequence[str]]) -> None:
-    """Raises Failed for a container without a device ID, and for an ID that is there twice."""
+    """Raise AllocateFailed for a container without a device ID, and for an ID that occurs twice."""
     where: dict[str, int] = {}
     for number, ids in enumerate(containers, 1):
         container = f" in container {number} of the request" if len(containers) > 1 else ""
@@ -228,7 +230,7 @@ def _each_once(resource: Resource, containers: Sequence[Sequence[str]]) -> None:
 
 
 def _asked(resource: Resource, device_ids: Sequence[str], unhealthy: Mapping[str, str]) -> list[OfferedUnit]:
-    """The units that are asked for, by id. Raises Failed for an ID that can't be asked for."""
+    """Return the requested units, by id. Raises AllocateFailed for an unknown or unhealthy ID."""
     found: dict[str, OfferedUnit] = {}
     sick: dict[str, str] = {}
     known = units_of(resource, device_ids)
@@ -266,7 +268,7 @@ def _taken(why: str) -> str:
 
 
 def _items(unit: OfferedUnit, registry: Registry) -> Collection[str]:
-    """The device nodes and network interfaces that a unit's names inject."""
+    """Return the device nodes and network interfaces that a unit's names inject."""
     try:
         return frozenset(
             item for _path, one in inject.resolve_edits(unit.qualified_names, registry) for item in items_of(one)
@@ -276,7 +278,7 @@ def _items(unit: OfferedUnit, registry: Registry) -> Collection[str]:
 
 
 def _expanded(units: Iterable[OfferedUnit], registry: Registry, ways: Delivery) -> delivery.Expanded:
-    """What is spelled out. Raises Failed for a unit of which a container would get nothing."""
+    """Return the expanded edits of units. Raises AllocateFailed for a unit of which a container would get nothing."""
     if not ways.expanded:
         return delivery.expand([])
     names: list[str] = []

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operator's setup and teardown commands, for the units of a resource that change hands. Private API of fleet.cdi.
+"""Run the operator's setup and teardown commands for units with a new holder.
 
-The device plugin proposal's "gpu cleanup", "scrubbing"; the same commands, in the same environment, as an executable
-runs (docs/executables.md, "Setup and teardown"): resource-type `kubernetes`, the resource as plugin, the unit as
-request-id. One call for each unit, so that it is known which one failed.
+The device plugin proposal calls this "gpu cleanup" and "scrubbing". An executable runs the same commands in the same
+environment (docs/executables.md, "Setup and teardown"): resource-type `kubernetes`, the resource as plugin, the unit as
+request-id. Each unit has a call of its own, which shows the unit that failed.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from ..offer.resources import OfferedUnit
 
 AT_ONCE = 16  # processes
 
-# What is done -> the CDI_COMMAND that it belongs to, the code of its failure.
+# Step -> its CDI_COMMAND, the error code of its failure.
 STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
 
 Subjects = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # unit id -> Device.id, paths of device nodes
 
 
 def subjects(units: Iterable[OfferedUnit]) -> Subjects:
-    """What the commands are told of these units."""
+    """Return the ids and device nodes of these units for the commands."""
     return {unit.id: about(unit.device) for unit in units}
 
 
 def about(device: Device) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What the commands are told of a device. One that only a spec knows has its nodes as ids (offer.py)."""
+    """Return (ids, device nodes) of a device. A device that only a spec knows has its nodes as ids (hardware.py)."""
     own = [name[len(NODE) :] for name in (device.id, *device.consists_of) if name.startswith(NODE)]
     return (device.id,), tuple(dict.fromkeys([*(node.path for node in device.nodes), *own]))
 
 
 def of_holds(holds: Mapping[str, Hold], units: Iterable[OfferedUnit]) -> Subjects:
-    """What a teardown is told of what was held, unit id -> hold; `units` are those that there are now.
+    """Return the ids and device nodes of former holds (unit id -> hold) for a teardown; `units` are the present units.
 
-    A unit may have become another device since, and what was held another unit. Of what is no unit now only the id is
-    known, unless a spec alone knew it then, and its node is one's now.
+    Since then a unit may mean another device, and a device may be another unit. For hardware without a unit now only
+    the id is known. Exception: a device that only a spec knew, whose node a unit has now.
     """
     known = {unit.device.id: about(unit.device) for unit in units} if holds else {}
 
@@ -61,14 +61,14 @@ def of_holds(holds: Mapping[str, Hold], units: Iterable[OfferedUnit]) -> Subject
 
 
 def run_command(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
-    """Run the `setup` or `teardown` of a resource for each of `units`, at the same time: unit id -> why it failed.
+    """Run the `setup` or `teardown` of a resource for all `units` at once. Return unit id -> why it failed.
 
-    Nothing to run is no failure. Of AT_ONCE units this takes `settings.time_limit`, or little more. Raises nothing.
+    No command or no units: returns {}. AT_ONCE units take about `settings.time_limit` at most.
     """
     command = {"setup": settings.setup, "teardown": settings.teardown}[what]
     if not command or not units:
         return {}
-    # Here, as what runs commands costs memory that most nodes have no use for.
+    # Imported here: running commands costs memory, and most nodes run none.
     from ...allocation.commands import setup
 
     verb, code = STEPS[what]

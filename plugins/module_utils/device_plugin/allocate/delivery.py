@@ -1,12 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a container gets its devices: by CDI name, or by what the specs say, spelled out. Private API of fleet.cdi.
+"""Give a container its devices: by CDI name, or as expanded container edits.
 
-Three ways, of which several may be taken together: the field `cdi_devices` (KEP-4009: kubelets from 1.28 on; older
-ones, and those with the feature gate off, drop it without a word), annotations `cdi.k8s.io/...` (CDI SPEC.md and the
-reference library's pkg/cdi/annotations.go: they reach the runtime through any kubelet), and device nodes, mounts and
-environment for runtimes that read no CDI. A runtime that finds a name in the field and in an annotation takes it once.
+There are three ways, which may be combined:
+- the field `cdi_devices` (KEP-4009): kubelets from 1.28 on; older ones, or without the feature gate, drop it silently;
+- annotations `cdi.k8s.io/...`, which pass any kubelet (CDI SPEC.md; the reference library's pkg/cdi/annotations.go);
+- device nodes, mounts and environment, for runtimes that don't read CDI.
+A runtime that finds a name in the field and in an annotation injects it once.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from ..offer.resources import Resource
 
 PREFIX = "cdi.k8s.io/"
 PLUGIN = "fleet-cdi"
-LONGEST = 63  # characters of an annotation's name, behind the prefix
+LONGEST = 63  # characters of an annotation's name, without the prefix
 
-# What a container without CDI can't be given (the v1beta1 message ContainerAllocateResponse has no field for it).
+# Edits that need CDI: the v1beta1 message ContainerAllocateResponse has no field for them.
 LOST = ("hooks", "netDevices", "intelRdt", "additionalGids")
 LOST_OF_NODES = ("fileMode", "uid", "gid")
 
-PERMISSIONS = {"": "rwm", "none": ""}  # SPEC.md, "permissions": all of them, unless it says otherwise
+PERMISSIONS = {"": "rwm", "none": ""}  # SPEC.md, "permissions": all of them by default
 
 
 class Delivery(NamedTuple):
-    """Which ways are taken. `why`: what this node lacks for what the configuration asks for, "" for nothing."""
+    """The ways to use. `why`: the reason if this node lacks something for the configured way, or ""."""
 
     cdi: bool
     annotations: bool
@@ -47,8 +48,11 @@ class Delivery(NamedTuple):
 
 
 class Expanded(NamedTuple):
-    """Container edits, spelled out: env by name, (path in the container, on the host, permissions) of device nodes by
-    the first, (path in the container, on the host, read-only) of mounts by the first; and what can't be said so."""
+    """Container edits for a runtime without CDI.
+
+    `envs`: value by name. `devices`: (path in the container, on the host, permissions), by the first. `mounts`: (path
+    in the container, on the host, read-only), by the first. `lost`: the edits that need CDI.
+    """
 
     envs: Mapping[str, str]
     devices: Mapping[str, tuple[str, str, str]]
@@ -57,7 +61,7 @@ class Expanded(NamedTuple):
 
     @property
     def paths(self) -> frozenset[str]:
-        """What a container gets by it of the host."""
+        """Return the host paths that a container gets."""
         return frozenset(host for _inside, host, _how in (*self.devices.values(), *self.mounts.values()))
 
 
@@ -69,9 +73,9 @@ FIXED = {
 
 
 def readers(root: str = "/", path: str = "") -> tuple[RuntimeReader, ...]:
-    """The runtimes of this node, found by `path` (as the variable PATH) and where packages put them. Blocks.
+    """Return the runtimes of this node, found in `path` (as the variable PATH) and where packages put them. Blocks.
 
-    None where they can't be asked: in a container, where `root` is somewhere else, the host's programs don't run.
+    Returns () in a container, where `root` is not "/" and the host's programs can't run.
     """
     if root.rstrip("/"):
         return ()
@@ -79,7 +83,7 @@ def readers(root: str = "/", path: str = "") -> tuple[RuntimeReader, ...]:
 
 
 def kubelets(root: str = "/", path: str = "") -> tuple[tuple[int, int], ...]:
-    """The versions of the kubelets of this node, found like `readers`; k3s has its own within. Blocks."""
+    """Return the versions of the kubelets of this node, found like `readers`; k3s contains one. Blocks."""
     found = []
     for directory in () if root.rstrip("/") else (*path.split(os.pathsep), *detect.DIRECTORIES):
         for program in (os.path.join(directory, name) for name in ("kubelet", "k3s") if directory):
@@ -90,15 +94,15 @@ def kubelets(root: str = "/", path: str = "") -> tuple[tuple[int, int], ...]:
 
 
 _KUBELET = re.compile(r"(?:Kubernetes|k3s version) v([0-9]+)\.([0-9]+)")
-FIELD = (1, 29)  # from here on a kubelet passes on the field cdi_devices; 1.28 does with a feature gate
+FIELD = (1, 29)  # first kubelet that passes on the field cdi_devices; 1.28 needs a feature gate
 
 
 def decide(mode: str, found: Sequence[RuntimeReader], files: Collection[SpecFile] = ()) -> Delivery:
-    """The ways for `mode` (config.DELIVERY) on a node with these runtimes, for devices that `files` define.
+    """Return the ways for `mode` (configuration.DELIVERY) on a node with these runtimes, for devices of `files`.
 
-    `auto`: by name where any of them reads CDI or none is known, spelled out where any does not: which one the kubelet
-    talks to is not known, and what a container is given twice it has once. But a runtime that reads CDI and not these
-    files makes no container with a name that it does not find: then they are spelled out, and that alone.
+    `auto` uses names if a runtime reads CDI or no runtime is known, and expanded edits if a runtime does not read CDI.
+    It may use both: the kubelet's own runtime is not known, and an edit given twice applies once. But a runtime that
+    reads CDI and not these files refuses containers with unknown names: then `auto` uses expanded edits alone.
     """
     off = [one.why or f"{one.name} reads no CDI specs" for one in found if not one.reads]
     lost = [why for why in (_unread(one, files) for one in found if one.reads) if why]
@@ -114,7 +118,7 @@ def decide(mode: str, found: Sequence[RuntimeReader], files: Collection[SpecFile
 
 
 def _unread(reader: RuntimeReader, files: Collection[SpecFile]) -> str:
-    """Why a runtime that reads CDI finds no name that these files define, "" if it does."""
+    """Tell why a runtime that reads CDI can't find the names of these files, or return ""."""
     known = {os.path.realpath(one) for one in reader.spec_dirs}
     for directory in dict.fromkeys(os.path.dirname(file.path) for file in files if known):
         if os.path.realpath(directory) not in known:
@@ -133,7 +137,7 @@ def _unread(reader: RuntimeReader, files: Collection[SpecFile]) -> str:
 
 
 def files_of(resource: Resource, registry: Registry) -> tuple[SpecFile, ...]:
-    """The specs that define what the resource offers."""
+    """Return the specs that define the devices of the resource."""
     paths = {registry.devices.get(name) for unit in resource.units for name in unit.qualified_names}
     return tuple(file for file in registry.specs if file.path in paths)
 
@@ -144,7 +148,7 @@ def warnings(
     registry: Registry,
     versions: Sequence[tuple[int, int]] = (),
 ) -> tuple[str, ...]:
-    """What the configuration asks for and can't have on a node with these runtimes, specs and versions of kubelets."""
+    """Return warnings for configured ways that can't work with these runtimes, specs and versions of kubelets."""
     asked = [(one.delivery or settings.delivery, one.kinds) for one in settings.resources.values()]
     asked = asked or [(settings.delivery, ())]
     lines = [
@@ -161,10 +165,10 @@ def warnings(
 
 
 def annotation(resource: str, names: Iterable[str]) -> tuple[str, str]:
-    """Key and value of the annotation for the qualified `names` of one resource.
+    """Return key and value of the annotation for the qualified `names` of one resource.
 
-    The key is another one for each resource: of two alike the kubelet would pass on one only. It is `fleet-cdi_` and
-    the resource's name with an underscore for its slash, which has no other; too long a name is cut and hashed.
+    Each resource has its own key: of equal keys the kubelet would pass on only one. The key is `fleet-cdi_` and the
+    resource's name, with an underscore for its only slash. A long name is cut, and ends in a hash.
     """
     name = f"{PLUGIN}_{resource.replace('/', '_')}"
     if len(name) > LONGEST:
@@ -174,7 +178,7 @@ def annotation(resource: str, names: Iterable[str]) -> tuple[str, str]:
 
 
 def expand(edits: Iterable[Mapping[str, Any]]) -> Expanded:
-    """What these container edits say, in the order in which they apply; later ones win, as in spec.inject."""
+    """Expand these container edits, in the order in which they apply; later ones win, as in spec.inject."""
     envs: dict[str, str] = {}
     devices: dict[str, tuple[str, str, str]] = {}
     mounts: dict[str, tuple[str, str, bool]] = {}
@@ -186,7 +190,7 @@ def expand(edits: Iterable[Mapping[str, Any]]) -> Expanded:
             envs[name] = value
         for node in one.get("deviceNodes") or ():
             lost.update(dict.fromkeys(f"deviceNodes.{key}" for key in LOST_OF_NODES if node.get(key) is not None))
-            if node.get("type") == "p":  # runtimes take device nodes alone
+            if node.get("type") == "p":  # runtimes take only device nodes here
                 lost["deviceNodes of type p"] = None
                 continue
             said = node.get("permissions") or ""
@@ -203,12 +207,12 @@ def expand(edits: Iterable[Mapping[str, Any]]) -> Expanded:
 
 
 def lost(resource: Resource, registry: Registry) -> tuple[str, ...]:
-    """A line for each spec of which containers without CDI don't get everything, for people to read."""
+    """Return a message for each spec whose edits containers without CDI don't get in full."""
     found: dict[str, dict[str, None]] = {}
     for file in files_of(resource, registry):
         found[file.path] = dict.fromkeys(expand([file.spec.get("containerEdits") or {}]).lost)
     for name in (name for unit in resource.units for name in unit.qualified_names):
-        if name in registry.devices:  # else it can't be handed out at all, which is told elsewhere
+        if name in registry.devices:  # otherwise the device can't be handed out, which probe.py reports
             found[registry.devices[name]].update(dict.fromkeys(expand([registry.edits[name]]).lost))
     return tuple(
         f"{path}: {', '.join(missing)}: not given to containers of {resource.name}, as this node's runtime reads no CDI"
@@ -218,7 +222,7 @@ def lost(resource: Resource, registry: Registry) -> tuple[str, ...]:
 
 
 def response(delivery: Delivery, resource: str, names: Sequence[str], expanded: Expanded) -> Any:
-    """The ContainerAllocateResponse that gives a container the qualified `names`, `expanded` being what they say."""
+    """Return the ContainerAllocateResponse for the qualified `names` and their `expanded` edits."""
     from ..kubelet import api
 
     message = api.v1beta1.ContainerAllocateResponse()

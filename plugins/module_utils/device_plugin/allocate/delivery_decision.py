@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When it is decided how containers get a resource's devices, and what is said of it. Private API of fleet.cdi.
+"""Decide when a resource needs a new way of delivery, and log the decision.
 
-delivery.py says what is decided. A runtime may be replaced, or a spec moved, while the daemon serves: so a decision is
-made again at each registration and for each other registry of specs.
+delivery.py makes the decision. A runtime may be replaced, or a spec moved, while the daemon serves. So each
+registration and each new registry of specs needs a new decision.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ..kubelet.register_call import Site
 from ..offer.resources import Resource
 from . import delivery
 
-FRESH = 5.0  # seconds that what the runtimes said holds
+FRESH = 5.0  # seconds for which the answers of the runtimes are valid
 DECIDE = 5.0  # seconds to ask them
 
 
 class Readers:
-    """What the node's runtimes can read, asked once for all resources that register at about the same time."""
+    """Ask the node's runtimes what they read, once for all resources that register at about the same time."""
 
     def __init__(self, ask: Callable[[], Sequence[delivery.RuntimeReader]], pool: ThreadPoolExecutor) -> None:
-        self._ask = ask  # blocking: it starts programs
-        self._pool = pool  # not the loop's own, for whose threads the process would wait at its end
+        self._ask = ask  # blocks: it starts programs
+        self._pool = pool  # not the loop's own pool: the process would wait for its threads at the end
         self._asked: Optional[asyncio.Future[Any]] = None
         self._at = 0.0
 
     async def ask(self) -> Optional[Sequence[delivery.RuntimeReader]]:
-        """None where that takes too long."""
+        """Return the answers, or None if that takes longer than DECIDE."""
         loop = asyncio.get_running_loop()
         if self._asked is None or (self._asked.done() and loop.time() - self._at > FRESH):
             self._asked, self._at = loop.run_in_executor(self._pool, self._ask), loop.time()
@@ -46,9 +46,9 @@ class Readers:
 
 
 class DeliveryDecision:
-    """How containers get the devices of one resource.
+    """The way in which containers get the devices of one resource.
 
-    `delivery` is None until it was decided once. `warnings`: what they don't get so.
+    `delivery` is None until the first decision. `warnings` name the edits that get lost in that way.
     """
 
     def __init__(self, site: Site, readers: Readers) -> None:
@@ -59,7 +59,7 @@ class DeliveryDecision:
         self.warnings: tuple[str, ...] = ()
 
     def begin(self, resource: Resource, registry: Registry) -> asyncio.Future[None]:
-        """Decide anew; what was decided holds until then."""
+        """Start a new decision; the former one is valid until then."""
         self._deciding = asyncio.ensure_future(self._decide(resource, registry))
         return self._deciding
 
@@ -71,7 +71,7 @@ class DeliveryDecision:
         work = partial(_ways, mode, resource, registry, readers or ())
         found, warnings = await asyncio.get_running_loop().run_in_executor(None, work)
         if self.delivery is not None and self._deciding is not asyncio.current_task():
-            return  # what was begun later knows more
+            return  # a later decision knows more
         if found != self.delivery:
             fields = {key: value for key, value in found._asdict().items() if value}
             self._site.log.info("delivery", resource=resource.name, **fields)
@@ -84,6 +84,6 @@ class DeliveryDecision:
 def _ways(
     mode: str, resource: Resource, registry: Registry, readers: Sequence[delivery.RuntimeReader]
 ) -> tuple[delivery.Delivery, tuple[str, ...]]:
-    """How containers get the devices, and what of them they don't get so. Of many devices it takes a while."""
+    """Return the way, and messages for the edits that get lost in it. Slow for many devices."""
     found = delivery.decide(mode, readers, delivery.files_of(resource, registry))
     return found, delivery.lost(resource, registry) if found.expanded else ()

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hardware claims of DRA drivers have, whoever's drivers these are: of the specs, and of what the kubelet lists.
+"""Find the hardware that claims of DRA drivers have, by the specs and by the kubelet's list.
 
-Most drivers write a transient spec for each claim when it is prepared (its file is named by the claim's UID), and
-remove it when nobody needs the claim any more: while it is there, the claim has what it names. Others give their claims
-devices of a spec that stays; then the kubelet's list is all that tells. Pure. Private API of fleet.cdi.
+This works for drivers of any vendor. Most write a transient spec when they prepare a claim, named by the claim's UID,
+and remove it with the claim: while the file exists, the claim has the devices in it. Other drivers give their claims
+devices of a permanent spec: then only the kubelet's list shows them. Pure.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ...spec.registry import Registry
 from ..kubelet.podresources import ListedClaim
 from ..offer import resources
 
-LONGEST = 253  # characters of a driver's, a namespace's and a claim's name: an API server takes no more
+LONGEST = 253  # characters of the name of a driver, namespace or claim: the limit of an API server
 
 
 class ClaimsFound(NamedTuple):
     """The claims at one moment."""
 
     claims: tuple[Claim, ...] = ()  # by key
-    unknown: tuple[str, ...] = ()  # why it is not known what a claim has
+    unknown: tuple[str, ...] = ()  # why a claim's hardware is not known, one text for each claim
 
 
 class ClaimRegistry:
-    """Specs and inventory, by what claims may have of them."""
+    """Index specs and inventory for claims."""
 
     def __init__(self, registry: Registry, inventory: Optional[Inventory]) -> None:
         self._registry = registry
@@ -52,10 +52,10 @@ class ClaimRegistry:
                 for name, device in zip(file.qualified_names, file.spec["devices"]):
                     self.edits[name] = device["containerEdits"]
         self.uids = frozenset(filter(None, map(named_uid, registry.broken))) | {uid for _driver, uid in self.of_uid}
-        self.complete = not any(one in registry.errors for one in registry.directories)  # none is known to be missing
+        self.complete = not any(one in registry.errors for one in registry.directories)  # False: specs may be missing
 
     def claims(self, listed: Sequence[ListedClaim]) -> ClaimsFound:
-        """All claims that the specs show, and that the kubelet `listed`."""
+        """Return all claims that the specs show or the kubelet `listed`."""
         found: dict[tuple[str, str], set[str]] = {}
         shown = {name: key for key, names in self.of_uid.items() for name in names}
         named: set[tuple[str, str]] = set()
@@ -78,18 +78,18 @@ class ClaimRegistry:
         return ClaimsFound(tuple(claims), tuple(unknown))
 
     def shows(self, names: Iterable[str]) -> bool:
-        """Whether the specs still show the claim whose CDI devices these are."""
+        """Tell if the specs still show the claim that has these CDI devices."""
         return any(name in self.edits or any(uid in name for uid in self.uids) for name in names)
 
     def _has(self, name: str) -> bool:
         return name in self.edits or name in self._registry.edits
 
     def _claim(self, driver: str, claim: str, names: Sequence[str]) -> Claim:
-        if self._hardware is None:  # here: few hosts have a claim
+        if self._hardware is None:  # made here, as few hosts have claims
             self._hardware = _Hardware(self._registry, self._inventory)
         devices: dict[str, Device] = {}
         for name in names:
-            if name.partition("=")[2] not in NEVER:  # not that much of the host is meant by what a container is given
+            if name.partition("=")[2] not in NEVER:  # "all" does not mean that a claim has all devices of the host
                 edits = self.edits.get(name) or self._registry.edits.get(name, {})
                 devices.update((one.id, one) for one in self._hardware.of(items_of(edits)))
         holds = (hold_of(device)._replace(kind=kind_of(driver)) for _id, device in sorted(devices.items()))
@@ -97,7 +97,7 @@ class ClaimRegistry:
 
 
 def paths_in_claims(registry: Registry) -> dict[str, str]:
-    """Path of a device node -> the claim, for people, whose transient spec has it; also what a whole family has."""
+    """Map each path in a transient spec to its claim, in words; includes nodes that a whole family shares."""
     known = ClaimRegistry(registry, None)
     return {
         item.partition(":")[2]: claim_text(claim_key(driver, f"{UNNAMED}{uid}"))
@@ -108,11 +108,11 @@ def paths_in_claims(registry: Registry) -> dict[str, str]:
 
 
 class _Hardware:
-    """Whose a device node or network interface is, as the ledger would lock it for anybody else."""
+    """Find the devices of a node or network interface, as the ledger locks them for other holders."""
 
     def __init__(self, registry: Registry, inventory: Optional[Inventory]) -> None:
         self._owners = Owners(inventory.devices if inventory else ())
-        self._made: dict[str, dict[str, Device]] = {}  # item -> id -> device of which only specs tell
+        self._made: dict[str, dict[str, Device]] = {}  # item -> id -> device that only specs know
         self._shared: set[str] = set()  # items that several of these devices have
         self._units: dict[str, list[tuple[frozenset[str], Device]]] = {}  # item -> all items of a unit, the unit
         for one in resources.known(registry, inventory):
@@ -124,7 +124,7 @@ class _Hardware:
             self._shared.update(one.identity.above)
 
     def of(self, items: Collection[str]) -> list[Device]:
-        """The devices that have some of the items. What a whole family has, as /dev/kfd, tells none of them."""
+        """Return the devices that have some of the items. Nodes of a whole family, as /dev/kfd, don't count."""
         wanted = frozenset(items)
         found: dict[str, Device] = {}
         for item in sorted(wanted):
@@ -135,6 +135,6 @@ class _Hardware:
                 found.update(self._made.get(item, {}))
         if not found and wanted <= self._shared.union(
             self._owners.items
-        ):  # the parent of partitions that are all we know
+        ):  # the parent of partitions, of which only the partitions are known
             found = {item: Device(item, "", "", (), ()) for item in sorted(wanted & self._shared)}
         return finest(found.values())

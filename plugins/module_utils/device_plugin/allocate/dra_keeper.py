@@ -1,11 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps the ledger by what claims of DRA drivers have: held at once, freed when nothing shows a claim any more.
+"""Hold the hardware of DRA claims in the ledger, and free it when a claim is over.
 
-A claim is over when its transient spec is gone and podresources, which can be asked, has left it out twice and for a
-grace period. Who was never seen in either by this process waits longer: after a restart a kubelet without its API
-server lists static pods alone, while all containers go on. Private API of fleet.cdi.
+A claim is over when its transient spec is gone and podresources has left the claim out twice and for a grace period.
+Without podresources no claim is freed. A claim that this process never saw in either place waits longer: after a
+restart a kubelet without its API server lists only static pods, while all containers run on.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..kubelet.podresources import InUse, ListedClaim
 from .dra_claims import ClaimRegistry, ClaimsFound
 from .reclaim import LONG
 
-SOME = 8  # claims in trouble that are told one by one
+SOME = 8  # claims that have a warning of their own
 
 
 class ClaimEvent(NamedTuple):
-    """What happened to what a claim holds."""
+    """A change of the hold of a claim, for the log."""
 
     what: str  # "claim-held", "claim-released"
     driver: str
@@ -36,27 +36,27 @@ class ClaimEvent(NamedTuple):
 
 
 class KeptClaims(NamedTuple):
-    """The claims at one moment, and what is wrong with them."""
+    """The claims at one moment, and warnings about them."""
 
     claims: tuple[Claim, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 class Keeper:
-    """Remembers what the specs and podresources said last. From any thread."""
+    """Keep the holds of claims, with the last state of specs and podresources. Threads may share it."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._known: Optional[ClaimRegistry] = None
         self._listed: tuple[ListedClaim, ...] = ()
-        self._kubelet: tuple[int, ...] = ()  # which one listed them
-        self._missed: dict[str, float] = {}  # token -> the first step that nothing showed its claim
+        self._kubelet: tuple[int, ...] = ()  # the kubelet that listed them
+        self._missed: dict[str, float] = {}  # token -> time of the first step in which nothing showed its claim
         self._shown: set[str] = set()  # tokens of claims that a spec, or this kubelet, showed
-        self.events: deque[ClaimEvent] = deque()  # for who logs them
+        self.events: deque[ClaimEvent] = deque()  # for the log
 
     def look(self, known: ClaimRegistry) -> KeptClaims:
-        """Hold what claims have by the specs as they are `known` now. Raises Unusable."""
+        """Hold the hardware that claims have by the `known` specs. Raises Unusable."""
         with self._lock:
             self._known = known
             found = known.claims(self._listed)
@@ -64,9 +64,9 @@ class Keeper:
             return KeptClaims(found.claims, _some([*map(_told, settled.clashes), *found.unknown]))
 
     def step(self, in_use: Optional[InUse], now: float, grace: float) -> bool:
-        """Hold and free by what podresources says, None if it can't be asked; whether anything is other than before.
+        """Hold and free by the answer of podresources. Return True if its claims or the holds changed.
 
-        `now` is time.monotonic(), `grace` in seconds. Raises Unusable.
+        `in_use`: the answer, None if there was none. `now` is time.monotonic(), `grace` in seconds. Raises Unusable.
         """
         with self._lock:
             known = self._known
@@ -103,7 +103,7 @@ class Keeper:
 
 
 def by_specs(known: ClaimRegistry) -> KeptClaims:
-    """The claims that the specs show, for who only looks."""
+    """Return the claims that the specs show, without a change of the ledger."""
     found = known.claims(())
     return KeptClaims(found.claims, _some(found.unknown))
 

@@ -1,15 +1,15 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of the available devices a container had better get: GetPreferredAllocation. Private API of fleet.cdi.
+"""Choose the best of the available devices for a container: GetPreferredAllocation.
 
-The kubelet asks while it admits a pod, and an error rejects the pod; it may do otherwise than it is told. So this never
-raises, answers in bounded time, and the same request has the same answer, in whatever order it names the devices.
+The kubelet asks while it admits a pod. An error would reject the pod, and the kubelet may ignore the answer. So this
+never raises and answers in bounded time. The same request has the same answer, in any order of its devices.
 
-Units that are not shared are chosen as an ADD chooses (docs/allocation.md, "How devices are chosen"). Of shared ones
-the replicas count, round by round: `spread` gives one replica of each of the least used units, by the part of their
-replicas that is in use, `pack` all replicas of the most used one. Where there is a choice between units that are used
-alike, it is that of an ADD again: well linked, near each other.
+Units that are not shared are chosen as an ADD chooses (docs/allocation.md, "How devices are chosen"). Shared units are
+chosen by their replicas, round by round. `spread` gives one replica of each of the least used units, by the part of
+their replicas in use. `pack` gives all replicas of the most used unit. Between equally used units the rules of an ADD
+decide: well linked, near each other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ...allocation.choosing.choose import ChoiceRequest, choose, stable
 from ...allocation.choosing.machine import fold
 from ..offer.resources import OfferedUnit, Resource, units_of
 
-# What the search looks at where more than 16 devices are linked in no hierarchy: a third of what an ADD may, as the
-# kubelet waits. On 64 partitions of 16 linked GPUs more work found nothing better.
+# Steps of the search if more than 16 devices are linked without a hierarchy: a third of an ADD's, as the kubelet waits.
+# On 64 partitions of 16 linked GPUs more work found nothing better.
 WORK = 1_000
 
 
 class _Pool(NamedTuple):
-    """What can be had of one unit, and how much of it is taken for this container."""
+    """One unit: its available device IDs, and those chosen for this container."""
 
     unit: OfferedUnit
     left: list[str]  # device IDs, the next one last
@@ -35,14 +35,14 @@ class _Pool(NamedTuple):
 
     @property
     def used(self) -> float:
-        """The part of its replicas that other containers have, or this one."""
+        """Return the part of its replicas that containers have, this one included."""
         return 1 - len(self.left) / max(self.unit.replicas, 1)
 
 
 def preferred(resource: Resource, available: Iterable[str], must_include: Iterable[str], size: int) -> list[str]:
-    """Device IDs, those of `must_include` first: `size` of them, or as many as there are. Raises nothing.
+    """Return `size` device IDs, or all if there are fewer; those of `must_include` come first. Never raises.
 
-    IDs that the resource does not offer are ignored; what must be included counts as available.
+    IDs that the resource does not offer are ignored. IDs in `must_include` count as available.
     """
     must = list(dict.fromkeys(must_include))
     ids = list(dict.fromkeys([*must, *available]))
@@ -68,14 +68,14 @@ def preferred(resource: Resource, available: Iterable[str], must_include: Iterab
         else:
             _choose(resource, [*pools.values()], number)
         chosen = [one for pool in pools.values() for one in pool.chosen if one not in taken]
-        # An answer of another size would be filled up, or cut, at random.
+        # The kubelet would fill up or cut an answer of another size at random.
         return [*must, *stable(chosen)] if len(chosen) == number - len(must) else first_fit
-    except Exception:  # whatever it is: an error would cost the pod, another device only some speed
+    except Exception:  # any error would reject the pod; another device costs only some speed
         return first_fit
 
 
 def _choose(resource: Resource, pools: Collection[_Pool], number: int) -> list[_Pool]:
-    """Take the next ID of the best pools, so that IDs are taken from `number` of them; the pools. Raises Infeasible."""
+    """Take the next ID of the best pools until `number` pools have one. Return these pools. Raises Infeasible."""
     by_device = {pool.unit.device.id: pool for pool in pools}
     machine = fold([pool.unit.device for pool in by_device.values()], resource.links)
     must = tuple(pool.unit.device.id for pool in by_device.values() if pool.chosen)
@@ -87,7 +87,7 @@ def _choose(resource: Resource, pools: Collection[_Pool], number: int) -> list[_
 
 
 def _share(resource: Resource, pools: Sequence[_Pool], number: int) -> None:
-    """Take `number` replicas, which there are, from units that are shared."""
+    """Take `number` replicas from shared units. There must be that many."""
     pack = resource.settings.sharing == "pack"
     while number > 0:
         open_ = [pool for pool in pools if pool.left]
@@ -104,12 +104,12 @@ def _share(resource: Resource, pools: Sequence[_Pool], number: int) -> None:
 
 
 def _packed(pool: _Pool) -> tuple[int, float]:
-    """Units that this container has already, then those that are used most."""
+    """Return the sort key of `pack`: units that this container has already, then the most used."""
     return (0 if pool.chosen else 1, -pool.used)
 
 
 def _how_many(level: Sequence[_Pool], number: int) -> int:
-    """How many of these units have `number` replicas left together, at least; all, if they have not."""
+    """Return how few of these units have `number` replicas left together; all of them if even that is too few."""
     for count, pool in enumerate(sorted(level, key=lambda pool: -len(pool.left)), 1):
         number -= len(pool.left)
         if number <= 0:
@@ -118,9 +118,9 @@ def _how_many(level: Sequence[_Pool], number: int) -> int:
 
 
 def _best(resource: Resource, pools: Iterable[_Pool], level: Sequence[_Pool], count: int) -> list[_Pool]:
-    """Of the units of `level` the best `count`, beside those that this container has. Raises Infeasible."""
+    """Return the best `count` units of `level`, beside those that this container has. Raises Infeasible."""
     ids = {pool.unit.id for pool in level}
-    # Stand-ins, of which nothing is taken but in this choice.
+    # Copies for this choice alone: nothing is taken from the pools themselves.
     there = [pool._replace(left=[], chosen=[""]) for pool in pools if pool.chosen and pool.unit.id not in ids]
     wanted = [pool._replace(left=[""], chosen=[]) for pool in level]
     best = {pool.unit.id for pool in _choose(resource, [*there, *wanted], len(there) + count)}

@@ -1,17 +1,17 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Giving back what no container has any more: there is no Deallocate, only what podresources leaves out.
+"""Release the holds of containers that have ended. The kubelet has no Deallocate: podresources shows the use.
 
-A hold is released when podresources has left its unit, with all its replicas, out twice and for a grace period: the
-kubelet answers Allocate a moment before it lists the pod. What podresources shows without a hold is adopted: it is in
-use, whatever was lost; so is what a hold does not lock, because only an inventory that came later says that it is the
-same. Nothing is released while podresources can't be asked, and it is not believed so soon of what it has never listed:
-after a restart a kubelet without its API server knows of static pods alone, or of none, while all containers go on, and
-what only an init container has is not listed at all.
+A hold is released when podresources has left its unit, with all replicas, out twice and for a grace period: a pod
+appears there only some time after Allocate. A unit in use without a hold is adopted. So is hardware of a held unit that
+the hold does not lock yet, because a later inventory told of it.
 
-Releases go by token, so an Allocate in between wins. Two daemons may do this at the same time, as they do during an
-upgrade. Private API of fleet.cdi.
+Without podresources nothing is released. Units that it has never listed get a longer grace period: after a restart a
+kubelet without its API server lists only static pods, or none, while all containers run on; and devices that only an
+init container has are never listed.
+
+Releases go by token, so an Allocate in between wins. Two daemons may run this at the same time, as in an upgrade.
 """
 
 from __future__ import annotations
@@ -34,47 +34,47 @@ from ..offer.resources import OfferedUnit, Resource
 from ..process import garbage
 from . import commands
 
-# Grace periods, where there is reason for doubt: this kubelet has never listed the device, it lists no pod at all, or
-# the resource is not offered now.
+# Grace periods in case of doubt: this kubelet has never listed the device, lists no pod at all, or the resource is not
+# offered now.
 LONG = 10
 
 
 class HoldEvent(NamedTuple):
-    """What happened to one hold."""
+    """A change of one hold, for the log."""
 
-    what: str  # "released"; "withheld": its teardown failed; "adopted"; "clash": in use, and held by somebody else
+    what: str  # "released"; "withheld": its teardown failed; "adopted"; "clash": in use, and held by another grant
     resource: str
     unit: str
     reason: str = ""
 
 
 class Reclaimer:
-    """Remembers what was left out from one look to the next. `grace` is in seconds, more than 0.
+    """Release and adopt holds, with a memory of what podresources left out. `grace` is in seconds, more than 0.
 
-    So two looks at least leave out what is released: the first one begins the time. `resources` are those that the
-    configuration names: it says how to tear down what is not offered any more.
+    At least two looks leave out a unit before its release: the first one starts the time. `resources`: those of the
+    configuration, which says how to tear down a resource that is not offered any more.
     """
 
     def __init__(self, ledger: Ledger, grace: float, resources: Mapping[str, ResourceSettings]) -> None:
         self._ledger = ledger
         self._grace = grace
         self._resources = resources
-        self._missed: dict[tuple[str, str], float] = {}  # token and state of a hold -> the first look that left it out
+        self._missed: dict[tuple[str, str], float] = {}  # token and state of a hold -> the first look without it
         self._listed: set[str] = set()  # tokens of holds that this kubelet has listed
         self._clashes: set[HoldEvent] = set()
         self._starts = 0  # of the kubelet
-        self._kubelet: tuple[int, ...] = ()  # which one said last what is in use
+        self._kubelet: tuple[int, ...] = ()  # the kubelet of the last answer
 
     def forget(self) -> None:
-        """The kubelet was started anew: what it left out before counts no more. From any thread."""
+        """Forget what a kubelet left out before its restart. Any thread may call this."""
         self._starts += 1
         self._missed, self._listed = {}, set()
 
     @garbage.none()
     def step(self, resources: Iterable[Resource], in_use: Optional[InUse], now: float) -> list[HoldEvent]:
-        """Release and adopt. `in_use` is what podresources says, None if it can't be asked; `now` is time.monotonic().
+        """Release and adopt. `in_use`: the answer of podresources, None if there was none; `now` is time.monotonic().
 
-        Blocks; with a teardown for as long as that may take. Raises Unusable if the ledger can't be read.
+        Blocks, for as long as a teardown may take. Raises Unusable if the ledger can't be read.
         """
         if in_use is not None and in_use.kubelet != self._kubelet:
             self.forget()
@@ -90,13 +90,13 @@ class Reclaimer:
         for key, part in found:
             interrupted = part.state == WITHHELD and set(part.reasons.values()) == {INTERRUPTED}
             if part.state == WITHHELD and not interrupted:
-                continue  # an operator's to release
+                continue  # only an operator releases it
             if interrupted and key.plugin in offered:
                 due.setdefault(key.plugin, []).append((key, part))
             elif in_use is not None and key[1:] not in used:
                 since = self._missed.get((part.token, part.state), now)
                 missed[part.token, part.state] = since
-                told = part.token in listed or part.state == PENDING  # no Allocate has answered that yet
+                told = part.token in listed or part.state == PENDING  # its Allocate has not answered yet
                 sure = told and in_use.pods and key.plugin in offered
                 if now - since >= self._grace * (1 if sure else LONG):
                     due.setdefault(key.plugin, []).append((key, part))
@@ -109,7 +109,7 @@ class Reclaimer:
     def _adopt(
         self, resources: Iterable[Resource], used: Collection[tuple[str, str]], found: Sequence[tuple[Key, GrantPart]]
     ) -> list[HoldEvent]:
-        """Hold what containers have, as all that it is; what is held so already costs nothing."""
+        """Hold all hardware of the units in use that have no complete hold yet."""
         held = dict(found)
         events = []
         clashes = set()
@@ -125,7 +125,7 @@ class Reclaimer:
                         events.append(HoldEvent("adopted", resource.name, unit.id))
                 except UnitsRefused as error:
                     clashes.add(HoldEvent("clash", resource.name, unit.id, str(error)))
-        events += sorted(clashes - self._clashes)  # each is told once
+        events += sorted(clashes - self._clashes)  # each is reported once
         self._clashes = clashes
         return events
 
@@ -136,14 +136,17 @@ class Reclaimer:
             return False
         if part.boot_id == self._ledger.boot_id:
             return not pod_holds.is_held(part, unit.device)
-        # It is not set up in this boot: PreStartContainer is to know that, and who gets the next replica.
+        # Not set up in this boot: PreStartContainer and the holder of the next replica must see that.
         return used and not (resource.settings.setup and pod_holds.is_held(part, unit.device))
 
     def _heir(
         self, name: str, due: Sequence[tuple[Key, GrantPart]], offered: Mapping[str, Resource]
     ) -> Optional[Resource]:
-        """What a resource that is not offered is to be torn down as: as it is configured, without units; and what is
-        configured no more as the one that has its devices now. None where nobody has."""
+        """Return the resource for the teardown of one that is not offered.
+
+        That is its configuration, without units. If the configuration no longer names it, return the resource that has
+        its devices now, or None.
+        """
         settings = _configured(self._resources, name)
         if settings:
             return Resource(name, (), (), settings)
@@ -153,7 +156,7 @@ class Reclaimer:
     def _release(
         self, name: str, resource: Optional[Resource], due: Sequence[tuple[Key, GrantPart]]
     ) -> Iterator[HoldEvent]:
-        """Free holds of one resource, each after its teardown; so many at a time as are torn down at the same time."""
+        """Free holds of one resource, each after its teardown, AT_ONCE at a time."""
         settings = resource.settings._replace(name=name) if resource else ResourceSettings(name)
         units = resource.units if resource else ()
         size = commands.AT_ONCE if settings.teardown else len(due)
@@ -167,7 +170,7 @@ class Reclaimer:
     def _free(
         self, settings: ResourceSettings, parts: Mapping[str, GrantPart], units: Iterable[OfferedUnit]
     ) -> Iterator[HoldEvent]:
-        """Free these holds, unit -> hold, as far as they are what they were; nobody else works on them."""
+        """Free these holds (unit -> hold) unless they changed. The caller has their turns."""
         name = settings.name
         tokens = {unit: part.token for unit, part in parts.items()}
         if not settings.teardown:
@@ -185,18 +188,21 @@ class Reclaimer:
             )
 
     def _turn(self, stack: ExitStack, key: Key, part: GrantPart, settings: ResourceSettings) -> bool:
-        """Whether nobody else works on the hold now; nobody will until `stack` ends. Without commands nobody does."""
+        """Take the turn for a hold until `stack` ends. Return False if another process has it.
+
+        A resource without commands needs no turn.
+        """
         if part.state == ACTIVE and not settings.teardown:
             return True
         try:
             stack.enter_context(turns.turn(os.path.dirname(self._ledger.path), [key], 0))
-        except ProtocolError:  # an Allocate, or the other daemon: the next look will tell
+        except ProtocolError:  # an Allocate or the other daemon has it: try again at the next look
             return False
         return True
 
 
 def _configured(resources: Mapping[str, ResourceSettings], name: str) -> Optional[ResourceSettings]:
-    """What the configuration says of a resource that is not offered just now."""
+    """Return the settings of a resource that is not offered now, or None."""
     for pattern, settings in resources.items():
         before, profile, after = pattern.partition(PROFILE)
         if name == pattern or (profile and name.startswith(before) and name.endswith(after)):

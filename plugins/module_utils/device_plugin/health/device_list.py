@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ListAndWatch says of one resource, and when it changes. Private API of fleet.cdi.
+"""Keep the device list of one resource for ListAndWatch, and tell when it changes.
 
-A state machine that reads no clock: it is told the time, which only ever runs forward (time.monotonic).
+A state machine without a clock: the caller passes the time of time.monotonic.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ..config.unit_ids import unit_id
 from ..offer.list_size import LONGEST, size
 from ..offer.resources import OfferedUnit, Resource
 
-HIGHEST_NODE = 63  # in a kubelet's mask of NUMA nodes (pkg/kubelet/cm/topologymanager/bitmask)
-TOLD = 1.0  # seconds that a device is Unhealthy, at least, before another one has its place on a list that is full
+HIGHEST_NODE = 63  # of a kubelet's mask of NUMA nodes (pkg/kubelet/cm/topologymanager/bitmask)
+TOLD = 1.0  # seconds for which a device is Unhealthy before another may take its place on a full list
 
 
 class Advertised(NamedTuple):
     """One device of a ListAndWatchResponse."""
 
-    id: str  # device ID, as the kubelet is told
+    id: str  # device ID for the kubelet
     healthy: bool
-    numa_nodes: tuple[int, ...] = ()  # those that this host has; () stands for an empty topology
-    reason: str = ""  # why it is not healthy (trouble.py)
+    numa_nodes: tuple[int, ...] = ()  # that this host has; () stands for an empty topology
+    reason: str = ""  # why it is not healthy (faults.py)
 
 
 class UnitEvent(NamedTuple):
@@ -44,17 +44,17 @@ States = Mapping[str, tuple[str, str]]  # unit -> state, reason
 
 
 class Roster:
-    """The list of one resource. `numa_nodes`: those of the host (look.numa_nodes); None: it does not say."""
+    """The list of one resource. `numa_nodes`: the NUMA nodes of the host (probe.numa_nodes); None if unknown."""
 
     def __init__(self, numa_nodes: Optional[frozenset[int]] = None) -> None:
         self.advertised: tuple[Advertised, ...] = ()  # by unit and replica
-        self.due: Optional[float] = None  # when to call `update` again if nothing happens before
+        self.due: Optional[float] = None  # when to call `update` again, if nothing happens before
         self._numa_nodes = frozenset(node for node in numa_nodes or () if 0 <= node <= HIGHEST_NODE)
         self._units: dict[str, str] = {}  # device ID -> unit, of all that are listed
-        self._gone: dict[str, float] = {}  # device ID -> since when it is not offered
-        self._faults: dict[str, str] = {}  # unit -> its last fault, until it has proved itself
-        self._until: dict[str, float] = {}  # unit -> when it has, from the end of its fault on
-        self._made: dict[str, tuple[OfferedUnit, str, list[Listed]]] = {}  # unit id -> its devices, if it is as it was
+        self._gone: dict[str, float] = {}  # device ID -> when its unit was no longer offered
+        self._faults: dict[str, str] = {}  # unit -> its last fault, until the hold-down after it has passed
+        self._until: dict[str, float] = {}  # unit -> end of that hold-down
+        self._made: dict[str, tuple[OfferedUnit, str, list[Listed]]] = {}  # unit id -> its devices, if unchanged
         self._states: States = {}
         self._resource: Optional[Resource] = None
         self._troubles: Mapping[str, str] = {}
@@ -68,10 +68,11 @@ class Roster:
         now: float,
         in_use: Optional[Collection[str]] = None,
     ) -> tuple[bool, tuple[UnitEvent, ...]]:
-        """Take in what is offered and what is wrong: unit id -> reason. Returns whether `advertised` changed, and how.
+        """Apply the offered resource and the `troubles` (unit id -> reason).
 
-        `in_use`: device IDs that pods have. Their units are not taken off the list, may have moved into the pod, and
-        are nobody's alone while pods share them. None where nobody knows just now: those of before.
+        Returns True if `advertised` changed, and the changes of the units. `in_use`: device IDs that pods have; None
+        if unknown now, then the last ones count. Units in use stay on the list. They may have moved into the pod. A
+        unit that pods share can't be given to one alone.
         """
         used = self._used if in_use is None else frozenset(in_use)
         news = resource is not self._resource or troubles != self._troubles or used != self._used
@@ -82,7 +83,7 @@ class Roster:
         sharing = {unit_id(one): _shared(one) for one in sorted(used, reverse=True) if unit_id(one) != one}
         health = resource.settings.health
         wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
-        made = self._made  # changed in place: to free all of a former one at once stops every thread
+        made = self._made  # changed in place: freeing a whole former dict at once stops all threads
         for unit in resource.units:
             why = wrong.get(unit.id) or (sharing.get(unit.id, "") if unit.replicas == 1 else "")
             why = self._reason(unit.id, why, health, now)
@@ -111,7 +112,7 @@ class Roster:
         return [(unit.id, Advertised(device_id, not why, near, why)) for device_id in unit.device_ids]
 
     def _reason(self, name: str, why: str, health: HealthSettings, now: float) -> str:
-        """Why a unit is not healthy now, "" if it is."""
+        """Tell why a unit is not healthy now, or return ""."""
         if why and is_fault(why):
             self._faults[name] = why
             self._until.pop(name, None)
@@ -126,9 +127,10 @@ class Roster:
     def _with_gone(
         self, found: list[Listed], offered: Collection[str], health: HealthSettings, now: float
     ) -> list[Listed]:
-        """What is offered, and what was: Unhealthy for a while, and as long as a pod has it. As much as one list holds.
+        """Add devices that are no longer offered, as Unhealthy: for a while, and as long as a pod has them.
 
-        Where that is not all, what is gone leaves the list sooner, and what is new waits until the kubelet knows so.
+        The result is at most one full list. If not all devices fit, removed ones leave the list sooner, and new ones
+        wait until the kubelet knows of the removal.
         """
         there = {one.id for _name, one in found}
         gone = [(self._units[one.id], one) for one in self.advertised if one.id not in there]
@@ -157,7 +159,7 @@ class Roster:
         return sorted(fit, key=lambda listed: (listed[0], len(listed[1].id), listed[1].id))
 
     def _forget(self, offered: Collection[str]) -> None:
-        """Drop what is known of units that are neither listed any more nor offered."""
+        """Drop the faults of units that are neither listed nor offered any more."""
         units = {*self._units.values(), *offered}
         for name in [name for name in self._faults if name not in units]:
             del self._faults[name]
@@ -165,7 +167,7 @@ class Roster:
 
 
 def _states(listed: Sequence[Listed]) -> States:
-    """Each unit's. One that is listed healthy in part is healthy."""
+    """Return the state of each unit. One healthy device makes its unit healthy."""
     found: dict[str, tuple[str, str]] = {}
     for name, one in listed:
         if one.healthy or name not in found:
@@ -182,7 +184,7 @@ def _gone(unit_is_there: bool) -> str:
 
 
 def _events(before: States, after: States) -> Iterator[UnitEvent]:
-    """The changes of state, in order of units; another class of reason counts as one."""
+    """Yield the changes of state, sorted by unit. A reason of another class counts as a change."""
     for name in sorted(name for name in {*before, *after} if before.get(name) != after.get(name)):
         old, why = before.get(name, ("", ""))
         new, because = after.get(name, ("removed", why))

@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which units the kubelet can't have because of what the ledger says: others hold them, or own their kind.
+"""Find the units that the kubelet can't have by the ledger: others hold them, or own their kind.
 
-What Allocate would refuse is Unhealthy for the kubelet before it asks; an ADD never asks the kubelet. Private API of
-fleet.cdi.
+A unit that Allocate would refuse is Unhealthy before the kubelet asks for it. An ADD takes devices without the kubelet.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ from ..config.faults import class_of, reason
 from ..offer.resources import OfferedUnit, Resource
 
 INCOMPLETE = (
-    "the ledger was damaged and somebody may hold it for all it knows; run fleet-cdi grants gc with the list of all "
+    "the ledger was damaged and may have lost a grant of it; run fleet-cdi grants gc with the list of all "
     "requests, or fleet-cdi grants accept-loss"
 )
 
 
 class LedgerView(NamedTuple):
-    """What the ledger says at one moment."""
+    """The content of the ledger at one moment."""
 
     grants: Sequence[Grant] = ()
-    owners: Mapping[str, Sequence[str]] = {}  # kind -> who it was given to
-    complete: bool = True  # False: it was damaged and may have lost grants, so that none are made
-    unusable: str = ""  # why no grant can be made now; the rest is then of the last time that it could be read
+    owners: Mapping[str, Sequence[str]] = {}  # kind -> its owners
+    complete: bool = True  # False: it was damaged and may have lost grants, so no grants are made
+    unusable: str = ""  # why no grant can be made now; the other fields are from the last time it could be read
 
 
 def read_ledger(ledger: Ledger) -> LedgerView:
-    """What the ledger says now. Where there is no store none is made. Raises Unusable."""
+    """Return the content of the ledger now. Does not create a missing store. Raises Unusable."""
     if not os.path.lexists(ledger.path):
         return LedgerView()
     return ledger.transact(lambda tables: LedgerView(tables.grants(), dict(tables.state.owners), tables.state.complete))
 
 
 def unread(before: LedgerView, error: Exception) -> LedgerView:
-    """What counts while the ledger can't be read; `before` is what it said last. That others are at it will pass."""
+    """Return `before` with the error for a ledger that can't be read, or unchanged if the ledger is only busy."""
     busy = isinstance(error, Unusable) and error.cause == "busy"
     return before if busy else before._replace(unusable=f"the ledger can't be used: {error}")
 
 
 def overlapping(resources: Iterable[Resource]) -> frozenset[str]:
-    """Names of the resources with a unit whose hold takes another unit, of whichever resource, from the kubelet."""
-    users: dict[str, list[tuple[str, str]]] = {}  # resource of the ledger -> whose, sort of lock
+    """Return the resources in which the hold of a unit excludes another unit, of the same or another resource."""
+    users: dict[str, list[tuple[str, str]]] = {}  # resource of the ledger -> (extended resource, sort of lock)
     for resource in resources:
         for unit in resource.units:
             for locked, mode in hold_of(unit.device).locks().items():
@@ -61,18 +60,19 @@ def overlapping(resources: Iterable[Resource]) -> frozenset[str]:
 
 
 class _Index(NamedTuple):
-    """The same, to look things up in, for one resource."""
+    """The ledger and the claims, indexed for one resource."""
 
-    locks: Mapping[str, list[tuple[str, Key, GrantPart]]]  # resource of the ledger -> sort of lock, whose
+    locks: Mapping[str, list[tuple[str, Key, GrantPart]]]  # resource of the ledger -> sort of lock, its grant
     using: Mapping[str, set[str]]  # kind -> owners that hold devices of it
     own: Mapping[str, list[GrantPart]]  # unit id -> the kubelet's holds on it
-    claimed: Mapping[str, list[tuple[str, Claim]]]  # resource of the ledger -> sort of lock, whose
+    claimed: Mapping[str, list[tuple[str, Claim]]]  # resource of the ledger -> sort of lock, its claim
 
 
 def taken(resource: Resource, held: LedgerView, claims: Iterable[Claim] = ()) -> dict[str, str]:
-    """Unit id -> why the kubelet can't have it (trouble.py). Its own holds on this resource are none of the reasons.
+    """Return why the kubelet can't have units: unit id -> reason (faults.py).
 
-    `claims` of DRA drivers are, whether or not the ledger could hold what they have.
+    The kubelet's own holds on this resource are not a reason. `claims` of DRA drivers are, even if the ledger could not
+    record them as holds.
     """
     index = _index(resource.name, held.grants)._replace(claimed=_claimed(claims))
     reasons = {unit.id: _why(resource.name, unit, held, index) for unit in resource.units}
@@ -104,7 +104,7 @@ def _claimed(claims: Iterable[Claim]) -> Mapping[str, list[tuple[str, Claim]]]:
 
 
 def _why(name: str, unit: OfferedUnit, held: LedgerView, index: _Index) -> str:
-    """Why one unit can't be had, "" if it can."""
+    """Tell why the kubelet can't have one unit, or return ""."""
     hold, key = hold_of(unit.device), unit_key(name, unit.id)
     own = index.own.get(unit.id, ())
     for why in (why for part in own for why in stuck(part)):

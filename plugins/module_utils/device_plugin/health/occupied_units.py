@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether processes have units open that nobody holds. docs/occupied.md. Private API of fleet.cdi.
+"""Find units that processes have open though no grant holds them (docs/occupied.md).
 
-A look at all processes of a host takes a while: looks at the host share one, Allocate makes its own, and waits for it
-only where it may refuse. Threads may share a lookout.
+A look at all processes of a host takes a while. Health checks share one look. Allocate makes its own, and waits for it
+only if it may refuse. Threads may share a lookout.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ...system.openers import Number, OpenersSeen
 from ..config.configuration import PluginSettings
 from ..offer.resources import OfferedUnit, Resource
 
-AGE = 10.0  # seconds that looks at the host may share a look at the processes by which nothing is occupied
-DOUBT = 1.0  # seconds, where something is: its holder may have ended since
+AGE = 10.0  # seconds for which health checks share a look that found nothing occupied
+DOUBT = 1.0  # seconds, if it found something: the opener may have ended since
 
-# Nodes that all devices of a driver need. Where there is only one device its spec can't show that they are shared.
+# Nodes that all devices of a driver need. A spec with only one device can't show that they are shared.
 # NVIDIA: README of the driver, "Installed components"; AMD: ROCm, "Accessing GPUs in containers"; linux/vfio.h.
 SHARED = frozenset(
     {
@@ -43,7 +43,7 @@ SHARED = frozenset(
 
 
 class Lookout:
-    """Looks for processes that have units open. `ask` says who has nodes open, openers.look."""
+    """Look for processes that have units open. `ask` finds the openers of nodes (openers.look)."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Lookout:
         self._clock = clock
         self._lock = threading.Lock()
         self._seen = OpenersSeen()
-        self._numbers: frozenset[Number] = frozenset()  # that were looked for
-        self._when: Optional[float] = None  # the look began
+        self._numbers: frozenset[Number] = frozenset()  # of the last look
+        self._when: Optional[float] = None  # start of the last look
         self._beside = ThreadPoolExecutor(1, "openers")
-        self.gaps = ""  # what could not be seen, as of the last look
+        self.gaps = ""  # what the last look could not see
 
     def now(self, units: Iterable[OfferedUnit], settings: PluginSettings, before: float = inf) -> dict[str, Occupied]:
-        """Id of a unit -> who has it open now, of processes that began `before`. Blocks; raises nothing."""
+        """Return the units that processes have open now: unit id -> openers that began before `before`. Blocks."""
         units = list(units)
         with self._lock:
             return _of_units(units, self._look(self._nodes(units), settings, None, before))
@@ -74,11 +74,11 @@ class Lookout:
         before: float,
         tell: Callable[[dict[str, Occupied]], None],
     ) -> None:
-        """`tell` who has them open, in a while, of processes that began `before`. Does not block."""
+        """Pass the result of `now` to `tell` later, from a thread. Does not block."""
         self._beside.submit(lambda: tell(self.now(units, settings, before)))
 
     def lately(self, units: Iterable[OfferedUnit], settings: PluginSettings) -> dict[str, Occupied]:
-        """Id of a device -> who had it open some seconds ago, or has now. Blocks; raises nothing."""
+        """Return the devices that processes have open: device id -> openers. The look may be 10 s old. Blocks."""
         with self._lock:
             nodes = self._nodes(units)
             found = self._look(nodes, settings, AGE)
@@ -95,10 +95,10 @@ class Lookout:
         return occupied(nodes, self._seen, settings.occupied_ignore, before)
 
     def _nodes(self, units: Iterable[OfferedUnit]) -> Nodes:
-        """The nodes that tell each unit apart, by the id of its device."""
+        """Return the nodes that identify each unit, by the id of its device."""
         found: dict[str, dict[Number, str]] = {}
         for unit in units:
-            known = {node.path for node in unit.device.nodes}  # the inventory knows better what is a device's own
+            known = {node.path for node in unit.device.nodes}  # the inventory knows the own nodes of a device better
             own = [path for path in unit.paths if path not in SHARED]
             for path in [path for path in own if path in known] or own:
                 number = openers.number_of(self._root + path)
@@ -112,15 +112,15 @@ def _of_units(units: Sequence[OfferedUnit], found: Mapping[str, Occupied]) -> di
 
 
 def choice(resource: Resource, settings: PluginSettings) -> str:
-    """What is done about a unit of a resource that is open though nobody holds it: one of records.OCCUPIED."""
+    """Return the setting for occupied units of a resource: one of records.OCCUPIED."""
     return resource.settings.occupied or settings.occupied
 
 
 def held_hardware(grants: Iterable[Grant]) -> frozenset[str]:
-    """The hardware that somebody holds, or holds a part of."""
+    """Return the hardware that grants hold, in whole or in part."""
     return frozenset(name for grant in grants for hold in grant.holds for name in hold.locks())
 
 
 def is_free(device: Device, taken: Collection[str]) -> bool:
-    """Whether nobody holds any of its hardware."""
+    """Tell if no grant holds any hardware of a device."""
     return not any(name in taken for name in (device.id, *device.part_of, *device.consists_of))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One look at the units of a resource: what is wrong with which, now. Private API of fleet.cdi."""
+"""Look once for the faults of a resource's units."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...system.device_nodes import fault
 from ..config.faults import MOVED, class_of, is_ignored, reason
 from ..offer.resources import OfferedUnit, Resource
 
-_WRONG = MISSING | {"node-type", "node-number"}  # what a container would trip over, or silently get wrong
+_WRONG = MISSING | {"node-type", "node-number"}  # that would fail in a container, or silently give it another device
 
 _CLASSES = {"unhealthy": "device", "reserved": "reserved"}  # of the states of a device that is not usable
 
@@ -30,16 +30,16 @@ def look(
     disabled: Optional[Mapping[str, Disabled]] = None,
     units: Optional[Iterable[OfferedUnit]] = None,
 ) -> dict[str, str]:
-    """What is wrong: unit id -> reason (trouble.py), for all units of the resource or for these. Raises nothing.
+    """Return the faults of `units`, or of all units of the resource: unit id -> reason (faults.py).
 
-    What the resource's settings ignore is not wrong. Of several things it is the first; what a container may have taken
-    with it comes last, as that need not be wrong. `disabled`: what an operator took out of service,
-    discovery.disabled.in_force.
+    Faults that the resource's settings ignore are left out. Of several faults the first one counts. A node or interface
+    that may have moved into a container comes last, as that may be no fault. `disabled`: the devices that an operator
+    took out of service, from out_of_service.in_force.
     """
     host = Glance(host_below(root))
     ignore = resource.settings.health.ignore
     common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
-    seen: dict[str, str] = {}  # file -> what is wrong with the edits of the whole spec
+    seen: dict[str, str] = {}  # file -> fault in the edits of the whole spec
 
     def first(reasons: Iterable[str]) -> str:
         left = (why for why in reasons if not is_ignored(why, ignore))
@@ -63,7 +63,7 @@ def look(
 
 
 def host_below(root: str) -> FileView:
-    """How to look at a host whose root directory is `root`: symlinks of the host stay in the host."""
+    """Return a view of the files of a host whose root directory is `root`. Its symlinks never lead out of `root`."""
     if not root.strip("/"):
         return FileView()
     inside = Root(root)
@@ -75,7 +75,7 @@ def host_below(root: str) -> FileView:
 
 
 def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:
-    """The NUMA nodes of this host (sysfs, devices/system/node/online); None where it does not say."""
+    """Return the NUMA nodes of this host (sysfs, devices/system/node/online), or None if unknown."""
     try:
         with open(root.rstrip("/") + "/sys/devices/system/node/online", encoding="ascii") as file:
             ranges = [part.partition("-") for part in file.read(4096).strip().split(",") if part]
@@ -91,7 +91,7 @@ def _of_edits(edits: Mapping[str, Any], where: str, host: Glance) -> Iterator[st
 
 
 def _of_device(device: Device, host: Glance, disabled: Mapping[str, Disabled]) -> Iterator[str]:
-    """What is wrong with the hardware: its nodes are those of another one, or discovery or an operator says so."""
+    """Yield the faults of the hardware: another device has its nodes, or discovery or an operator reports a fault."""
     for node in device.nodes:
         rule, why = fault(node, host.lstat)
         if rule:

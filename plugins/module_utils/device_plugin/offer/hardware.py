@@ -1,11 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hardware an identity is: the record of the inventory, or one made of what the spec says.
+"""Find the hardware of an identity: the record of the inventory, or a record made from the spec.
 
-Private API of fleet.cdi. The ledger locks what the record names. So a unit of a foreign spec has the locks that an
-executable's grant of the same device has, where the inventory knows the device; and elsewhere those of every other
-kind with the same device nodes.
+The ledger locks the names in the record. If the inventory knows the device, a unit of a foreign spec has the same
+locks as an executable's grant of that device. Otherwise it has the locks of all other kinds with the same nodes.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class IdentifiedDevice(NamedTuple):
 
 
 class Hardware:
-    """The inventory, by what specs say of devices."""
+    """Index the inventory by the items and names that specs give."""
 
     def __init__(self, inventory: Optional[Inventory]) -> None:
         self.links: tuple[Link, ...] = inventory.links if inventory else ()
         self._records: dict[str, list[Device]] = {}  # id -> records: a card may be found by several profiles
         self._items: dict[str, set[str]] = {}  # id -> its device nodes and network interfaces
         self._names: dict[str, str] = {}  # qualified name -> id
-        self._of_item: dict[str, set[str]] = {}  # item -> ids: what is a part of another may have its nodes
+        self._of_item: dict[str, set[str]] = {}  # item -> ids: a part may have nodes of its whole
         for device in inventory.devices if inventory else ():
             self._records.setdefault(device.id, []).append(device)
             self._items.setdefault(device.id, set()).update(device.items)
@@ -48,21 +47,21 @@ class Hardware:
 
     @property
     def items(self) -> Iterable[set[str]]:
-        """What each device consists of, as identities have it."""
+        """Return the items of each device, in the form that identities use."""
         return self._items.values()
 
     def of_kind(self, kind: str, identities: Sequence[Identity]) -> list[IdentifiedDevice]:
-        """The hardware of all identities of a kind."""
+        """Return the hardware of all identities of a kind."""
         hits = [self._hits(kind, one) for one in identities]
         often = Counter(name for ids in hits for name in ids)
         return [self._one(kind, one, ids, often) for one, ids in zip(identities, hits)]
 
     def _hits(self, kind: str, one: Identity) -> list[str]:
-        """The ids of the devices that have hardware of an identity, sorted."""
+        """Return the ids of the devices that share hardware with an identity, sorted."""
         ids = {name for item in one.own for name in self._of_item.get(item, ())}
         if not ids:
             named = {self._names.get(f"{kind}={name}", "") for name in one.names} - {""}
-            # A name alone proves nothing where both know nodes, and other ones.
+            # A name alone proves nothing if the spec and the inventory both give nodes, but different ones.
             ids = {name for name in named if not self._items[name] or one.own[0].startswith("mount:")}
         return sorted(ids)
 
@@ -76,7 +75,7 @@ class Hardware:
             return IdentifiedDevice(
                 one, *_composed(made._replace(part_of=()), [self._record(kind, name) for name in inside])
             )
-        # A part of what the inventory knows, because that is older than the partition or sees only the whole.
+        # A part of a known device: the inventory is older than the partition, or sees only the whole.
         above = dict.fromkeys([*(name for name in ids if name not in inside), *self._above(one)])
         if not ids and not above:
             return IdentifiedDevice(one, made, ())
@@ -96,24 +95,24 @@ class Hardware:
         return IdentifiedDevice(one, device, near or _known(whole.numa_node))
 
     def _above(self, one: Identity) -> list[str]:
-        """The ids of what an identity is a part of, by the nodes that it shares with its likes."""
+        """Return the ids of the devices that contain an identity, by the nodes that it shares with others."""
         found: set[str] = set()
         for item in one.above:
             ids = self._of_item.get(item, set())
-            if len(ids) > 1:  # the node of a GPU that the inventory has as partitions: what they all are parts of
+            if len(ids) > 1:  # the inventory lists a GPU's partitions: take the device that contains them all
                 found |= set.intersection(*(set(self._records[name][0].part_of) for name in ids))
             else:
                 found |= ids
         return sorted(found)
 
     def _record(self, kind: str, name: str) -> Device:
-        """The record of a device; that of this kind, if there is one."""
+        """Return the record of a device, if possible the record of this kind."""
         records = self._records[name]
         return next((device for device in records if device.kind == kind), records[0])
 
 
 def together(name: str, parts: Sequence[IdentifiedDevice]) -> IdentifiedDevice:
-    """A unit of several, under this id; all or nothing."""
+    """Combine several devices into one unit with this id, which is handed out as a whole."""
     if len(parts) == 1:
         return parts[0]
     names = tuple(name for part in parts for name in part.identity.names)
@@ -124,7 +123,7 @@ def together(name: str, parts: Sequence[IdentifiedDevice]) -> IdentifiedDevice:
 
 
 def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[int, ...]]:
-    """`made` with all that these devices are, and the NUMA nodes that they are near."""
+    """Return `made` with the hardware of these devices, and the NUMA nodes close to them."""
     inside = dict.fromkeys([*made.consists_of, *(name for one in devices for name in (one.id, *one.consists_of))])
     parts = [*made.part_of, *(name for one in devices for name in one.part_of)]
     above = dict.fromkeys(name for name in parts if name not in inside)
@@ -145,5 +144,5 @@ def _composed(made: Device, devices: Sequence[Device]) -> tuple[Device, tuple[in
 
 
 def _known(node: Optional[int]) -> tuple[int, ...]:
-    """A NUMA node as a list, empty where it is unknown: sysfs' -1 is no node."""
+    """Return a NUMA node as a tuple, empty if the node is unknown (None, or -1 from sysfs)."""
     return () if node is None or node < 0 else (node,)

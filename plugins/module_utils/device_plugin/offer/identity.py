@@ -1,12 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which names of a kind mean one and the same hardware, and which mean none. Private API of fleet.cdi.
+"""Group the names of a kind by hardware, and find the names that are not one device.
 
-A name is what it injects: its items are device nodes and network interfaces, or mounts where it has neither, less what
-all names of its kind inject. Names with the same items are one identity. One whose items are those of others together
-is an aggregate; one whose items are a part of another's is the parent of partitions (a GPU beside its MIG instances).
-Pure.
+A name stands for its items: the device nodes and network interfaces that it injects, or its mounts if it has neither.
+Items that all names of the kind inject don't count. Names with the same items are one identity. A name whose items are
+the items of several others together is an aggregate. A name whose items are a part of another's is the parent of
+partitions (a GPU beside its MIG instances). Pure.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ...spec.items import NEVER, Edits, items_of
 
 
 class Identity(NamedTuple):
-    """What several names of a kind mean."""
+    """One hardware identity: all names of a kind that mean the same hardware."""
 
     names: tuple[str, ...]  # CDI device names, sorted
     own: tuple[
         str, ...
     ]  # items that no other identity of the kind has: "node:/dev/x", "net:eth0" or "mount:/x"; sorted
-    above: tuple[str, ...]  # items that it shares with its likes: of the GPU that it is a part of; sorted
+    above: tuple[str, ...]  # items that it shares with other identities, as the nodes of its GPU; sorted
 
 
 class KindIdentities(NamedTuple):
-    """The identities of a kind, by their first name, and why its other names are none: name -> why."""
+    """The identities of a kind, sorted by first name, and the reason for each name that is not one: name -> why."""
 
     identities: tuple[Identity, ...]
     others: Mapping[str, str]
@@ -43,9 +43,10 @@ NOTHING = "no device node, network interface or mount tells it apart"
 
 
 def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Collection[str]] = ()) -> KindIdentities:
-    """The identities of a kind: device name -> (its edits, those of its whole spec).
+    """Return the identities of a kind.
 
-    `devices`: the items of each device that somebody knows better than the spec does.
+    `names`: device name -> (its edits, the edits of its whole spec). `devices`: the items of each device of the
+    inventory, which knows better than a spec what belongs together.
     """
     others = dict.fromkeys(sorted(NEVER.intersection(names)), AGGREGATE)
     direct = {name: _direct(edits) for name, (edits, _common) in names.items() if name not in others}
@@ -61,7 +62,7 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
             others[name] = PARENT if groups and direct[name] else NOTHING
             above |= direct[name]
     counts = Counter(item for items in groups for item in items)
-    if len(counts) < sum(counts.values()):  # else no two have anything in common
+    if len(counts) < sum(counts.values()):  # otherwise no two share an item
         for items, why in _not_offered(groups, devices).items():
             others.update(dict.fromkeys(groups.pop(items), why))
             above |= items if why == PARENT else frozenset()
@@ -69,7 +70,7 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
     made = []
     for items, alike in groups.items():
         own = {item for item in items if counts[item] == 1 and item not in above}
-        closest = items.intersection(*(direct[name] for name in alike)) or items  # not what comes with the whole spec
+        closest = items.intersection(*(direct[name] for name in alike)) or items  # without the edits of the whole spec
         rest = (closest - own) | above.intersection(*(full[name] for name in alike))
         if own:
             made.append(Identity(tuple(alike), tuple(sorted(own & closest or own)), tuple(sorted(rest))))
@@ -79,13 +80,13 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
 
 
 def _direct(edits: Edits) -> frozenset[str]:
-    """The items of a device of a spec."""
+    """Return the items of a device of a spec."""
     sources = (mount["hostPath"] for mount in edits.get("mounts") or ())
     return items_of(edits) or frozenset(f"mount:{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
 
 
 def _told_apart(direct: Mapping[str, frozenset[str]], full: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """The items of each name less those that all have; where all have the same, those are one device's."""
+    """Return the items of each name without those that all names have. Names that all have the same are one device."""
     some = [items for items in full.values() if items]
     shared = frozenset.intersection(*some) if some else frozenset()
     if all(items == shared for items in some):
@@ -94,7 +95,7 @@ def _told_apart(direct: Mapping[str, frozenset[str]], full: Mapping[str, frozens
 
 
 def _not_offered(groups: Collection[frozenset[str]], devices: Iterable[Collection[str]]) -> dict[frozenset[str], str]:
-    """Sets of items that are no identity of their own, and why."""
+    """Return the sets of items that are not an identity of their own, with the reason."""
     found = dict.fromkeys(_fragments(groups, devices), FRAGMENT)
     left = [items for items in groups if items not in found]
     inside = _inside(left)
@@ -108,7 +109,7 @@ def _not_offered(groups: Collection[frozenset[str]], devices: Iterable[Collectio
 
 
 def _fragments(groups: Iterable[frozenset[str]], devices: Iterable[Collection[str]]) -> set[frozenset[str]]:
-    """Sets within a larger one that is all within one device: the card node beside card and render node of a GPU."""
+    """Return sets inside a larger set of the same device: the card node beside card and render node of a GPU."""
     rarest = _by_rarest(groups)
     found: set[frozenset[str]] = set()
     for device in devices:
@@ -118,7 +119,7 @@ def _fragments(groups: Iterable[frozenset[str]], devices: Iterable[Collection[st
 
 
 def _inside(groups: Collection[frozenset[str]]) -> dict[frozenset[str], list[frozenset[str]]]:
-    """Set -> those within it, for those that have any."""
+    """Map each set to the sets inside it. Sets without any are left out."""
     rarest = _by_rarest(groups)
     found = {}
     for items in groups:
@@ -129,7 +130,7 @@ def _inside(groups: Collection[frozenset[str]]) -> dict[frozenset[str], list[fro
 
 
 def _by_rarest(groups: Iterable[frozenset[str]]) -> dict[str, list[frozenset[str]]]:
-    """The sets, each by that item of it which is in the fewest: so what nearly all inject leads to nearly none."""
+    """Index each set by its rarest item, so that an item that nearly all names inject leads to few sets."""
     groups = list(groups)
     counts = Counter(item for items in groups for item in items)
     found: dict[str, list[frozenset[str]]] = {}

@@ -1,10 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a device meets the conditions of a resource, and what of its partitioning names a resource.
-
-Private API of fleet.cdi.
-"""
+"""Check a device against the conditions of a resource, and name a resource by a partition profile."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _ODD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def meets(match: Match, names: Sequence[str], device: Device, numa_nodes: Sequence[int]) -> bool:
-    """Whether a device with these CDI names meets all conditions. What nobody knows of it meets none."""
+    """Tell if a device with these CDI names meets all conditions. An unknown property meets no condition."""
     return (
         _fits(names, match.names)
         and _fits((device.id,), match.ids)
@@ -35,17 +32,17 @@ def meets(match: Match, names: Sequence[str], device: Device, numa_nodes: Sequen
 
 
 def profile_of(device: Device) -> str:
-    """The profile of a partition as its vendor names it ("1g.5gb"), "" for what is none or does not say."""
+    """Return the profile of a partition as its vendor names it ("1g.5gb"), or "" if unknown or not a partition."""
     return device.partition if device.part_of else ""
 
 
 def as_name(profile: str) -> str:
-    """A profile as a part of a resource's name: 1g.5gb+me is 1g.5gb.me there, as in NVIDIA's device plugin."""
+    """Return a profile as a part of a resource's name: 1g.5gb.me for 1g.5gb+me, as NVIDIA's device plugin does."""
     return _ODD.sub(".", profile).strip("_.-")
 
 
 def replicas(names: Iterable[str], by: Mapping[str, int], default: int) -> int:
-    """How many replicas a unit with these names has."""
+    """Return the number of replicas of a unit with these names."""
     known = tuple(names)
     return next((number for pattern, number in by.items() if _fits(known, (pattern,))), default)
 

@@ -1,10 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is offered to the kubelet, made of the registry and the inventory: resources and their units.
+"""Make the resources and units for the kubelet from the registry and the inventory.
 
-Pure. A unit is a hardware identity, never a name: a GPU that a spec lists by index, by uuid and in `all` is one.
-Private API of fleet.cdi.
+A unit is a hardware identity, never a name: a GPU that a spec lists by index, by uuid and in `all` is one unit. Pure.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from .hardware import Hardware, IdentifiedDevice, together
 from .identity import NOTHING, PARENT, identities
 from .list_size import LONGEST, size
 
-CLAIMS = "claim"  # class of kinds whose devices are grants of somebody's, ours (fleet.cdi/claim) and others'
+CLAIMS = "claim"  # class of kinds whose devices are grants: ours (fleet.cdi/claim), and those of other tools
 NAMED = 5  # names that a warning lists before it counts the others
 
 
 class OfferedUnit(NamedTuple):
     """One hardware identity that a resource offers."""
 
-    id: str  # unique in the resource, and a CDI device name as long as the resource has one kind
-    qualified_names: tuple[str, ...]  # what a container gets with it: one name, or the members of a group
-    device: Device  # whose locks the ledger takes: the inventory's record, or one made of what the spec says
+    id: str  # unique in the resource; a CDI device name if the resource has only one kind
+    qualified_names: tuple[str, ...]  # that a container gets: one name, or the members of a group
+    device: Device  # whose locks the ledger takes: the inventory's record, or one made from the spec
     numa_nodes: tuple[int, ...] = ()  # as the inventory says, ascending
     replicas: int = 1
     paths: tuple[str, ...] = ()  # on the host: device nodes and mounts that tell it apart
 
     @property
     def device_ids(self) -> tuple[str, ...]:
-        """What the kubelet is told: its id, or one for each replica."""
+        """Return the device IDs for the kubelet: the unit's id, or one ID for each replica."""
         return unit_ids.device_ids(self.id, self.replicas)
 
 
 class _Resource(NamedTuple):
     name: str
     units: tuple[OfferedUnit, ...]  # by id
-    links: tuple[Link, ...] = ()  # between the devices of its units, and what they are parts of
+    links: tuple[Link, ...] = ()  # between the devices of its units, and the devices that contain these
     settings: ResourceSettings = ResourceSettings("")  # with the name of this resource
 
 
@@ -58,35 +57,35 @@ class Resource(_Resource):
 
     @cached_property
     def by_device_id(self) -> Mapping[str, OfferedUnit]:
-        """Device ID -> its unit. Made once: every call of the kubelet asks, and there may be tens of thousands."""
+        """Map each device ID to its unit. Cached, because each call needs it and may meet tens of thousands of IDs."""
         return {device_id: unit for unit in self.units for device_id in unit.device_ids}
 
 
 class Offer(NamedTuple):
-    """Everything offered. `refused`: resource -> why it can't be offered as it is; it is not among `resources`."""
+    """Everything offered. `refused`: resource -> why its configuration can't be offered; `resources` lacks it then."""
 
     resources: tuple[Resource, ...] = ()  # by name
     warnings: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
-    absent: tuple[str, ...] = ()  # what the host has none of, in words: nothing is wrong where hosts differ
+    absent: tuple[str, ...] = ()  # kinds and devices that this host lacks, in words; not an error, as hosts differ
 
 
-Held = dict[str, tuple[str, str]]  # resource of the ledger -> sort of lock, who has it
+Held = dict[str, tuple[str, str]]  # resource of the ledger -> sort of lock, its holder
 
 
 class _Kind(NamedTuple):
-    """What there is of a kind."""
+    """The devices and other names of a kind."""
 
     found: tuple[IdentifiedDevice, ...]
     by_name: Mapping[str, IdentifiedDevice]  # qualified name -> its identity
-    others: Mapping[str, str]  # qualified name -> why it is none
-    passing: bool = False  # all that there is of it comes and goes with what others hand out: it is no resource
+    others: Mapping[str, str]  # qualified name -> why it is not a device
+    passing: bool = False  # all its devices come and go with the grants of other tools: not a resource
 
 
 def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inventory] = None) -> Offer:
-    """What is offered now: the resources of the settings, with or without units, or one for each kind that has units.
+    """Return the resources of the settings, with or without units, or one resource for each kind that has units.
 
-    The same for the same devices, in whatever order files and devices come. Raises nothing.
+    The order of files and devices does not change the result.
     """
     hardware = Hardware(inventory)
     kinds = _kinds(registry, hardware)
@@ -100,7 +99,7 @@ def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inve
         absent += _absent(one, kinds, units)
         for each, own in _split(one, units, warnings):
             if each.name in resources or (each.name != one.name and each.name in settings.resources):
-                continue  # a resource that the settings name goes before what a pattern makes
+                continue  # a resource that the settings name goes before one made by a pattern
             resource = Resource(each.name, own, _links(own, hardware.links), each)
             length = size((name, len(unit.numa_nodes)) for unit in own for name in unit.device_ids)
             if length > LONGEST:
@@ -112,19 +111,19 @@ def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inve
 
 
 def known(registry: Registry, inventory: Optional[Inventory]) -> Iterator[IdentifiedDevice]:
-    """The hardware of all that the specs define for good: what anybody might be handed."""
+    """Yield the hardware of all devices that the specs define permanently."""
     for one in _kinds(registry, Hardware(inventory)).values():
         if not one.passing:
             yield from one.found
 
 
 def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optional[OfferedUnit]]:
-    """Device ID -> its unit; None for one that the resource does not offer."""
+    """Map each device ID to its unit, or to None if the resource does not offer it."""
     return {device_id: resource.by_device_id.get(device_id) for device_id in device_ids}
 
 
 def _kinds(registry: Registry, hardware: Hardware) -> dict[str, _Kind]:
-    """Kind -> what there is of it, less the devices of claims: what a claim has is offered as what it is, or not."""
+    """Return the devices of each kind without those of claims, whose hardware is offered under its own kind or not."""
     return {
         kind: _kind(kind, names, hardware)._replace(passing=_is_passing(kind, names, registry))
         for kind, names in sorted(_by_kind(registry).items())
@@ -137,7 +136,7 @@ def _is_passing(kind: str, names: Iterable[str], registry: Registry) -> bool:
 
 
 def _by_kind(registry: Registry) -> dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]]:
-    """Kind -> device name -> (its edits, those of its spec), of the names that can be resolved."""
+    """Map kind -> device name -> (its edits, the edits of its spec), for the names that can be resolved."""
     common = {file.path: file.spec.get("containerEdits") or {} for file in registry.specs}
     found: dict[str, dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
     for qualified_name, edits in registry.edits.items():
@@ -156,7 +155,7 @@ def _kind(kind: str, names: Mapping[str, tuple[Mapping[str, Any], Mapping[str, A
 
 
 def _about(kinds: Mapping[str, _Kind], registry: Registry) -> Iterator[str]:
-    """What can't be offered of the registry; its own errors say which files can't be read."""
+    """Yield why names of the registry can't be offered; the registry itself reports unreadable files."""
     for one in kinds.values():
         lost = sorted(name for name, why in one.others.items() if why == NOTHING)
         if lost and not one.passing:
@@ -167,21 +166,21 @@ def _about(kinds: Mapping[str, _Kind], registry: Registry) -> Iterator[str]:
 
 
 def _all_kinds(kinds: Mapping[str, _Kind], warnings: list[str]) -> Iterator[ResourceSettings]:
-    """The settings of a host that names no resources."""
+    """Yield default settings for each kind, for a configuration that names no resources."""
     for kind, one in kinds.items():
         why = why_no_resource(kind)
         if not one.found or one.passing:
             continue
         if why:
             warnings.append(
-                f"kind {kind}: not offered: its name is no resource's; expected {why}. Name one in resources."
+                f"kind {kind}: not offered: its name can't be a resource's name; expected {why}. Name one in resources."
             )
         else:
             yield ResourceSettings(kind, (kind,))
 
 
 def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: list[str]) -> tuple[OfferedUnit, ...]:
-    """The units of a resource, by id: its groups, and each device that is in none of them and meets the conditions."""
+    """Return the units of a resource, by id: its groups, and each other device that meets the conditions."""
     where = f"resource {settings.name}"
     units: dict[str, OfferedUnit] = {}
     held: Held = {}
@@ -218,7 +217,7 @@ def _units(settings: ResourceSettings, kinds: Mapping[str, _Kind], warnings: lis
 
 
 def _absent(settings: ResourceSettings, kinds: Mapping[str, _Kind], units: Sequence[OfferedUnit]) -> Iterator[str]:
-    """What a resource has none of, in words."""
+    """Yield the kinds and devices that a resource lacks, in words."""
     here = [kind for kind in settings.kinds if kind in kinds]
     number = sum(len(kinds[kind].found) for kind in here)
     for kind in settings.kinds:
@@ -245,7 +244,7 @@ def _unit(
 def _group(
     group: GroupSettings, settings: ResourceSettings, kinds: Mapping[str, _Kind]
 ) -> tuple[str, Optional[OfferedUnit]]:
-    """(why there is no such unit, the unit) of devices that are handed out together."""
+    """Return (why the unit can't be made, the unit) for devices that are handed out together."""
     parts: dict[str, IdentifiedDevice] = {}
     for name in (*group.members, *group.optional):
         kind = kinds.get(name.partition("=")[0])
@@ -268,7 +267,7 @@ def _hardware(device: Device) -> tuple[str, ...]:
 
 
 def _hold(device: Device, who: str, held: Held) -> str:
-    """Add the device of `who` to what is held, unless the ledger could not give both: then whose hardware it is."""
+    """Add the device of `who` to `held`, and return "". If the ledger can't grant both, return whose hardware it is."""
     locks = hold_of(device).locks()
     for name, mode in locks.items():
         other, whose = held.get(name, ("", ""))
@@ -281,7 +280,7 @@ def _hold(device: Device, who: str, held: Held) -> str:
 def _split(
     settings: ResourceSettings, units: tuple[OfferedUnit, ...], warnings: list[str]
 ) -> Iterator[tuple[ResourceSettings, tuple[OfferedUnit, ...]]]:
-    """The resource itself, or one for each partition profile that its units have."""
+    """Yield the resource itself, or one resource for each partition profile of its units."""
     if PROFILE not in settings.name:
         yield settings, units
         return
@@ -309,7 +308,7 @@ def _links(units: Iterable[OfferedUnit], links: Iterable[Link]) -> tuple[Link, .
 
 
 def _twice(resources: Sequence[Resource]) -> Iterator[str]:
-    """Which resources offer the same hardware: the ledger sees to it that one gets it, but both count it."""
+    """Yield warnings for resources that offer the same hardware: both count it, and the ledger gives it to one."""
     first: dict[str, str] = {}
     both: dict[tuple[str, str], int] = {}
     for resource in resources:
@@ -318,7 +317,7 @@ def _twice(resources: Sequence[Resource]) -> Iterator[str]:
             if other != resource.name:
                 both[other, resource.name] = both.get((other, resource.name), 0) + 1
     for (one, other), number in sorted(both.items()):
-        yield f"{one} and {other} offer {number} of the same devices: whoever gets one there takes it from both"
+        yield f"{one} and {other} offer {number} of the same devices: a pod that gets one takes it from both"
 
 
 def _too_long(resource: Resource, length: int) -> str:

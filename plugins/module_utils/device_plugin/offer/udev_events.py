@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""udev's events of devices that come, go or change, through pyudev where the host has it. Private API of fleet.cdi.
+"""Receive udev events for devices that come, go or change, with pyudev if the host has it.
 
-Without pyudev, or in a container that gets no netlink messages, directory events and looking every few seconds remain.
+Without pyudev, or in a container without netlink messages, the daemon uses directory events and regular looks.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any, Callable, Optional
 
 from .resources import Resource
 
-# A node under containers makes and removes interfaces and mounts all the time; none of these is a device with a node.
+# A host with containers makes and removes interfaces and mounts all the time; these have no device nodes.
 NOISE = frozenset({"net", "queues", "bdi", "cpu", "memory", "module", "slab", "workqueue", "clocksource", "cgroup"})
 
 
 def noise(resources: Iterable[Resource]) -> frozenset[str]:
-    """The subsystems whose events say nothing about these resources."""
+    """Return the subsystems whose events do not concern these resources."""
     moves = any(unit.device.net_devices for resource in resources for unit in resource.units)
     return NOISE - {"net"} if moves else NOISE
 
 
 class Events:
-    """Calls `changed` in the event loop when a device that may matter came, went or changed."""
+    """Call `changed` in the event loop when a relevant device came, went or changed."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -34,12 +34,12 @@ class Events:
         self._monitor: Optional[Any] = None
 
     def start(self) -> str:
-        """Begin, in the running loop; returns why there are no events, "" if there are."""
+        """Start in the running loop. Return why events are not available, or "" if they are."""
         try:
             import pyudev
 
             monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="udev")
-            with suppress(OSError):  # needs CAP_NET_ADMIN, which the service has not; what overflows shows as ENOBUFS
+            with suppress(OSError):  # needs CAP_NET_ADMIN, which the service lacks; an overflow shows as ENOBUFS
                 monitor.set_receive_buffer_size(1 << 20)
             monitor.start()
             asyncio.get_running_loop().add_reader(monitor.fileno(), self._readable)
@@ -49,7 +49,7 @@ class Events:
         return ""
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the events."""
         if self._monitor is not None:
             asyncio.get_running_loop().remove_reader(self._monitor.fileno())
             self._monitor = None
@@ -57,12 +57,12 @@ class Events:
     def _readable(self) -> None:
         matters = False
         try:
-            for _turn in range(256):  # then let the others have a turn; the rest is still readable
+            for _turn in range(256):  # then let other tasks run; the rest stays readable
                 device = self._monitor.poll(0) if self._monitor else None
                 if device is None:
                     break
                 matters = matters or device.subsystem not in self.noise
-        except OSError:  # ENOBUFS: so many that some were lost
+        except OSError:  # ENOBUFS: some events were lost
             matters = True
         if matters:
             self._changed()

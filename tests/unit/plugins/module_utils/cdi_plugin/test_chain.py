@@ -206,7 +206,7 @@ echo '{{"cdiVersion": "0.0.2", "devices": ["/dev/x", "/dev/y", "/dev/x"]}}'"""
 
 
 REPLIES = {
-    "echo '{': no JSON": ("echo '{'", 106, r'opt/bin/foreign: replied "{\n", which is no reply'),
+    "echo '{': no JSON": ("echo '{'", 106, r'opt/bin/foreign: replied "{\n", which is not a reply'),
     "no version": ("echo '{\"devices\": []}'", 106, "it has no cdiVersion"),
     "no devices": ('echo \'{"cdiVersion": "0.0.1"}\'', 106, "foreign: replied no list of devices"),
     "devices that are no texts": (

@@ -55,7 +55,7 @@ def test_a_request_that_is_granted_in_part_is_refused(hosts):
     machine.add(conf, "gpu:1", "a")
     assert machine.refused(conf, "gpu:1,gpu-memory:1000", "a") == (
         109,
-        "this request has gpu already; ask only for what is new",
+        "this request has gpu already; ask for new ones only",
     )
 
 

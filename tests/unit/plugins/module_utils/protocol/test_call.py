@@ -120,7 +120,7 @@ def test_what_is_no_reply(tmp_path, text):
     path = tmp_path / "plugin"
     path.write_text(f"#!/bin/sh\nprintf '{text}'\n")
     path.chmod(0o755)
-    with pytest.raises(ProtocolError, match="which is no reply") as caught:
+    with pytest.raises(ProtocolError, match="which is not a reply") as caught:
         plugin_call.plugin(str(path), {}, b"", 20.0)
     assert caught.value.code == errors.DELEGATION
     assert len(str(caught.value)) < 400
