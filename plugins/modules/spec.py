@@ -54,7 +54,7 @@ options:
       - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
         CDI specification.
       - A hook without C(env) that runs outside of the container is written unchanged, with a warning. Some runtimes
-        give it the environment of the image, and a variable like C(LD_PRELOAD) there runs its code on the host.
+        give it the environment of the image, so that C(LD_PRELOAD) there runs code of the image on the host.
     type: dict
   managed_by:
     description:

@@ -121,7 +121,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
 def _discard_rest(state_dir: str) -> None:
     """Remove what a killed run left: a manifest that lists nothing, its lock, and an empty state directory.
 
-    The directory goes only if its mode and owner are those that we make it with. Raises CdiError.
+    The directory goes only if it is as `files.make_directory` leaves one. Raises CdiError.
     """
     if any(os.path.lexists(os.path.join(state_dir, name)) for name in REST):
         with locked_manifest(state_dir):

@@ -5,7 +5,7 @@
 
 To add a rule, add a row to `RULES` of the file that has the name of the subject (specs.py, runtimes.py, ...):
 
-    DoctorRule("hook-no-env", _hooks_without_env, "run `fleet-cdi refresh`, which writes it anew")
+    DoctorRule("hook-no-env", _hooks_without_env, "run `fleet-cdi refresh`, which writes it again")
 
 The function of a rule takes the `HostView` (view.py) and yields a `Symptom` for each problem. The subject of a symptom
 is the cause. Its problem is a sentence with the value found and the value expected. Its `name` is the affected device.

@@ -59,7 +59,7 @@ def _pending(view: HostView) -> Iterator[Symptom]:
 def _off(view: HostView) -> Iterator[Symptom]:
     """Find the runtimes that have CDI off although the settings turn it on.
 
-    If the settings name no runtime and this host has specs of ours, report that every runtime has CDI off.
+    If the settings name no runtime and this host has specs of ours, report it if every runtime has CDI off.
     """
     states = [state for state in view.running.runtimes if state.place.reads]
     off = [state for state in states if state.reading and not state.reading.enabled and not state.pending]

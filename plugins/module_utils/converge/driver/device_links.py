@@ -200,10 +200,7 @@ def _text(link: str) -> str:
 
 
 def _carry_out(change: LinkChange) -> bool:
-    """Make the change. Return False, with nothing changed, if another process already did something there.
-
-    Raises CdiError.
-    """
+    """Make the change. Return False if another process changed or made the link meanwhile. Raises CdiError."""
     folder, name = os.path.split(change.path)
     try:
         if change.after:

@@ -57,7 +57,7 @@ def make_nodes(node: Absent) -> None:
     try:
         os.makedirs(os.path.dirname(node.path), mode=0o755, exist_ok=True)
         os.mknod(node.path, stat.S_IFCHR | node.mode, os.makedev(node.major, node.minor))
-        os.chmod(node.path, node.mode)  # whatever the umask
+        os.chmod(node.path, node.mode)  # independent of the umask
         os.chown(node.path, node.uid, node.gid)
     except FileExistsError:
         return

@@ -14,10 +14,10 @@ from ...records import CdiError, ContainerEdits, Device, Hook, Kind, Node, joine
 from ...spec import model, names, versions
 from ...spec.validate import WARNING, validate
 
-UNTIL = ("field-until",)  # no error before the version is known: enableCMT and enableMBM are gone in the newest one
-TOLD = ("not-every-runtime", "hook-environment")  # what content may have; plan_spec warns of it
+UNTIL = ("field-until",)  # not an error before the version is known: the newest version lacks enableCMT and enableMBM
+TOLD = ("not-every-runtime", "hook-environment")  # rules that content may break; plan_spec warns about them
 HOOK = f"{USUAL.prefix}/bin/cdi-hook"  # where a release is installed by default
-# The environment of a hook that has none of its own. Without env, runc before 1.3.0 gives a hook the container's, and
+# The environment of a hook without an own one. Without env, runc before 1.3.0 gives a hook the container's, and
 # with it the image's LD_PRELOAD: code of the image would run on the host as root (runtimes/oci_runtimes.py).
 HOOK_ENV = ("PATH=/usr/sbin:/usr/bin:/sbin:/bin",)
 
@@ -106,7 +106,7 @@ def _together(kind: Kind, devices: Sequence[Device]) -> ContainerEdits:
 
 
 def _edits(edits: ContainerEdits, kind: Kind) -> dict[str, Any]:
-    """Container edits as they stand in a spec (CDI SPEC.md, "CDI JSON Specification"), without empty fields."""
+    """Return container edits as they stand in a spec (CDI SPEC.md, "CDI JSON Specification"), without empty fields."""
     document = {
         "env": list(edits.env),
         "deviceNodes": [_node(node, kind.device_numbers) for node in edits.nodes],

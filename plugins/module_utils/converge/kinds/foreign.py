@@ -39,7 +39,7 @@ class Foreign(NamedTuple):
     tool: str  # the tool known to write files of this name
     disable: str  # how to keep that tool from writing it again
     names: tuple[str, ...]  # qualified names that the spec offers
-    seen_by: frozenset[str] = seen.EVERY  # the releases of the library that read it
+    seen_by: frozenset[str] = seen.EVERY  # the releases of the CDI library that read it
 
 
 # Kind, file name -> the tool that writes the file, and how to keep it from writing it again.

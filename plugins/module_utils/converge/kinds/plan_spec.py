@@ -57,7 +57,7 @@ def plan_spec(
         if found is not None and manifest.owns(other):
             changes.append(Change(other, kind, found.content, None))
         elif found is not None:
-            warnings.append(f"{other}: was changed by somebody else since fleet.cdi wrote it; it is left there")
+            warnings.append(f"{other}: was changed since fleet.cdi wrote it; it stays there")
     if spec is not None:
         ours = SpecFile(path, registry.directories.index(directory), spec, path)
         ours = ours._replace(taken=seen.read_sight(codec.encode(spec), path, codec.SpecReading(spec, [])).taken)

@@ -159,7 +159,7 @@ def _untouched(part: KindPlan, manifest: Manifest) -> KindPlan:
     changes, warnings = [], []
     for change in part.plan.changes:
         if change.before is not None and not manifest.owns(change.path):
-            warnings.append(f"{change.path}: was changed by somebody else since fleet.cdi wrote it; it stays as it is")
+            warnings.append(f"{change.path}: was changed since fleet.cdi wrote it; a refresh does not write it")
         else:
             changes.append(change)
     return part._replace(plan=part.plan._replace(changes=tuple(changes)), warnings=(*part.warnings, *warnings))

@@ -104,7 +104,9 @@ def _write(place: InstalledRuntime, made: RuntimePlan, manifest: Manifest, resta
     for change in made.changes:
         found = live[change.path]
         if (found.content if found else None) != change.before:
-            raise CdiError(f"{change.path}: was changed by somebody else just now; nothing was changed. Run it again.")
+            raise CdiError(
+                f"{change.path}: was changed by another process just now; nothing was changed. Run it again."
+            )
     restarting = False
     try:
         for change in made.changes:

@@ -64,7 +64,7 @@ def plan_runtime(
             f"{after.spec_dirs_by} overrule it. Nothing was changed."
         )
     warnings = [
-        f"{change.path}: {key}: was changed by somebody else since fleet.cdi set it; it stays as it is"
+        f"{change.path}: {key}: was changed or removed since fleet.cdi set it; it is not taken back"
         for change in changes.values()
         if wanted is None
         for key in change.theirs

@@ -59,7 +59,7 @@ PLACES = {
 
 
 class TakenOver(NamedTuple):
-    """Tells if a running instance uses the configuration; `error` is the reason that it gave if not."""
+    """A running instance, and if it uses the configuration; `error` is its reason if it does not."""
 
     instance: str
     taken: bool

@@ -75,8 +75,8 @@ def install(
 ) -> dict[str, Any]:
     """Make one instance run from `unit` and `release`; return the changes, for the module.
 
-    An older instance is replaced as described above; the new one has `wait` seconds to take over. If it does not, it is
-    stopped, CdiError is raised, and the older one goes on serving. Raises CdiError.
+    An older instance is replaced as the text of this file describes. The new one has `wait` seconds to take over. If it
+    does not, it is stopped, CdiError is raised, and the older one goes on serving. Raises CdiError.
     """
     contents = unit_file.plugin_texts(unit)
     units.need_systemd(

@@ -58,9 +58,9 @@ HEAD = """\
 # Written by fleet.cdi.device_plugin_service; run it with other options instead of changing this file.
 """
 
-# Not after the refresh: a restart during one would have to wait for it. At boot the kubelet starts after both.
-# Specs mount files of /tmp and of homes into containers (sockets of a display, of NVIDIA's MPS): the plugin has to see
-# whether they are there, so neither is hidden from it.
+# Not after the refresh: a restart during a refresh would wait for it. At boot the kubelet starts after both.
+# Specs mount files of /tmp and of homes into containers (sockets of a display, of NVIDIA's MPS). The plugin has to see
+# these files, so neither directory is hidden from it.
 _TEXT = """\
 [Unit]
 Description=Kubernetes device plugin for the CDI devices of this host (instance %i)
@@ -97,12 +97,12 @@ RestrictAddressFamilies=AF_UNIX AF_NETLINK{families}
 WantedBy=multi-user.target
 """
 
-# Nobody else on the network has to do with it, unless metrics are asked for.
+# The plugin needs no network, except for metrics.
 _NO_NETWORK = "IPAddressDeny=any\n"
 _LOCAL = _NO_NETWORK + "IPAddressAllow=localhost\n"
 
-# The plugin looks at device nodes and opens none. The commands that an operator has it run may have to, and shells
-# among them put things aside in /tmp.
+# The plugin looks at device nodes and opens none. The commands setup and teardown may have to open nodes, and shells
+# among them keep files in /tmp.
 _NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\n"
 
 
@@ -114,9 +114,9 @@ class PluginUnit(NamedTuple):
     state_dir: str = USUAL.state_dir
     kubelet_dir: str = KUBELET
     metrics: str = ""  # "host:port", "" for none
-    device_access: bool = False  # the commands setup and teardown may open devices
-    capabilities: tuple[str, ...] = ()  # for them, too
-    writable_paths: tuple[str, ...] = ()  # for them, too: directories or files besides those that the plugin needs
+    device_access: bool = False  # the commands setup and teardown may open device nodes
+    capabilities: tuple[str, ...] = ()  # for these commands
+    writable_paths: tuple[str, ...] = ()  # for these commands: directories or files besides those that the plugin needs
     process_access: bool = True  # a second service finds which processes have devices open
 
 

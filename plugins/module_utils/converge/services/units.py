@@ -21,7 +21,7 @@ from ..change import Change, Plan, plan_file
 
 UNIT_DIR = "/etc/systemd/system"
 
-# Each service of ours has these lines.
+# All our services have these lines.
 SANDBOX = """\
 NoNewPrivileges=yes
 ProtectSystem=strict

@@ -155,7 +155,7 @@ class TestTrouble:
         host.insert(2)
         done = host.refresh()
         assert host.spec_path.read_text() == "{}"
-        assert any("changed by somebody else" in text for text in done.warnings)
+        assert any("was changed since fleet.cdi wrote it" in text for text in done.warnings)
         assert set(host.listed()) == {id_of(1), id_of(2)}
 
     def test_a_damaged_manifest_is_an_error(self, host):

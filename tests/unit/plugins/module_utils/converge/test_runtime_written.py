@@ -131,7 +131,7 @@ class TestWritten:
             return made[-1]
 
         monkeypatch.setattr(container_runtime, "plan_runtime", late)
-        with pytest.raises(CdiError, match="was changed by somebody else just now; nothing was changed"):
+        with pytest.raises(CdiError, match="was changed by another process just now; nothing was changed"):
             docker.converge()
         assert docker.content == b'{"debug": false}'
 
