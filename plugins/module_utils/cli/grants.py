@@ -138,7 +138,7 @@ def _release(operator: Operator, arguments: Any) -> int:
     """Allow a withheld device to be granted again."""
     device = _one(arguments, "the id of a device that is withheld")
     if operator.release(device) is None:
-        raise CdiError(f"release: {device} is not withheld; `fleet-cdi grants list` shows what is")
+        raise CdiError(f"release: {device} is not withheld; `fleet-cdi grants list` shows the withheld devices")
     _tell(arguments, {"released": device}, f"released: {device} may be granted again")
     return 0
 
@@ -165,7 +165,7 @@ def _give(operator: Operator, arguments: Any) -> int:
         raise CdiError("give: found nothing; expected a kind and its owners: kubernetes, claims, external")
     kind, owners = arguments.what[0], arguments.what[1:]
     operator.give(kind, owners)
-    text = f"{kind} is for {' and '.join(owners) or 'whoever holds devices of it'}"
+    text = f"{kind} is for {' and '.join(owners) or 'the owner that holds devices of it'}"
     _tell(arguments, {"kind": kind, "owners": owners}, text)
     return 0
 

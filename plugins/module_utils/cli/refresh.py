@@ -35,7 +35,7 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _linked(done: Report, paths: Layout, check: bool) -> Report:
-    """Return `done` with the links by number for device nodes of the specs. Hosts without systemd don't need them."""
+    """Keep the links by number to device nodes of the specs; add changed links to `done`. Only systemd needs them."""
     try:
         links = device_links.keep_links(paths.spec_dirs, paths.state_dir, check) if systemd.booted() else ()
     except CdiError as error:

@@ -78,7 +78,7 @@ def entry(state: str, gone: Iterable[int], came: Iterable[tuple[int, str]]) -> b
 
 
 def read(path: str) -> Optional[LogEntries]:
-    """Return the log at `path`; None if the file or an entry is missing. Raises Unusable."""
+    """Return the log at `path`; None if the file is missing or has no entry. Raises Unusable."""
     try:
         handle = _open(path)
         try:

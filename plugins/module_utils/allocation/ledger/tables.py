@@ -218,7 +218,7 @@ class Tables:
                 )
                 self.db.executemany("INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?)", share_rows(identity, number, hold))
             except (sqlite3.IntegrityError, OverflowError) as error:
-                raise DevicesTaken(f"{hold.device}: can't be held beside what is held ({error})") from None
+                raise DevicesTaken(f"{hold.device}: can't be held beside the recorded holds ({error})") from None
             self.db.execute(
                 "INSERT INTO kinds VALUES (?, ?, 1) ON CONFLICT (kind, owner) DO UPDATE SET held = held + 1",
                 (hold.kind, owner),

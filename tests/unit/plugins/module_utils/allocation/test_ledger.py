@@ -124,7 +124,7 @@ class TestTogether:
             ledger.add(key("2", plugin), {"gpu": 1}, pick, "external")
             assert why_not(other, locks) == ""
         else:
-            with pytest.raises(errors.DevicesTaken, match=f"{other.device}: can't be held beside what is held"):
+            with pytest.raises(errors.DevicesTaken, match=f"{other.device}: can't be held beside the recorded holds"):
                 ledger.add(key("2", plugin), {"gpu": 1}, pick, "external")
             assert ledger.find(key("2", plugin)) is None
             assert why_not(other, locks)  # the picker is told enough not to try
