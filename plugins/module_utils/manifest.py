@@ -184,7 +184,7 @@ class Manifest:
         elif force or self.owns(path):
             done = "restored" if prior else "removed"
         else:
-            raise CdiError(f"{path}: was {'changed' if live else 'removed'} by somebody else since fleet.cdi wrote it")
+            raise CdiError(f"{path}: was {'changed' if live else 'removed'} since fleet.cdi wrote it")
         if check:
             self.check([path])
             return done

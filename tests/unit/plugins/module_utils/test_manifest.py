@@ -104,7 +104,7 @@ def test_leaves_what_others_did_since(host, change, word):
     with locked_manifest(host.state_dir) as manifest:
         manifest.write(host.path, b"ours")
         files.remove(host.path) if change is None else files.replace(host.path, change)
-        with pytest.raises(CdiError, match=f"a.json: was {word} by somebody else"):
+        with pytest.raises(CdiError, match=f"a.json: was {word} since fleet.cdi wrote it"):
             manifest.take_back(host.path)
         assert manifest.take_back(host.path, force=True) == "restored"
 

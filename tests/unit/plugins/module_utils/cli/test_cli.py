@@ -383,7 +383,7 @@ def test_undo_json_names_reasons(fleet_cdi, managed):
     (kept,) = json.loads(out)["kept"]
     assert status == 1
     assert kept["path"] == f"{managed}/changed.json"
-    assert "changed by somebody else" in kept["reason"]
+    assert "changed since fleet.cdi wrote it" in kept["reason"]
 
 
 def test_undo_with_a_damaged_manifest(fleet_cdi, managed, tmp_path):

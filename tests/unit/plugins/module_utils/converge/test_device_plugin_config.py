@@ -122,7 +122,7 @@ def test_absent_and_undo_leave_nothing(host, tmp_path):
 def test_what_somebody_changed_is_not_taken_back_unless_forced(host, tmp_path):
     host.write()
     (tmp_path / "etc/device-plugin.json").write_text("{}")
-    with pytest.raises(CdiError, match="was changed by somebody else"):
+    with pytest.raises(CdiError, match="was changed since fleet.cdi wrote it"):
         host.write(b"")
     host.write(b"", force=True)
     assert not list(tmp_path.iterdir())

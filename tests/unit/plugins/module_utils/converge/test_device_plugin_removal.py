@@ -106,7 +106,7 @@ class TestAbsent:
         with open(unit_file.paths()[which], "a") as file:
             file.write("# mine\n")
         for check in (True, False):
-            with pytest.raises(CdiError, match="was changed by somebody else"):
+            with pytest.raises(CdiError, match="was changed since fleet.cdi wrote it"):
                 node.uninstall(str(kubelet), check)
         assert node.runs == {"a": OLD} and node.socket == {"enabled", "active"}
 

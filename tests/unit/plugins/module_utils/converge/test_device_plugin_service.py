@@ -300,7 +300,7 @@ def test_one_of_its_files_that_somebody_changed_is_refused_before_it_is_stopped(
     with open(unit_file.paths()[-1], "a") as file:
         file.write("# mine\n")
     for check in (True, False):
-        with pytest.raises(CdiError, match="was changed by somebody else"):
+        with pytest.raises(CdiError, match="was changed since fleet.cdi wrote it"):
             node.install(UNIT._replace(process_access=False), check=check)
     assert node.socket == {"enabled", "active"}
 

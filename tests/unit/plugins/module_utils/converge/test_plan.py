@@ -409,7 +409,7 @@ class TestUndo:
         path = host.put(host.etc, FILE, b"edited")
         for _time in range(2):
             (kept,) = undo(host.state_dir).kept
-            assert kept[0] == path and "was changed by somebody else" in kept[1]
+            assert kept[0] == path and "was changed since fleet.cdi wrote it" in kept[1]
         assert undo(host.state_dir, force=True).removed == (path,)
         assert host.everything() == {}
 
