@@ -51,14 +51,12 @@ from typing import Any, Callable
 
 from ansible.utils.display import Display
 
-LAST = "0.2.0"  # the release that drops the old names
-
 
 def renamed(value: Any, old: str, new: str) -> Any:
     """Return `value`, after a deprecation warning that names both variables."""
     Display().deprecated(
         f"The variable {old} has a new name, {new}. Rename it in your settings.",
-        version=LAST,
+        version="0.2.0",  # the release that drops the old names
         collection_name="fleet.cdi",
     )
     return value

@@ -79,7 +79,14 @@ class Store:
         """
         deadline = time.monotonic() + self.wait
         self._prepare_directory()
-        with gate(self._lock, deadline) as held, self._turn:
+        with gate(self._lock, deadline) as held:
+            return self._in_turn(held, deadline, operation, oldest)
+
+    def _in_turn(
+        self, held: Gate, deadline: float, operation: Callable[[Tables], Result], oldest: Optional[int]
+    ) -> Result:
+        """Do it once no other thread uses the connection; again after a rebuild, where the store is damaged."""
+        with self._turn:
             with suppress(Damaged):
                 return self._within(held, deadline, operation, oldest)
             # SQLite has one code for damage and a failed read (EIO becomes SQLITE_CORRUPT): read the file ourselves.

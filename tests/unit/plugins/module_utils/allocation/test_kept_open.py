@@ -444,7 +444,7 @@ def test_a_fork_while_a_thread_writes(kept):
         begun.set()
         done.wait(0.5)
 
-    thread = threading.Thread(target=lambda: kept.transact(operation))
+    thread = threading.Thread(target=kept.transact, args=(operation,))
     thread.start()
     begun.wait()
     forked(lambda: kept._store._db.close())  # as when an interpreter ends
