@@ -88,7 +88,7 @@ def test_version_is_that_of_the_collection():
 
 def test_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "records.py").write_text("")
-    with pytest.raises(CdiError, match=r"release/version\.py.*no release"):
+    with pytest.raises(CdiError, match=r"release/version\.py.*not a release"):
         build.build(str(tmp_path))
 
 
