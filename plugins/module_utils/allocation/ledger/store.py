@@ -46,6 +46,10 @@ NO_LOG = log.Tail(0, 0, 0)  # the log is behind the store: SQLite makes commits 
 Result = TypeVar("Result")
 
 
+class _Moved(Exception):
+    """Another process wrote to the store meanwhile."""
+
+
 class Store:
     """The store in `state_dir` for one process. A transaction waits at most `wait` seconds for other processes.
 
@@ -105,6 +109,15 @@ class Store:
     def _within(
         self, held: Gate, deadline: float, operation: Callable[[Tables], Result], migrated: Optional[int]
     ) -> Result:
+        while True:
+            with suppress(_Moved):
+                return self._once(held, deadline, operation, migrated)
+            if time.monotonic() > deadline:
+                raise Unusable(f"{self.path}: other processes write to it without its lock", "busy")
+
+    def _once(
+        self, held: Gate, deadline: float, operation: Callable[[Tables], Result], migrated: Optional[int]
+    ) -> Result:
         oldest = schema.OLDEST if migrated is None else migrated
         left = held.left()
         found = look(self.path)
@@ -117,15 +130,20 @@ class Store:
         room = log.room(self._log, tail) if tail.inode else 0
         if room < 0 or not left.log or (left.boot_id, left.stat) != (self.boot_id, found):
             self._close()
-            tail, room = self._checked(left, deadline, oldest)
-            found = look(self.path)
+            tail, room, found = self._checked(left, deadline, oldest)
         if room < log.LEAST and migrated is None:
             with connected(self.path, deadline) as db:
+                db.execute("BEGIN IMMEDIATE")
+                self._unmoved(found)
                 tail, room = self._log_anew(Tables(db), tail, room)
         if not room or migrated is not None:  # the log can't record a migration
             tail = NO_LOG
         with self._connected(left, deadline, bool(tail.inode)) as db:
             db.execute("BEGIN IMMEDIATE")
+            if tail.inode:
+                self._unmoved(found)
+                if log.room(self._log, tail) < 0:  # the clock of files has ticks of some milliseconds
+                    raise _Moved
             if self._db_oldest != oldest:
                 check_version(self.path, db, oldest)  # inside the transaction, where it needs no extra locks
                 self._db_oldest = oldest
@@ -145,6 +163,14 @@ class Store:
         self._db_of = (os.getpid(), left, bool(tail.inode))
         self._own += tables.state.generation - tables.read.generation  # inside the gate: threads may share a Store
         return result
+
+    def _unmoved(self, found: Optional[tuple[int, ...]]) -> None:
+        """Raise _Moved unless the file is the one that the log goes with. SQLite lets nobody else write now.
+
+        The lock's file may be removed while its holder is stopped; then others come in.
+        """
+        if look(self.path) != found:
+            raise _Moved
 
     @contextmanager
     def _connected(self, left: Left, deadline: float, is_logged: bool) -> Iterator[sqlite3.Connection]:
@@ -193,10 +219,11 @@ class Store:
             raise
         return after
 
-    def _checked(self, left: Left, deadline: float, oldest: int) -> tuple[log.Tail, int]:
+    def _checked(self, left: Left, deadline: float, oldest: int) -> tuple[log.Tail, int, Optional[tuple[int, ...]]]:
         """Check all of a store that is not as this release left it in this boot, and bring it up to its log.
 
-        Return the log's tail and the room behind it; no room if the log is behind the store. Raises Damaged, Unusable.
+        Return the log's tail, the room behind it and what stat(2) says of the store; no room if the log is behind the
+        store. Raises Damaged, Unusable.
         """
         logged = log.read(self._log)
         last = log.last_state(logged)
@@ -208,8 +235,9 @@ class Store:
                 tables = Tables(db)
                 self._check(db, tables, left)
                 state: Optional[StoreState] = tables.state
+                found = look(self.path)
             if logged and logged.is_clean and last == state:
-                return logged.tail, logged.room
+                return logged.tail, logged.room, found
             told = log.complete(logged)
         except Damaged:
             # After a power cut the store has what the kernel happened to write to disk.
@@ -223,7 +251,7 @@ class Store:
             from . import rebuild
 
             rebuild.from_log(self.path, *told)
-        return NO_LOG, 0
+        return NO_LOG, 0, look(self.path)
 
     def _log_anew(self, tables: Tables, tail: log.Tail, room: int) -> tuple[log.Tail, int]:
         """Make a log that begins with everything stored. If the disk has no room, the old log goes on while it can."""

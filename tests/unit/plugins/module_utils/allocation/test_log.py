@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, log
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, log, store
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import examine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
@@ -36,6 +38,12 @@ def content(ledger):
         with open(at(ledger, name), "rb") as file:
             found[name] = file.read()
     return found
+
+
+def stored_in(ledger):
+    """The records in the SQLite file."""
+    with closing(sqlite3.connect(at(ledger, "ledger.db"))) as db:
+        return [record for (record,) in db.execute("SELECT record FROM grants ORDER BY id")]
 
 
 def put(ledger, files):
@@ -235,3 +243,29 @@ def test_the_log_alone_tells_what_the_store_holds(tmp_path_factory, calls):
     expected = ledger.grants(), ledger.owners()
     later = put(ledger, {**content(ledger), "ledger.db": b"", "ledger.lock": b""})
     assert (later.grants(), later.owners()) == expected
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["opened anew", "kept open"])
+def test_a_call_that_lost_its_lock_file_writes_over_no_entry(tmp_path, monkeypatch, keep):
+    """Others remove `ledger.lock` and write while a call is stopped between its look at the log and its transaction."""
+    first, second = (Ledger(str(tmp_path / "state"), "boot-1", keep=keep) for _one in range(2))
+    add(first, 1)
+    real, done = store.opened, []
+
+    def stopped(*given, **named):
+        if not done:
+            done.append(1)
+            os.unlink(at(first, "ledger.lock"))
+            assert second.delete(key(1))
+            add(second, 2)
+        return real(*given, **named)
+
+    with monkeypatch.context() as patch:
+        if keep:
+            first._store._close()
+        patch.setattr(store, "opened", stopped)
+        add(first, 3)
+    assert done
+    logged = log.complete(log.read(at(first, "ledger.log")))
+    assert logged and logged[1] == stored_in(first)
+    assert sorted(held(Ledger(str(tmp_path / "state"), "boot-1"))) == [2, 3]
