@@ -447,7 +447,7 @@ def test_a_fork_while_a_thread_writes(kept):
     thread = threading.Thread(target=kept.transact, args=(operation,))
     thread.start()
     begun.wait()
-    forked(lambda: kept._store._db.close())  # as when an interpreter ends
+    forked(kept._store._db.close)  # as when an interpreter ends
     done.set()
     thread.join()
     touches_it(kept)  # so that all of it is checked
