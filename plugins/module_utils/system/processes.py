@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a program with limits of time and memory, and end all processes that it started.
+"""Run a program with limits of time and memory. At a limit, end the program and all processes that it started.
 
 The only place that starts a process, besides the hooks, whose programs are confined. Its import takes as long as an
 ADD's own work, so code that seldom runs a program imports it in a function.
