@@ -27,8 +27,8 @@ def link_collection() -> str:
 
 sys.path.insert(0, link_collection())
 
-# As the daemon does (device_plugin/daemon/daemon.py): gRPC reads this at its first import. Without it, its handlers run in
-# the child of each fork beside a running server, and now and then the child ends before it becomes the program.
+# As the daemon does (device_plugin/daemon/daemon.py): gRPC reads this at its first import. Without it, its handlers run
+# in the child of each fork beside a running server, and now and then the child ends before it becomes the program.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # Deterministic by default: a run in CI fails because of a change, never by chance. `make nightly` looks further.

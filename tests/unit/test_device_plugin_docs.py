@@ -20,7 +20,7 @@ PLACES = {
     "contract": TESTS / "contract",
     "e2e": TESTS / "e2e",
     "bench": TESTS / "bench",
-    "unit": TESTS / "unit/plugins/module_utils/device_plugin",
+    "unit": TESTS / "unit/plugins/module_utils",
 }
 PROOFS = [line.strip("|").split("|") for line in TEXT.partition("| feature | proved by |")[2].splitlines()[2:] if line]
 
@@ -39,12 +39,10 @@ def first_column(title: str) -> set[str]:
 @pytest.mark.parametrize(("feature", "proof"), PROOFS, ids=lambda text: text.strip()[:40])
 def test_what_proves_a_feature_is_there(feature, proof):
     """Files exist, and the words behind one are in the names of its tests."""
-    found = re.findall(r"(contract|e2e|bench|unit)/([a-z0-9_.]+)((?: `[^`]+`,?)*)", proof)
-    found += [("converge", name, "") for name in re.findall(r"converge: (test_[a-z_]+\.py)", proof)]
+    found = re.findall(r"(contract|e2e|bench|unit)/([a-z0-9_./]+)((?: `[^`]+`,?)*)", proof)
     assert found or "extensions/molecule" in proof or "](executables.md)" in proof, f"nothing proves: {feature}"
-    places = {**PLACES, "converge": TESTS / "unit/plugins/module_utils/converge"}
     for place, name, words in found:
-        text = (places[place] / name).read_text(encoding="utf-8")
+        text = (PLACES[place] / name).read_text(encoding="utf-8")
         tests = re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE)
         for word in re.findall("`([^`]+)`", words):
             assert any(word in one for one in tests), f"{name}: no test has {word} in its name"

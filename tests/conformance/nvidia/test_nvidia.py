@@ -35,7 +35,7 @@ SOURCE = Path(__file__).parent
 TABLE = yaml.safe_load((SOURCE / "cases.yml").read_text(encoding="utf-8"))
 MODES = TABLE["modes"]
 # What the generator leaves on a host with one GPU; tests of coexistence read it.
-FIXTURE = judge.CHECKOUT / "tests/unit/plugins/module_utils/converge/nvidia-ctk.yaml"
+FIXTURE = judge.CHECKOUT / "tests/unit/trees/nvidia-ctk.yaml"
 
 
 @pytest.fixture(scope="session")

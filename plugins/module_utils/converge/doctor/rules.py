@@ -11,7 +11,7 @@ The function of a rule takes the `HostView` (view.py) and yields a `Symptom` for
 is the cause. Its problem is a sentence with the value found and the value expected. Its `name` is the affected device.
 The function reads no files: if the view lacks something, add a field to `RememberedState`, `Written`, `LiveDevices` or
 `RunningState`, and fill it in `view.take`. Then add a test to
-tests/unit/plugins/module_utils/converge/test_doctor.py.
+tests/unit/plugins/module_utils/converge/doctor/test_doctor.py.
 
 A new subject is a new file with `RULES`, named below. The rule that says most about a cause comes first: a `general`
 rule skips subjects that an earlier rule named.

@@ -20,7 +20,7 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.co
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
 
 UID = "3b0e3f4c-8ed5-4b0a-9d2a-6f3a1c2d4e5f"
-# The files and names that these drivers make; device_plugin/dra_claims.yml says where they are read.
+# The files and names that these drivers make; device_plugin/allocate/dra_claims.yml says where they are read.
 DRIVERS = {
     "NVIDIA": ("k8s.gpu.nvidia.com/claim", f"{UID}-gpu-0", []),
     "AMD": ("k8s.gpu.amd.com/gpu", f"{UID}-gpu-0-128", ["/dev/kfd"]),

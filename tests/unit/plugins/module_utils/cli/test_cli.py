@@ -394,7 +394,7 @@ def test_undo_with_a_damaged_manifest(fleet_cdi, managed, tmp_path):
     assert (managed / "new.json").exists()
 
 
-# --- validate, inject and doctor; test_spec_verbs.py has what they say
+# --- validate, inject and doctor; test_cli_specs.py has what they say
 
 
 def test_the_verbs_about_specs_run_from_a_release(fleet_cdi, tmp_path):

@@ -18,8 +18,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.docker_machine import Machine
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.plugin_node import Node
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import Machine
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.services.plugin_node import Node
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 KIND = "vendor.com/card"

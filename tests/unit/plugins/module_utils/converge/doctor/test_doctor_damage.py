@@ -1,0 +1,271 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every file that fleet.cdi knows is damaged in every way, one by one, and the doctor names each.
+
+The host is made by what the modules call, below one directory; only systemctl and the runtimes' programs are not real.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import rule, view
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import (
+    cdi_plugin,
+    device_state,
+    plan_kind,
+    spec,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime import container_runtime
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import (
+    device_plugin_config,
+    device_plugin_service,
+    device_plugin_unit,
+    refresh_service,
+    refresh_unit,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import Machine
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.release.conftest import Host as Prefix
+
+KIND = "fleet.cdi/zero"
+MATCH = {"subsystem": "mem", "node": ["/dev/null", "/dev/zero", "/dev/full"]}
+ENTRY = {"profile": "rule", "kind": KIND, "match": MATCH, "name_by": ["sysname"]}
+WELL = "LoadState=loaded\nActiveState=active\nNeedDaemonReload=no\nResult=success\n"
+REGISTERED = {
+    "state": instance_status.REGISTERED,
+    "stream": True,
+    "devices": {},
+    "healthy": 1,
+    "unhealthy": 0,
+    "mode": "register",
+    "error": "",
+    "delivery": None,
+    "warnings": [],
+}
+
+
+def systemctl(command):
+    """Answers as systemctl(1) does where all is well."""
+    if command[1] == "show":
+        return 0, "\n".join(f"Id={unit}\n{WELL}" for unit in command[4:])
+    return 0, "enabled\n" if command[1] == "is-enabled" else ""
+
+
+class Everything:
+    """A host with one file of each sort at least."""
+
+    def __init__(self, root, patch):
+        self.root = root
+        release = Prefix(root)
+        release.install(release.release())
+        self.prefix = release.prefix
+        self.state = str(root / "state")
+        self.inventory = str(root / "run/inventory.json")
+        self.etc = str(root / "etc/cdi")
+        self.run_dir = str(root / "run/device-plugin")
+        places = Layout(self.state, self.inventory, self.etc, "/", self.prefix)
+        docker = Machine(root)
+        docker.state = self.state
+        docker.converge()
+        self.daemon_json = docker.config
+        self.podman = InstalledRuntime(
+            "podman", "system", "5.6.0", (5, 6, 0), "0.8.0", "podman", f"{root}/etc/containers.conf"
+        )
+        container_runtime.converge_runtime(
+            self.podman, WantedCdi(True, (self.etc, "/srv/cdi")), self.state, by=docker.by
+        )
+        wanted = plan_kind.WantedKind(KIND, {"zero": ENTRY}, by="test", runtimes={"podman": "5.4.0"})
+        spec.converge_spec(wanted, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
+        content = {"devices": [{"name": "x", "containerEdits": {"env": ["A=1"]}}]}
+        by_hand = plan_kind.WantedKind("vendor.com/by-hand", None, content, runtimes={"podman": "5.4.0"})
+        spec.converge_spec(by_hand, Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,)))
+        document = {"cdiVersion": "0.0.2", "name": "zeros", "type": "zero", "plugin": "rule", "args": ENTRY}
+        cdi_plugin.converge_configuration(
+            cdi_plugin.WantedConfiguration("zero", "zeros", document), places, f"{self.prefix}/bin"
+        )
+        device_state.converge_state(device_state.WantedDeviceState(f"{KIND}=full", "it is full"), places)
+        patch.setattr(
+            openers, "look", lambda _numbers: openers.OpenersSeen()
+        )  # processes of this machine may have /dev/zero
+        patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
+        patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
+        patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
+        for module in (refresh_service, device_plugin_service):
+            patch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
+        settings = refresh_unit.RefreshUnit(self.prefix, self.etc, self.state, self.inventory)
+        refresh_service.install(settings, self.state, False, systemctl, booted=False)
+        machine = device_plugin_service.ServiceHost(systemctl, lambda: False)
+        device_plugin_service.install(device_plugin_unit.PluginUnit(), None, self.state, 0, False, machine)
+        self.plugin_config = str(root / "etc/fleet-cdi/device-plugin.json")
+        options = {
+            "config_file": self.plugin_config,
+            "kubelet_dir": str(root / "kubelet"),
+            "resources": {},
+            "delivery": "auto",
+            "registration": "auto",
+            "takeover": False,
+            "occupied": "warn",
+            "occupied_ignore": [],
+            "metrics": "",
+            "grace": 30,
+            "spec_dirs": [self.etc],
+            "device_list": self.inventory,
+            "state_dir": self.state,
+        }
+        document = device_plugin_config.rendered(options)
+        device_plugin_config.write_config(self.plugin_config, document, self.state, False, False)
+        patch.setattr(device_plugin_unit, "RUN_DIR", self.run_dir)
+        patch.setattr(view.operate, "run_dir_of", lambda _path: self.run_dir)
+        self.instance = instance_status.InstanceEntry(self.run_dir, "a")
+        self.instance.enter()
+        self.instance.write(
+            {
+                "instance": "a",
+                "since_boot": 1.0,
+                "resources": {"fleet.cdi/zero": REGISTERED},
+                "warnings": [],
+                "config": {"path": self.plugin_config, "sha256": "", "error": None},
+            }
+        )
+        hold = Hold("mem:null", KIND, (), ())
+        Ledger(self.state, inventory.boot_id()).add(
+            Key("zero", "rule", "job-1"), {"zero": 1}, lambda _: [hold], "claims"
+        )
+
+    def findings(self):
+        self.instance.beat()
+        places = Layout(self.state, self.inventory, prefix=self.prefix, spec_dirs=(self.etc,))
+        return rule.find_problems(RULES, view.take(places, run=systemctl, booted=True))
+
+    def files(self):
+        """Every file, but for locks, and the journal of the store, which is empty between two grants."""
+        skipped = (".lock", "-journal")
+        found = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()]
+        return sorted(path for path in found if "source-" not in str(path) and not path.name.endswith(skipped))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        yield Everything(tmp_path_factory.mktemp("host"), patch)
+
+
+def delete(path):
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def corrupt(path):
+    content = bytearray(path.read_bytes() or b"\n")
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+def edit(path):
+    """What an operator with an editor does: still a good file of its sort."""
+    if path.name == "ledger.db":
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE kinds SET held = held")
+        os.utime(path)
+    elif path.name in ("daemon.json", "fleet-cdi.conf", "99-fleet-cdi.conf"):
+        path.write_bytes(path.read_bytes().replace(b"true", b"false").replace(b"/srv/cdi", b"/srv/cdj"))
+    elif path.name == "a.json":
+        path.write_bytes(path.read_bytes().replace(b'"unhealthy": 0', b'"unhealthy": 1'))
+    else:
+        path.write_bytes(path.read_bytes().replace(b"e", b"E", 1) + b"\n")
+
+
+def link(path):
+    shutil.copy2(path, path.parent / "..elsewhere")
+    path.unlink()
+    path.symlink_to("..elsewhere")
+
+
+DAMAGES = (delete, empty, truncate, corrupt, edit, link)
+
+
+def test_nothing_is_found_where_nothing_is_damaged(everything):
+    assert [one.rule for one in everything.findings()] == ["disabled"]  # which is part of the host
+
+
+def test_the_host_has_every_sort_of_file(everything):
+    names = {path.name for path in everything.files()}
+    assert names >= {
+        "fleet.cdi-zero.json",
+        "vendor.com-by-hand.json",
+        "inventory.json",
+        "zeros.conf",
+        "manifest.json",
+        "device-state.json",
+        "ledger.db",
+        "device-plugin.json",
+        "a.json",
+        "daemon.json",
+        "SHA256SUMS",
+        ".fleet-cdi.json",
+        "fleet-cdi",
+        "rule",
+        "main.py",
+        f"main.{sys.implementation.cache_tag}.pyc",
+        "70-fleet-cdi.rules",
+        "fleet-cdi-refresh.service",
+        "fleet-cdi-refresh.path",
+        "fleet-cdi-refresh.timer",
+        "fleet-cdi-libraries.service",
+        "fleet-cdi-libraries.path",
+        "fleet-cdi-device-plugin@.service",
+        "fleet-cdi-openers.socket",
+        "fleet-cdi-openers@.service",
+    }
+    assert any(path.name.startswith("zero.rule.") for path in everything.files())
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_doctor_names_every_file_that_is_damaged(everything, damage):
+    missed, tried = [], 0
+    for path in everything.files():
+        kept = everything.root / "kept"
+        shutil.copy2(path, kept)
+        before = path.read_bytes()
+        damage(path)
+        if path.is_symlink() or not path.exists() or path.read_bytes() != before or path.name == "ledger.db":
+            tried += 1
+            text = "\n".join(f"{one.subject} {one.problem} {one.details}" for one in everything.findings())
+            if str(path) not in text:
+                missed.append(str(path.relative_to(everything.root)))
+        path.unlink(missing_ok=True)
+        shutil.move(kept, path)
+        (path.parent / "..elsewhere").unlink(missing_ok=True)
+        if path.name == "ledger.db":  # its inode is another one now
+            Ledger(everything.state, inventory.boot_id()).grants()
+    assert missed == [] and tried > 50, f"{len(missed)} of {tried}"
+
+
+def test_a_manifest_that_is_gone_shows_by_what_is_there_with_it(everything):
+    (Path(everything.state) / "manifest.json").rename(everything.root / "kept")
+    try:
+        assert "manifest-gone" in {one.rule for one in everything.findings()}
+    finally:
+        (everything.root / "kept").rename(Path(everything.state) / "manifest.json")

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bounds of a program that we run; what goes through its pipes is in protocol/test_plugin_call.py."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.system import processes
+
+
+def shell(commands, limit=20.0, **options):
+    return processes.run(["/bin/sh", "-c", commands], limit, **options)
+
+
+def gone(pid):
+    """Whether a process has ended; init may not have taken note yet."""
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+                if file.read().rpartition(")")[2].split()[0] in "ZX":
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_it_has_nothing_to_read_and_our_environment(monkeypatch):
+    monkeypatch.setenv("OURS", "1")
+    assert shell("readlink /proc/self/fd/0; echo $OURS; pwd").out == "/dev/null\n1\n/\n"
+
+
+def test_its_environment_is_what_it_was_given(monkeypatch):
+    monkeypatch.setenv("SECRET", "1")
+    assert "SECRET" not in shell("env", env={"PATH": "/usr/bin:/bin"}).out
+
+
+def test_a_program_that_can_not_be_started():
+    with pytest.raises(FileNotFoundError):
+        processes.run(["/nowhere/program"], 1.0)
+    with pytest.raises(OSError, match="embedded null byte") as caught:
+        processes.run(["/bin/echo", "a\0b"], 1.0)
+    assert caught.value.errno == errno.EINVAL
+
+
+def test_no_more_is_kept_than_asked_for():
+    assert shell("head -c 100000 /dev/zero; echo x >&2", largest=10) == (0, bytes(10), b"x\n")
+
+
+def test_an_endless_output_ends_the_program():
+    begin = time.monotonic()
+    done = shell("exec yes", 60.0, largest=4, cut=True)
+    assert (done.stdout, done.status) == (b"y\ny\n", -9)
+    assert time.monotonic() - begin < 30
+
+
+def test_all_that_it_started_is_ended(tmp_path):
+    """Its child, a child with a session of its own, and one that lost its parent: 387f10e left some of these."""
+    marks = [tmp_path / name for name in ("child", "session", "orphan")]
+    child, session, orphan = marks
+    script = f"""
+        sh -c 'echo $$ > {child}; exec sleep 60' &
+        setsid sh -c 'echo $$ > {session}; exec sleep 60' &
+        (sh -c 'echo $$ > {orphan}; exec sleep 60' &)
+        exec sleep 60
+    """
+    with pytest.raises(TimeoutError, match=r"took more than 1\.5 s, and was ended"):
+        shell(script, 1.5)
+    assert all(gone(int(mark.read_text())) for mark in marks)
+
+
+def test_a_fifo_is_no_trap(tmp_path):
+    """A path that others choose may be a FIFO, on which an open waits."""
+    os.mkfifo(tmp_path / "fifo", 0o755)
+    with pytest.raises(PermissionError):
+        processes.run([str(tmp_path / "fifo")], 1.0)
