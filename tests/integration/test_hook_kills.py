@@ -18,25 +18,25 @@ import pytest
 import syscalls
 
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import ldcache, profile
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.container_root import ContainerRoot
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as hooks have it")
 LEFT = ".cdi-hook-"  # what the name of a leftover begins with
 
 
-def drop_ins(inside: Inside) -> None:
+def drop_ins(inside: ContainerRoot) -> None:
     """A new drop-in, in a directory that may be missing, and a longer one in place of another."""
     ldcache.add(inside, ldcache.LAST, ["/lib", "/usr/lib"])
     ldcache.add(inside, ldcache.OURS, ["/opt/driver", "/opt/lib"])
 
 
-def links(inside: Inside) -> None:
+def links(inside: ContainerRoot) -> None:
     """A link where there was none, and one in place of another."""
     inside.link("libcuda.so.1", "/opt/driver/libcuda.so")
     inside.link("libcuda.so.570", "/opt/driver/libcuda.so.1")
 
 
-def application_profile(inside: Inside) -> None:
+def application_profile(inside: ContainerRoot) -> None:
     """A profile for the GPUs whose nodes are there."""
     profile.write(inside)
 
@@ -85,7 +85,7 @@ def test_a_killed_hook_leaves_whole_files_and_the_next_one_ends_its_work(work, t
     while met:
         stop += 1
         root = container(tmp_path / str(stop))
-        inside = Inside(os.fsencode(root))
+        inside = ContainerRoot(os.fsencode(root))
         met = syscalls.run(lambda: work(inside), stop, lambda pid: os.kill(pid, signal.SIGKILL)).met  # noqa: B023
         found = everything(root)
         left = {name for name in found if os.path.basename(name).startswith(LEFT)}
@@ -102,7 +102,7 @@ def test_a_killed_hook_leaves_whole_files_and_the_next_one_ends_its_work(work, t
 
 def test_ldconfig_does_not_read_what_is_left(tmp_path):
     """ld.so.conf includes *.conf."""
-    inside = Inside(os.fsencode(tmp_path))
+    inside = ContainerRoot(os.fsencode(tmp_path))
     (tmp_path / "etc/ld.so.conf.d").mkdir(parents=True)
     (tmp_path / "etc/ld.so.conf").write_text("include ld.so.conf.d/*.conf\n")
     (tmp_path / f"etc/ld.so.conf.d/{LEFT}0123456789abcdef").write_text("/of/a/killed/one\n")

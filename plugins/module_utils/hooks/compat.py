@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from . import ldcache
-from .inside import Inside
+from .container_root import ContainerRoot
 from .state import loads
 
 TYPE_CHECKING = False
@@ -28,23 +28,23 @@ FARTHEST = 1 << 62  # a position in a file
 Version = tuple[int, ...]
 
 
-def enable(inside: Inside, folder: str, driver: str, cuda: str) -> list[str]:
+def enable(container: ContainerRoot, folder: str, driver: str, cuda: str) -> list[str]:
     """Let the linker search `folder` first if its libcuda is for the host's driver. Return warnings.
 
     `driver` and `cuda` are the host's versions, "" if unknown. Raises HookError and OSError.
     """
-    names = [name for name in inside.names(folder, PREFIX) if "." in name[len(PREFIX) :]]
-    found = [name for name in names if _is_file(inside, f"{folder}/{name}")]
+    names = [name for name in container.names(folder, PREFIX) if "." in name[len(PREFIX) :]]
+    found = [name for name in names if _is_file(container, f"{folder}/{name}")]
     if len(found) != 1:
         several = f"{folder} has {', '.join(found)}; which one is meant nobody knows, so none is preferred"
         return [several] if found else []
-    handle = inside.open(f"{folder}/{found[0]}")
+    handle = container.open(f"{folder}/{found[0]}")
     try:
         note = read_note(handle)
     finally:
         os.close(handle)
     if is_for(note, version(found[0][len(PREFIX) :]), version(driver), version(cuda)):
-        ldcache.add(inside, ldcache.COMPAT, [folder])
+        ldcache.add(container, ldcache.COMPAT, [folder])
     return []
 
 
@@ -114,9 +114,9 @@ def _list(found: object) -> list[object]:
     return found if isinstance(found, list) else []
 
 
-def _is_file(inside: Inside, path: str) -> bool:
+def _is_file(container: ContainerRoot, path: str) -> bool:
     """Return True for a regular file itself; libcuda.so.1 is a link to it."""
-    directory, name = inside.locate(path)
+    directory, name = container.locate(path)
     try:
         return os.lstat(name, dir_fd=directory).st_mode & 0o170000 == 0o100000
     finally:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 
+from .container_root import ContainerRoot
 from .error import HookError
-from .inside import Inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,23 +33,23 @@ MOST_FILES, MOST_LINES = 1000, 10_000
 MOST_SAID = 20  # lines of ldconfig's output that are shown
 
 
-def update(inside: Inside, folders: Iterable[str], ldconfig: str, root: bytes, seconds: int) -> list[str]:
+def update(container: ContainerRoot, folders: Iterable[str], ldconfig: str, root: bytes, seconds: int) -> list[str]:
     """Make the cache with `folders`; return ldconfig's output, or why a cache is useless here.
 
     `seconds` limits the processor time of ldconfig. Raises HookError and OSError.
     """
-    if _is_musl(inside):
+    if _is_musl(container):
         return ["the container's C library is musl, which has no cache of libraries"]
-    from . import confined  # its imports take time
+    from . import confined_ldconfig  # its imports take time
 
-    program = confined.copy(ldconfig)
-    if not inside.has(CONFIG):
-        inside.write(CONFIG, f"include {DROP_INS}/*.conf\n")
-    system = system_folders(inside)
-    known = {*system, *_configured(inside)}
-    add(inside, OURS, [folder for folder in folders if folder not in known])
-    add(inside, LAST, system)
-    status, said = confined.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, seconds)
+    program = confined_ldconfig.copy(ldconfig)
+    if not container.has(CONFIG):
+        container.write(CONFIG, f"include {DROP_INS}/*.conf\n")
+    system = system_folders(container)
+    known = {*system, *_configured(container)}
+    add(container, OURS, [folder for folder in folders if folder not in known])
+    add(container, LAST, system)
+    status, said = confined_ldconfig.run(program, ["ldconfig", "-f", CONFIG, "-C", CACHE], root, seconds)
     lines = said.splitlines()[:MOST_SAID]
     if status:
         raise HookError(
@@ -62,27 +62,27 @@ def _why(status: int, seconds: int) -> str:
     return f"exit status {status}" if status > 0 else f"signal {-status}; it may take {seconds} s of processor time"
 
 
-def add(inside: Inside, file: str, folders: Iterable[str]) -> None:
+def add(container: ContainerRoot, file: str, folders: Iterable[str]) -> None:
     """Add to a drop-in the `folders` that it does not have."""
-    there = list(filter(None, inside.read(file).split("\n")))
+    there = list(filter(None, container.read(file).split("\n")))
     more = [folder for folder in dict.fromkeys(folders) if folder not in there]
     if more:
-        inside.write(file, "".join(f"{folder}\n" for folder in (*there, *more)))
+        container.write(file, "".join(f"{folder}\n" for folder in (*there, *more)))
 
 
-def system_folders(inside: Inside) -> tuple[str, ...]:
+def system_folders(container: ContainerRoot) -> tuple[str, ...]:
     """Return the directories that the container's own linker searches."""
-    if inside.has("/etc/debian_version"):
+    if container.has("/etc/debian_version"):
         return tuple(path.format(os.uname().machine) for path in MULTIARCH)
     return SYSTEM
 
 
-def _is_musl(inside: Inside) -> bool:
+def _is_musl(container: ContainerRoot) -> bool:
     """Return True if nothing in the container reads a cache: musl without glibc, as in Alpine.
 
     Other images may lack a linker, too.
     """
-    return bool(inside.names("/lib", "ld-musl-")) and not inside.has(CACHE)
+    return bool(container.names("/lib", "ld-musl-")) and not container.has(CACHE)
 
 
 class _ConfigFile:
@@ -93,7 +93,7 @@ class _ConfigFile:
         self.includes: list[str] = []
 
 
-def _configured(inside: Inside) -> set[str]:
+def _configured(container: ContainerRoot) -> set[str]:
     """Return the directories in ld.so.conf and its includes (ldconfig(8)), except those in our own drop-ins.
 
     Raises HookError, also for more than MOST_FILES and MOST_LINES: a file counts each time that it is included.
@@ -104,7 +104,7 @@ def _configured(inside: Inside) -> set[str]:
     while left:
         name = left.pop()
         if name not in read:
-            read[name] = _parsed(inside, name, set() if name in (OURS, LAST) else found)
+            read[name] = _parsed(container, name, set() if name in (OURS, LAST) else found)
         files, lines = files + 1, lines + read[name].lines
         _bound("files", files, MOST_FILES)
         _bound("lines", lines, MOST_LINES)
@@ -112,15 +112,15 @@ def _configured(inside: Inside) -> set[str]:
     return found
 
 
-def _parsed(inside: Inside, name: str, folders: set[str]) -> _ConfigFile:
+def _parsed(container: ContainerRoot, name: str, folders: set[str]) -> _ConfigFile:
     """Read a configuration file, and add its directories to `folders`."""
-    text = inside.read(name)
+    text = container.read(name)
     file = _ConfigFile(text.count("\n"))
     _bound("lines", file.lines, MOST_LINES)
     for line in text.split("\n"):
         words = line.partition("\0")[0].partition("#")[0].split(None, 1)  # ldconfig reads C strings
         if words[:1] == ["include"] and words[1:]:
-            file.includes += _matching(inside, words[1].strip())
+            file.includes += _matching(container, words[1].strip())
             _bound("files", len(file.includes), MOST_FILES)
         elif words and words[0] != "hwcap":
             folders.add(words[0].partition("=")[0].rstrip("/") or "/")
@@ -134,7 +134,7 @@ def _bound(what: str, number: int, most: int) -> None:
         )
 
 
-def _matching(inside: Inside, pattern: str) -> list[str]:
+def _matching(container: ContainerRoot, pattern: str) -> list[str]:
     """Return the files that `include` means. A pattern has at most one "*", in its last part, or it means none."""
     directory, name = os.path.split(os.path.join("/etc", pattern))
     start, star, end = name.partition("*")
@@ -142,4 +142,4 @@ def _matching(inside: Inside, pattern: str) -> list[str]:
         return [f"{directory}/{name}"]
     if set(directory + end) & set("*?["):
         return []
-    return [f"{directory}/{one}" for one in inside.names(directory, start, end) if not one.startswith(".")]
+    return [f"{directory}/{one}" for one in container.names(directory, start, end) if not one.startswith(".")]

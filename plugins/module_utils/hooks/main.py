@@ -13,8 +13,8 @@ import _signal  # type: ignore[import-not-found]  # CPython's own, without the e
 import os
 
 from . import request as requests
+from .container_root import ContainerRoot, reopened
 from .error import HookError
-from .inside import Inside, reopened
 from .state import container_root
 
 TYPE_CHECKING = False
@@ -57,55 +57,56 @@ def perform(request: requests.HookRequest) -> list[str]:
     try:
         if os.statvfs(root).f_flag & os.ST_RDONLY:
             _make_writable(root)
-        inside = Inside(root)
+        container = ContainerRoot(root)
     except OSError as error:
         raise HookError(f"{os.fsdecode(root)}: {error.strerror}; expected the container's root directory") from None
-    if os.path.samestat(os.fstat(inside.root), os.stat("/")):  # by any name: /proc/self/root, a bind mount
+    if os.path.samestat(os.fstat(container.root), os.stat("/")):  # by any name: /proc/self/root, a bind mount
         raise HookError(f"{os.fsdecode(root)}: is the host's own root directory; expected the container's")
     notes: list[str] = []
     for target, link in dict.fromkeys(request.links):
-        _link(inside, target, link)
+        _link(container, target, link)
     for target, link in dict.fromkeys(request.device_links):
-        if inside.has(os.path.normpath(os.path.join(os.path.dirname(link), target))):  # link's directory may be missing
-            _link(inside, target, link)
+        path = os.path.normpath(os.path.join(os.path.dirname(link), target))  # the link's directory may be missing
+        if container.has(path):
+            _link(container, target, link)
     if request.driver or request.cuda:
         from . import compat
 
-        notes += compat.enable(inside, request.compat, request.driver, request.cuda)
+        notes += compat.enable(container, request.compat, request.driver, request.cuda)
     if request.wants_cache:
         from . import ldcache
 
-        notes += ldcache.update(inside, request.folders, request.ldconfig, root, request.timeout)
+        notes += ldcache.update(container, request.folders, request.ldconfig, root, request.timeout)
     for mode, path in request.modes:
-        notes += _chmod(inside, mode, path)
+        notes += _chmod(container, mode, path)
     if request.wants_profile:
         from . import profile
 
-        notes += profile.write(inside)
+        notes += profile.write(container)
     return notes
 
 
 def _make_writable(root: bytes) -> None:
     """Try to make the root writable; a later write that fails has its own error."""
-    from . import confined
+    from . import confined_ldconfig
 
     try:  # noqa: SIM105  contextlib is slow to import
-        confined.make_writable(root)
+        confined_ldconfig.make_writable(root)
     except OSError:
         pass
 
 
-def _link(inside: Inside, target: str, link: str) -> None:
+def _link(container: ContainerRoot, target: str, link: str) -> None:
     try:
-        inside.link(target, link)
+        container.link(target, link)
     except OSError as error:
         raise HookError(f"link {link} to {target}: {error.strerror}") from None
 
 
-def _chmod(inside: Inside, mode: int, path: str) -> list[str]:
+def _chmod(container: ContainerRoot, mode: int, path: str) -> list[str]:
     """Set the mode of `path`. A node that the container shares with the host changes on the host, too."""
     try:
-        handle, found = inside.find(path)
+        handle, found = container.find(path)
     except (FileNotFoundError, NotADirectoryError):
         return []
     try:

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 
-from .inside import Inside
+from .container_root import ContainerRoot
 
 FILE = "/etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf"
 NODE = "nvidia"
@@ -25,14 +25,14 @@ TEXT = """\
 """
 
 
-def write(inside: Inside) -> list[str]:
+def write(container: ContainerRoot) -> list[str]:
     """Write the profile for the GPUs whose nodes the container has; return why not. Raises HookError and OSError."""
-    minors = [minor for name in inside.names("/dev", NODE) for minor in _minor(inside, name)]
+    minors = [minor for name in container.names("/dev", NODE) for minor in _minor(container, name)]
     mask = sum({1 << minor for minor in minors if minor < MINORS})
     if not mask:
         return []
     try:
-        inside.write(FILE, TEXT.format(mask=mask), 0o444)
+        container.write(FILE, TEXT.format(mask=mask), 0o444)
     except OSError as error:
         if error.errno != errno.EROFS:
             raise
@@ -40,11 +40,11 @@ def write(inside: Inside) -> list[str]:
     return []
 
 
-def _minor(inside: Inside, name: str) -> list[int]:
+def _minor(container: ContainerRoot, name: str) -> list[int]:
     """Return the minor of a GPU's node in a list; nothing for other names."""
     if not name.startswith(NODE) or not name[len(NODE) :].isdecimal():
         return []
-    directory, last = inside.locate(f"/dev/{name}")
+    directory, last = container.locate(f"/dev/{name}")
     try:
         found = os.lstat(last, dir_fd=directory)
     finally:

@@ -55,6 +55,11 @@ SAID = [
 ]
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_both_limits_are_allowed(number: int) -> None:
+    schema.check(number, NUMBERED, "")
+
+
 @pytest.mark.parametrize(("document", "table", "text"), SAID, ids=range(len(SAID)))
 def test_what_is_said(document: Any, table: dict[str, Any], text: str) -> None:
     with pytest.raises(CdiError) as error:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat, confined, ldcache
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import compat, confined_ldconfig, ldcache
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.container_root import ContainerRoot
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 
 from .conftest import COLLECTIONS, tree
@@ -256,11 +256,11 @@ class TestCudaCompatibility:
 
 def test_a_copy_of_nothing_is_refused():
     with pytest.raises(HookError, match="^/etc: Is a directory; expected the host's ldconfig"):
-        confined.copy("/etc")
+        confined_ldconfig.copy("/etc")
 
 
 def test_a_drop_in_keeps_its_order(tmp_path):
-    inside = Inside(os.fsencode(tmp_path))
+    inside = ContainerRoot(os.fsencode(tmp_path))
     ldcache.add(inside, "/conf", ["/b", "/a", "/b"])
     ldcache.add(inside, "/conf", ["/a", "/c"])
     assert (tmp_path / "conf").read_text() == "/b\n/a\n/c\n"

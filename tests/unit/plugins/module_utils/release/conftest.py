@@ -33,7 +33,7 @@ SMALL = (
     "cli/terminal.py",
     "hooks/__init__.py",
     "hooks/error.py",
-    "hooks/inside.py",
+    "hooks/container_root.py",
     "hooks/main.py",
     "hooks/request.py",
     "hooks/state.py",

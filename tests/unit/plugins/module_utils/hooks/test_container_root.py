@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.container_root import ContainerRoot
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks.inside import Inside
 
 from .conftest import tree
 
@@ -64,7 +64,7 @@ def test_no_path_leads_out(image, path):
         (out / "a/file").write_text("of the host")
         fill(root, out, image)
         before = tree(out)
-        inside = Inside(os.fsencode(root))
+        inside = ContainerRoot(os.fsencode(root))
         attempt(inside.link, "target", path)
         attempt(inside.write, path, "text")
         assert attempt(inside.read, path) != "of the host"
@@ -84,7 +84,7 @@ def test_no_path_leads_out(image, path):
 @settings(max_examples=50, deadline=None)
 def test_without_links_it_is_just_the_path(names):
     with tempfile.TemporaryDirectory() as directory:
-        inside = Inside(os.fsencode(directory))
+        inside = ContainerRoot(os.fsencode(directory))
         inside.link("target", "/" + "/".join(names))
         assert os.readlink(os.path.join(directory, *names)) == "target"
         inside.link("other", "/" + "/".join(names))
@@ -110,7 +110,7 @@ def test_a_part_that_becomes_a_symlink_while_it_is_walked(tmp_path):
 
     other = threading.Thread(target=change)
     other.start()
-    inside = Inside(os.fsencode(root))
+    inside = ContainerRoot(os.fsencode(root))
     done = 0
     try:
         for number in range(2000):
@@ -129,7 +129,7 @@ def test_descriptors_are_given_back(tmp_path):
     (tmp_path / "deep/er").mkdir(parents=True)
     (tmp_path / "link").symlink_to("deep/../deep/er")
     (tmp_path / "file").write_text("text")
-    inside = Inside(os.fsencode(tmp_path))
+    inside = ContainerRoot(os.fsencode(tmp_path))
     before = len(os.listdir("/proc/self/fd"))
     for number in range(5):
         inside.link(str(number), "/link/a")
@@ -144,13 +144,13 @@ def test_descriptors_are_given_back(tmp_path):
 def test_only_files_and_directories_are_opened(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(HookError, match="/fifo: is not a file of the container"):
-        Inside(os.fsencode(tmp_path)).read("/fifo")
+        ContainerRoot(os.fsencode(tmp_path)).read("/fifo")
 
 
 def test_a_link_does_not_lead_as_deep_as_it_likes(tmp_path):
     (tmp_path / "link").symlink_to("a/" * 2000)
     with pytest.raises(HookError, match="/link/b: leads more than 256 directories deep in the image"):
-        Inside(os.fsencode(tmp_path)).link("target", "/link/b")
+        ContainerRoot(os.fsencode(tmp_path)).link("target", "/link/b")
     deep = "/".join("a" * 255)
-    Inside(os.fsencode(tmp_path)).link("target", f"/{deep}/b")
+    ContainerRoot(os.fsencode(tmp_path)).link("target", f"/{deep}/b")
     assert os.readlink(f"{tmp_path}/{deep}/b") == "target"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined, seccomp
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined_ldconfig, seccomp
 
 from .conftest import COLLECTIONS
 
@@ -96,7 +96,9 @@ def caged(bundle, stand_in):
     bundle.fill({"proc": {"mode": 0o755}, "sys": {"mode": 0o755}, "hidden/file": "text", "hidden": {"mode": 0o000}})
 
     def run(*words, seconds=SECONDS):
-        return confined.run(confined.copy(str(stand_in)), ["ldconfig", *words], os.fsencode(bundle.root), seconds)
+        return confined_ldconfig.run(
+            confined_ldconfig.copy(str(stand_in)), ["ldconfig", *words], os.fsencode(bundle.root), seconds
+        )
 
     return run
 
@@ -177,7 +179,7 @@ def test_a_crash_and_a_status_are_told(caged):
 
 def test_what_it_says_is_bounded(caged):
     assert caged("say")[1] == "\x1b[31mred\n/opt/lib: a line\n"
-    assert len(caged("say much")[1]) == confined.MOST_SAID
+    assert len(caged("say much")[1]) == confined_ldconfig.MOST_SAID
 
 
 def test_a_hook_shows_it_without_control_characters(bundle, stand_in):
@@ -197,7 +199,7 @@ def test_the_mounts_are_the_childs_alone(caged, bundle):
 
 
 def test_the_copy_can_not_be_changed():
-    program = confined.copy(LDCONFIG)
+    program = confined_ldconfig.copy(LDCONFIG)
     for attempt in (lambda: os.pwrite(program, b"x", 0), lambda: os.ftruncate(program, 0)):
         with pytest.raises(PermissionError):
             attempt()
@@ -207,8 +209,10 @@ def test_the_copy_can_not_be_changed():
 def test_it_ends_with_whoever_waits_for_it(bundle, stand_in):
     bundle.fill({"proc": {"mode": 0o755}})
     code = "import sys; sys.path.insert(0, sys.argv[1]); "
-    code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined; "
-    code += "confined.run(confined.copy(sys.argv[2]), ['ldconfig', 'spin'], sys.argv[3].encode(), 600)"
+    code += "from ansible_collections.fleet.cdi.plugins.module_utils.hooks import confined_ldconfig; "
+    code += (
+        "confined_ldconfig.run(confined_ldconfig.copy(sys.argv[2]), ['ldconfig', 'spin'], sys.argv[3].encode(), 600)"
+    )
     words = [sys.executable, "-c", code, str(COLLECTIONS.parent), str(stand_in), str(bundle.root)]
     with subprocess.Popen(words) as running:
         listed = Path(f"/proc/{running.pid}/task/{running.pid}/children")

@@ -31,7 +31,7 @@ LARGEST = 1 << 18  # bytes of a file; Debian's largest ld.so.conf has 34
 MOST_NAMES = 1000  # matching names in one directory
 
 
-class Inside:
+class ContainerRoot:
     """The files below one root directory. Paths are the container's; methods raise HookError and OSError."""
 
     def __init__(self, root: bytes) -> None:
