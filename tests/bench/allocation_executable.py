@@ -12,6 +12,7 @@ and baseline take turns, so that both see the same load. Needs root, for the dev
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import resource
@@ -86,7 +87,7 @@ class Machine:
         folder = directory / f"etc/{config['type']}.d"
         folder.mkdir(parents=True)
         self.config = json.dumps(config).encode()
-        self.plugin, self.type = config["plugin"], config["type"]
+        self.program, self.type = Path(f"{self.prefix}/bin/{config['plugin']}"), config["type"]
         (folder / "bench.conf").write_bytes(self.config)
         boot = Path(self.root + BOOT).read_text().strip()
         pools = discover_pools([str(directory / "etc")], inventory, boot, snapshot.take(self.root), None, {})
@@ -98,10 +99,9 @@ class Machine:
         """One call. Raises CalledProcessError, also for a DEL that freed nothing."""
         variables = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": command, "CDI_REQUEST_ID": request_id}
         variables["CDI_REQUEST"] = f"{self.type}:{amount}"
-        path = f"{self.prefix}/bin/{self.plugin}"
-        done = subprocess.run([path], input=self.config, env=variables, capture_output=True, check=True)
+        done = subprocess.run([self.program], input=self.config, env=variables, capture_output=True, check=True)
         if command == "DEL" and done.stdout:
-            raise subprocess.CalledProcessError(0, path, done.stdout)
+            raise subprocess.CalledProcessError(0, str(self.program), done.stdout)
         return done
 
 
@@ -137,6 +137,25 @@ def one_after_the_other(empty: Machine, full: Machine, commit: str, count: int) 
         taken[f"ADD, {STORED} stored grants"],
         taken["ADD, no stored grant"],
     )
+
+
+def with_typing(machine: Machine, count: int) -> None:
+    """The CPU of ADD and DEL beside a launcher that imports the real typing first (cdi_plugin/light_typing.py)."""
+    heavy = copy.copy(machine)
+    heavy.program = machine.program.resolve().with_name("with-typing")
+    heavy.program.write_text(machine.program.read_text().replace("import sys\n", "import sys\nimport typing\n", 1))
+    heavy.program.chmod(0o755)
+    costs: dict[tuple[str, Machine], list[float]] = {}
+    for number in range(count):
+        for one in (machine, heavy):
+            for command in ("ADD", "DEL"):
+                before = cpu()
+                one.call(command, f"r{number}")
+                costs.setdefault((command, one), []).append(cpu() - before)
+    for command in ("ADD", "DEL"):
+        for name in ("fastest", "p50"):
+            value, baseline = (STATISTICS[name](costs[command, one]) for one in (machine, heavy))
+            line(f"{command} beside one that imports typing: CPU, {name}", "ms", value * 1000, baseline * 1000)
 
 
 def large_pool(few: Machine, many: Machine, count: int) -> None:
@@ -226,6 +245,7 @@ def main() -> None:
             (seconds(lambda: empty.call("VERSION")), seconds(lambda: interpreter("pass"))) for _time in range(count)
         ]
         show("VERSION", *map(list, zip(*starts)))
+        with_typing(empty, count)
         store(full, STORED)
         one_after_the_other(empty, full, COMMIT.format(path=f"{directory}/baseline.db"), count)
     args = {"match": {"subsystem": "tty"}, "kind": "bench.x/tty"}

@@ -45,6 +45,7 @@ CASES: dict[str, Sequence[tuple[str, ...]]] = {
     "links, cache and modes": ONE,
     "links, cache and modes, by three hooks": THREE,
 }
+LEFT_OUT = ("contextlib", "json", "re", "signal", "typing")
 STATISTICS: dict[str, Callable[[Iterable[float]], float]] = {"fastest": min, "p50": statistics.median}
 KIND = "bench.fleet.cdi/hook"
 SPEC = Path("/var/run/cdi/bench.fleet.cdi-hook.json")
@@ -84,6 +85,23 @@ def installed(directory: Path) -> Path:
 def interpreter() -> None:
     """The interpreter with the flags of the hook."""
     subprocess.run([PYTHON, "-IS", "-c", "pass"], env={}, check=True)
+
+
+def imports(count: int) -> None:
+    """What the modules of the standard library that the hook does without add to a start."""
+    taken: dict[str, list[float]] = {}
+    for _round in range(count):
+        for name in ("_json, _signal", *LEFT_OUT):  # these are part of the interpreter
+            start = [PYTHON, "-IS", "-c", f"import {name}"]
+            taken.setdefault(name, []).append(measured(partial(subprocess.run, start, env={}, check=True)).cpu)
+    base = statistics.fmean(taken.pop("_json, _signal"))
+    for name, costs in taken.items():
+        line(
+            f"a start that imports {name} beside one without, processor time",
+            "ms",
+            statistics.fmean(costs) * 1000,
+            base * 1000,
+        )
 
 
 def hooks_alone(program: Path, directory: Path, count: int) -> None:
@@ -163,6 +181,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         directory.chmod(0o755)
+        imports(count)
         program = installed(directory / "opt")
         hooks_alone(program, directory, count)
         containers(program, directory, max(count // 5, 2))

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A light replacement for the module `typing` in the processes of the executables.
 
-A third of an ADD's own time went to the import of typing and to thirty classes of typing.NamedTuple, each compiled at
-every start. These classes need little at run time. Our files never evaluate annotations (from __future__ import
-annotations), so besides NamedTuple only the names have to exist. Any other name comes from the real module.
-docs/executables.md, "Speed", has the figures; a test compares both kinds of NamedTuple.
+It saves a sixth of an ADD's CPU and a fifth of a DEL's (Python 3.11: 53 ms instead of 63, 31 instead of 39;
+tests/bench/allocation_executable.py measures both): the import of typing, and thirty classes of typing.NamedTuple, each
+compiled at every start. These classes need little at run time. Our files never evaluate annotations (from __future__
+import annotations), so besides NamedTuple only the names have to exist. Any other name comes from the real module. A
+test compares both kinds of NamedTuple.
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """/opt/cdi/bin/cdi-hook: prepares a container, before it starts, as its CDI specs say.
 
-A container waits for it, so it imports next to nothing: no typing, json, argparse, re or signal (docs/hooks.md, "What
-it costs"). An exit status other than 0 stops the container, and the runtime then shows stdout and stderr.
+A container waits for it, so it imports next to nothing: no typing, json, argparse, re or signal. Each adds more to the
+start of the interpreter (10.5 ms of CPU) than all of the hook's own work: contextlib 4 ms, signal and re 6, json 9,
+typing 12 (Python 3.11, tests/bench/hooks.py). An exit status other than 0 stops the container, and the runtime then
+shows stdout and stderr.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # CPython's own, without the enumerations of signal
+import _signal  # type: ignore[import-not-found]  # CPython's own: signal adds half a start (above)
 import os
 
 from . import request as requests
@@ -90,7 +92,7 @@ def _make_writable(root: bytes) -> None:
     """Try to make the root writable; a later write that fails has its own error."""
     from . import confined_ldconfig
 
-    try:  # noqa: SIM105  contextlib is slow to import
+    try:  # noqa: SIM105  contextlib adds a third of a start (above)
         confined_ldconfig.make_writable(root)
     except OSError:
         pass

@@ -80,7 +80,9 @@ class _Terms:
 
 
 def loads(text: str) -> Any:
-    """Return the value of a JSON text, with the scanner of `json`: importing `json` takes as long as a start.
+    """Return the value of a JSON text, with the scanner of `json`: importing `json` takes nearly as long as a start.
+
+    9 ms beside 10.5 ms of CPU (Python 3.11, tests/bench/hooks.py).
 
     Raises ValueError and RecursionError.
     """
