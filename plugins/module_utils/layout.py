@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")  # CDI SPEC.md: each runtime's default; lowest priority first
@@ -27,6 +28,11 @@ class Layout(NamedTuple):
     def spec_dir(self) -> str:
         """Return the directory of our specs."""
         return self.spec_dirs[0]
+
+    @property
+    def ended_claims(self) -> str:
+        """Return the file with the names of claims that ended in this boot."""
+        return os.path.join(os.path.dirname(self.inventory) or RUN, "cdi-claims.ended")
 
 
 USUAL = Layout()

@@ -77,6 +77,11 @@ def transient_id(path: str, kind: str) -> str:
     return stem[len(before) :] if stem.startswith(before) else ""
 
 
+def transient_file_name(kind: str, id_: str) -> str:
+    """The file name of such a spec, by the same rule."""
+    return f"{file_name(kind).removesuffix('.json')}_{id_.replace('/', '_')}.json"
+
+
 def claim_uid(path: str, kind: str) -> str:
     """The UID of the claim that the transient spec of `kind` at `path` is for, "" if it is for none.
 

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make a claim: ask the plugins of all its resource-types, all or nothing, and write its spec.
+
+The record is on disk before the first plugin is asked, so a claim that is killed on the way is found, and undone by
+the next `claim add` of the same id or by `claim gc`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Optional
+
+from .. import files
+from ..layout import Layout
+from ..manifest import read_manifest
+from ..protocol.configurations import Configuration, find
+from ..records import CdiError, Node
+from ..spec import registry
+from ..system import device_nodes
+from . import calls
+from .calls import Caller
+from .claim_spec import claim_spec, granted_names
+from .delete_claim import spec_path, undo_claim
+from .device_name import request_id
+from .ended import has_ended
+from .record import ASKED, GRANTED, ClaimRecord, WantedClaim
+from .store import alone, read_claim, write_claim
+
+
+class AddedClaim(NamedTuple):
+    """The claim, and whether this call made it."""
+
+    claim: ClaimRecord
+    changed: bool
+
+
+def add_claim(places: Layout, caller: Caller, boot_id: str, wanted: WantedClaim, reuse: bool = False) -> AddedClaim:
+    """Make the claim, or return the present one for the same request. `reuse`: also take an id that ended in this boot.
+
+    Raises CdiError; then this call leaves nothing behind, or a claim that is `asked`, with the reason.
+    """
+    with alone(places.state_dir, wanted.id):
+        claim = read_claim(places.state_dir, wanted.id)
+        if claim and claim.state != ASKED:
+            return AddedClaim(_same(claim, wanted, boot_id), False)
+        if claim:
+            undo_claim(places, caller, claim)
+        configurations = check_wanted(places, boot_id, wanted, reuse)
+        token = os.urandom(8).hex()
+        claim = ClaimRecord(wanted, ASKED, tuple(one.path for one in configurations), boot_id=boot_id, token=token)
+        write_claim(places.state_dir, claim)
+        try:
+            claim = _granted(places, caller, claim, configurations)
+            seen = registry.load(places.spec_dirs)
+            manifest = read_manifest(places.state_dir)
+            own = {file.path for file in seen.specs if manifest.record(file.path)}
+            claim = claim._replace(names=granted_names([node.path for node in claim.nodes], seen, own))
+            write_spec(places, claim, seen)
+            claim = claim._replace(state=GRANTED)
+            write_claim(places.state_dir, claim)
+        except CdiError as error:
+            try:
+                undo_claim(places, caller, claim._replace(configurations=tuple(one.path for one in configurations)))
+            except CdiError as second:
+                raise CdiError(f"{error}; then {second}") from None
+            raise
+        return AddedClaim(claim, True)
+
+
+def check_wanted(places: Layout, boot_id: str, wanted: WantedClaim, reuse: bool) -> tuple[Configuration, ...]:
+    """Return the configurations that may grant the claim, in the order of use. Changes nothing.
+
+    Raises CdiError for a resource-type that no configuration has, and for an id that ended.
+    """
+    if not reuse and has_ended(places.ended_claims, boot_id, wanted.id):
+        raise CdiError(
+            f"claim {wanted.id}: ended in this boot, and a container may still ask for it by this name. Choose another "
+            "id, or say that this one is meant again (--reuse)."
+        )
+    found: list[Configuration] = []
+    for type_ in wanted.types:
+        these = find(places.config_dir, type_)
+        if not these.configurations:
+            why = "; ".join(f"{path}: {error}" for path, error in these.errors.items())
+            raise CdiError(
+                f"claim {wanted.id}: {places.config_dir}/{type_}.d has no configuration for {type_}"
+                + (f" that can be used: {why}" if why else ". Module cdi_plugin writes one.")
+            )
+        found += these.configurations
+    return tuple(found)
+
+
+def write_spec(places: Layout, claim: ClaimRecord, seen: Optional[registry.Registry] = None) -> None:
+    """Write the claim's spec for the nodes and names in its record. Raises CdiError."""
+    known = seen or registry.load(places.spec_dirs)
+    path = spec_path(places, claim.id)
+    files.make_directory(os.path.dirname(path))
+    files.replace(path, claim_spec(claim.id, claim.nodes, claim.names, known))
+
+
+def _same(claim: ClaimRecord, wanted: WantedClaim, boot_id: str) -> ClaimRecord:
+    """Return the present claim if it is for the same request. Raises CdiError."""
+    if claim.wanted != wanted:
+        raise CdiError(
+            f"claim {claim.id}: is there already, for {claim.wanted}; found a request for {wanted}. Give it back first "
+            "(fleet-cdi claim del), or choose another id."
+        )
+    if claim.boot_id != boot_id:
+        raise CdiError(
+            f"claim {claim.id}: was granted before the last reboot and has not been restored. Run `fleet-cdi claim "
+            "restore`, or give it back (fleet-cdi claim del)."
+        )
+    return claim
+
+
+def _granted(
+    places: Layout, caller: Caller, claim: ClaimRecord, configurations: tuple[Configuration, ...]
+) -> ClaimRecord:
+    """Ask the plugins of all resource-types. Raises CdiError if one does not grant its part."""
+    paths: list[str] = []
+    granted: dict[str, None] = {}
+    locality: set[int] = set()
+    for type_, amounts in claim.wanted.types.items():
+        these = [one for one in configurations if one.config.type == type_]
+        request = {spec: str(amount) for spec, amount in amounts.items()}
+        reply = calls.add(caller, these, request, request_id(claim.id), claim.wanted.near)
+        paths.append(reply.path)
+        granted.update(dict.fromkeys(reply.devices))
+        locality.update(reply.numa_locality)
+    nodes = tuple(read_node(places.root, path) for path in granted)
+    return claim._replace(configurations=tuple(paths), nodes=nodes, numa_locality=tuple(sorted(locality)))
+
+
+def read_node(root: str, path: str) -> Node:
+    """Return the device node that a plugin granted. Raises CdiError if the path has no device node."""
+    try:
+        if not os.path.isabs(path) or os.path.normpath(path) != path:
+            raise ValueError("is not an absolute path in its shortest form")
+        return Node(path, *device_nodes.read(path, device_nodes.below(root)))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CdiError(f"{path}: was granted, and {why}; expected a device node") from None

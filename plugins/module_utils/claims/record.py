@@ -1,0 +1,123 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record of a claim: what was asked, what was granted, and how far it has come.
+
+The states: `asked` before the first ADD, and again while it is undone; `granted`; `idle` when its container stopped. A
+claim that is over has no record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import documents
+from ..protocol import grammar
+from ..records import CdiError, Node, as_document
+from .device_name import qualified_name
+
+ASKED, GRANTED, IDLE = STATES = ("asked", "granted", "idle")
+VERSION = 1
+
+
+class WantedClaim(NamedTuple):
+    """The request of a claim."""
+
+    id: str
+    amounts: Mapping[str, int]  # resource-spec -> amount: {"gpu": 2, "gpu-memory": 8192, "tty": 1}
+    near: tuple[int, ...] = ()  # NUMA nodes
+    release_on_stop: bool = False  # free it when its container stops; it does not survive a reboot either
+
+    @property
+    def types(self) -> dict[str, dict[str, int]]:
+        """Return resource-type -> its part of the amounts, in the order in which plugins are asked."""
+        found: dict[str, dict[str, int]] = {}
+        for spec, amount in sorted(self.amounts.items()):
+            found.setdefault(spec.partition("-")[0], {})[spec] = amount
+        return found
+
+    def __str__(self) -> str:
+        """Show the request for people: "gpu:2, tty:1 near NUMA node 0"."""
+        text = ", ".join(f"{spec}:{amount}" for spec, amount in sorted(self.amounts.items()))
+        near = f" near NUMA node {','.join(map(str, self.near))}" if self.near else ""
+        return f"{text}{near}{', released on stop' if self.release_on_stop else ''}"
+
+
+class ClaimRecord(NamedTuple):
+    """A stored claim."""
+
+    wanted: WantedClaim
+    state: str = ASKED
+    configurations: tuple[str, ...] = ()  # paths: those that granted; while it is asked, all that may have
+    nodes: tuple[Node, ...] = ()  # of the host, as they were granted
+    names: tuple[str, ...] = ()  # qualified names of the CDI devices whose edits it has
+    numa_locality: tuple[int, ...] = ()
+    boot_id: str = ""  # of the numbers in `nodes`
+    token: str = ""  # tells this claim from a later one with the same id
+    reason: str = ""  # why it could not be undone
+
+    @property
+    def id(self) -> str:
+        """Return the id."""
+        return self.wanted.id
+
+    @property
+    def device(self) -> str:
+        """Return the qualified name for containers."""
+        return qualified_name(self.wanted.id)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the claim for people and programs, as `--json` and the modules show it."""
+        fields = as_document(self._replace(wanted=None))  # type: ignore[arg-type]
+        nodes = [{name: node[name] for name in ("path", "type", "major", "minor")} for node in fields["nodes"]]
+        return {**as_document(self.wanted), "device": self.device, **fields, "nodes": nodes}
+
+
+def parse_amounts(words: Sequence[str]) -> dict[str, int]:
+    """Parse TYPE[-PROPERTY]:AMOUNT, several of them in a word with commas (CDI proposal 2017, "ADD").
+
+    Raises CdiError.
+    """
+    found: dict[str, int] = {}
+    for part in ",".join(words).split(","):
+        spec, colon, amount = part.strip().rpartition(":")
+        if not colon or not grammar.is_resource_spec(spec):
+            raise CdiError(f"claim: found {part!r}; expected TYPE:AMOUNT or TYPE-PROPERTY:AMOUNT, such as gpu:1")
+        if not (amount.isascii() and amount.isdigit() and 0 < len(amount) < 16 and int(amount)):
+            raise CdiError(f"claim: found {part!r}, with the amount {amount!r}; expected a whole number, 1 or more")
+        if spec in found:
+            raise CdiError(f"claim: found {spec} twice; expected each resource once, with the sum")
+        found[spec] = int(amount)
+    return found
+
+
+def render_claim(claim: ClaimRecord) -> bytes:
+    """Return the content of the claim's file."""
+    return (json.dumps({"version": VERSION, **as_document(claim)}, indent=2, sort_keys=True) + "\n").encode("ascii")
+
+
+def parse_claim(content: bytes, path: str) -> ClaimRecord:
+    """Return the claim in the content of the file `path`. Ignores fields of a newer release. Raises CdiError."""
+    document = documents.parse(content, path)
+    try:
+        if document["version"] != VERSION:
+            raise documents.other_version(path, document["version"], VERSION)
+        wanted = _record(WantedClaim, document["wanted"])
+        nodes = tuple(_record(Node, node) for node in document["nodes"])
+        claim: ClaimRecord = _record(ClaimRecord, {**document, "wanted": wanted, "nodes": nodes})
+        if claim.state not in STATES or not all(amount > 0 for amount in wanted.amounts.values()):
+            raise ValueError("state or amounts")
+        return claim
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CdiError(
+            f"{path}: is damaged ({error!r}); expected the claim that fleet-cdi wrote. Restore it, or move it away and "
+            "free its devices (fleet-cdi grants gc)."
+        ) from None
+
+
+def _record(type_: Any, fields: Mapping[str, Any]) -> Any:
+    known = {name: fields[name] for name in type_._fields if name in fields}
+    return type_(**{name: tuple(value) if isinstance(value, list) else value for name, value in known.items()})

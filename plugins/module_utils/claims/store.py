@@ -1,0 +1,94 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims on disk: one file for each in `<state_dir>/claims`, which only root can read.
+
+The file of a claim is written before the first plugin is asked, and removed after the last one has taken its devices
+back. So no process can be killed at a point where devices are held and no file tells of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Optional
+
+from .. import files
+from ..records import CdiError
+from .device_name import claim_id, device_name
+from .record import ClaimRecord, parse_claim, render_claim
+
+DIRECTORY = "claims"
+ENDING = ".json"
+
+
+class StoredClaims(NamedTuple):
+    """All claims, and the errors of files that can't be read, by path."""
+
+    claims: tuple[ClaimRecord, ...]
+    errors: dict[str, str]
+
+
+def claim_path(state_dir: str, id_: str) -> str:
+    """Return the path of a claim's file. Raises CdiError for an id that has no device name."""
+    return os.path.join(state_dir, DIRECTORY, device_name(id_) + ENDING)
+
+
+def read_claim(state_dir: str, id_: str) -> Optional[ClaimRecord]:
+    """Return the claim; None without one. Raises CdiError if its file is damaged."""
+    path = claim_path(state_dir, id_)
+    live = files.read(path)
+    return parse_claim(live.content, path) if live else None
+
+
+def read_claims(state_dir: str) -> StoredClaims:
+    """Return all claims, sorted by id. Raises CdiError if the directory is not safe."""
+    directory = os.path.join(state_dir, DIRECTORY)
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        raise CdiError(f"{directory}: can't be listed: {error.strerror}") from None
+    found, errors = [], {}
+    for name in sorted(names):
+        if not name.endswith(ENDING) or name.startswith("."):
+            continue
+        try:
+            claim = read_claim(state_dir, claim_id(name[: -len(ENDING)]))
+        except (CdiError, UnicodeError) as error:
+            errors[os.path.join(directory, name)] = str(error)
+            continue
+        if claim:
+            found.append(claim)
+    return StoredClaims(tuple(sorted(found, key=lambda claim: claim.id)), errors)
+
+
+def write_claim(state_dir: str, claim: ClaimRecord) -> None:
+    """Write the claim durably; the caller holds it (`alone`). Raises CdiError."""
+    files.replace(claim_path(state_dir, claim.id), render_claim(claim), 0o600)
+
+
+def remove_claim(state_dir: str, id_: str) -> None:
+    """Remove the claim durably; the caller holds it (`alone`). Raises CdiError."""
+    files.remove(claim_path(state_dir, id_))
+
+
+@contextmanager
+def alone(state_dir: str, id_: str) -> Iterator[None]:
+    """Keep other processes away from one claim. Makes the directory. The kernel lets go when the process ends.
+
+    Raises CdiError.
+    """
+    path = claim_path(state_dir, id_)
+    files.make_directory(state_dir)
+    files.make_directory(os.path.dirname(path), 0o700)
+    lock = path[: -len(ENDING)] + ".lock"
+    handle = files.lock(lock)
+    try:
+        yield
+        if not os.path.lexists(path):
+            files.remove(lock)  # who waits for it sees that, and makes a new one
+    finally:
+        os.close(handle)

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The spec of a claim: which CDI devices the granted nodes are, and their edits as one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.claim_spec import claim_spec, granted_names, spec_file
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, inject, registry
+
+
+def nodes(*paths):
+    return [{"path": path} for path in paths]
+
+
+GPUS = {
+    "cdiVersion": "0.5.0",
+    "kind": "vendor.com/gpu",
+    "containerEdits": {
+        "env": ["DRIVER=1"],
+        "deviceNodes": nodes("/dev/ctl"),
+        "mounts": [{"hostPath": "/usr/lib/libgpu.so", "containerPath": "/usr/lib/libgpu.so", "options": ["ro"]}],
+        "hooks": [{"hookName": "createContainer", "path": "/usr/bin/hook", "env": ["PATH=/usr/bin"]}],
+    },
+    "devices": [
+        {"name": "0", "containerEdits": {"deviceNodes": nodes("/dev/gpu0"), "env": ["GPU=0", "DRIVER=2"]}},
+        {"name": "1", "containerEdits": {"deviceNodes": nodes("/dev/gpu1"), "env": ["GPU=1"]}},
+        {"name": "0:1", "containerEdits": {"deviceNodes": nodes("/dev/gpu0", "/dev/cap1")}},
+        {"name": "0:2", "containerEdits": {"deviceNodes": nodes("/dev/gpu0", "/dev/cap2")}},
+        {"name": "uuid-0", "containerEdits": {"deviceNodes": nodes("/dev/gpu0"), "env": ["GPU=0"]}},
+        {"name": "all", "containerEdits": {"deviceNodes": nodes("/dev/gpu0", "/dev/gpu1")}},
+    ],
+}
+OURS = {
+    "cdiVersion": "0.3.0",
+    "kind": "fleet.cdi/gpu",
+    "devices": [{"name": "x", "containerEdits": {"deviceNodes": nodes("/dev/gpu1"), "env": ["OURS=1"]}}],
+}
+OTHER_CLAIM = {
+    "cdiVersion": "0.3.0",
+    "kind": "fleet.cdi/claim",
+    "devices": [{"name": "a", "containerEdits": {"deviceNodes": nodes("/dev/gpu0")}}],
+}
+
+# granted nodes -> the CDI devices that they are
+NAMES = {
+    ("/dev/gpu0", "/dev/ctl"): ("vendor.com/gpu=0",),
+    ("/dev/gpu0", "/dev/gpu1"): ("fleet.cdi/gpu=x", "vendor.com/gpu=0"),
+    ("/dev/gpu0", "/dev/cap1", "/dev/ctl"): ("vendor.com/gpu=0:1",),
+    ("/dev/gpu0", "/dev/cap1", "/dev/cap2"): ("vendor.com/gpu=0:1", "vendor.com/gpu=0:2"),
+    ("/dev/cap1",): (),
+    ("/dev/tty13",): (),
+    (): (),
+}
+
+
+@pytest.fixture
+def specs(tmp_path):
+    """The specs of this file, with one of ours."""
+    for name, document in (("gpu.json", GPUS), ("ours.json", OURS), (spec_file("a"), OTHER_CLAIM)):
+        (tmp_path / name).write_text(json.dumps(document))
+    return registry.load([str(tmp_path)]), {str(tmp_path / "ours.json")}
+
+
+@pytest.mark.parametrize("granted", NAMES, ids=" ".join)
+def test_names_of_granted_nodes(specs, granted):
+    assert granted_names(granted, *specs) == NAMES[granted]
+
+
+def document(content):
+    return codec.decode(content, "claim.json")
+
+
+def test_edits_of_all_devices_and_the_other_nodes(specs):
+    given = (Node("/dev/gpu0", "c", 226, 0), Node("/dev/ctl", "c", 10, 5), Node("/dev/tty13", "c", 4, 13))
+    spec = document(claim_spec("job-42", given, ("vendor.com/gpu=0",), specs[0]))
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.3.0", "fleet.cdi/claim")
+    (device,) = spec["devices"]
+    assert device["name"] == "job-42"
+    edits = device["containerEdits"]
+    assert edits["env"] == ["DRIVER=2", "GPU=0"]
+    assert [(one["path"], one["type"], one["major"], one["minor"]) for one in edits["deviceNodes"]] == [
+        ("/dev/ctl", "c", 10, 5),
+        ("/dev/gpu0", "c", 226, 0),
+        ("/dev/tty13", "c", 4, 13),
+    ]
+    assert edits["mounts"] == GPUS["containerEdits"]["mounts"]
+    assert edits["hooks"] == GPUS["containerEdits"]["hooks"]
+
+
+def test_a_container_gets_the_same_as_by_the_devices_names(specs, tmp_path):
+    names = ("vendor.com/gpu=0", "vendor.com/gpu=1")
+    paths = ("/dev/ctl", "/dev/gpu0", "/dev/gpu1")
+    given = [Node(path, "c", 1, 3) for path in paths]
+    (tmp_path / "claim").mkdir()
+    (tmp_path / "claim" / spec_file("b")).write_bytes(claim_spec("b", given, names, specs[0]))
+    both = registry.load([str(tmp_path), str(tmp_path / "claim")])
+    found = [edits for _path, edits in inject.resolve_edits(["fleet.cdi/claim=b"], both)]
+    wanted = inject.resolve_edits(names, specs[0])
+    env = dict(item.split("=") for _path, edits in wanted for item in edits.get("env", ()))
+    assert dict(item.split("=") for item in found[-1]["env"]) == env
+    assert [one["path"] for one in found[-1]["deviceNodes"]] == [*paths]
+
+
+def test_the_lowest_version(specs):
+    spec = document(claim_spec("42", (Node("/dev/tty13", "c", 4, 13),), (), specs[0]))
+    assert spec["cdiVersion"] == "0.5.0"  # its name starts with a digit
+
+
+def test_nothing_to_give_and_unknown_devices_are_refused(specs):
+    with pytest.raises(CdiError, match="its spec would not be valid"):
+        claim_spec("empty", (), (), specs[0])
+    with pytest.raises(CdiError, match="no spec defines this device"):
+        claim_spec("gone", (), ("vendor.com/gpu=9",), specs[0])
+
+
+def test_file_name_of_the_reference_library():
+    assert spec_file("job-42") == "fleet.cdi-claim_job-42.json"
