@@ -20,6 +20,7 @@ from ..protocol.messages import shown
 from ..protocol.plugin_call import Reply
 
 BIN = f"{USUAL.prefix}/bin"
+MOST = (1 << 63) - 1  # amount of a resource; docs/executables.md, "Amounts"
 LIMIT = 60.0  # seconds for one call; a plugin's own setup command may take 30
 
 
@@ -53,8 +54,8 @@ def info(caller: Caller, one: Configuration) -> dict[str, int]:
     amounts = {name: amount for name, amount in document.items() if name != "cdiVersion"}
     type_ = one.config.type
     for name, amount in amounts.items():
-        if isinstance(amount, bool) or not isinstance(amount, int) or amount < 0:
-            raise _odd(caller, one, f"{name} is {shown(amount)}; expected an integer, 0 or more")
+        if isinstance(amount, bool) or not isinstance(amount, int) or not 0 <= amount <= MOST:
+            raise _odd(caller, one, f"{name} is {shown(amount)}; expected an integer from 0 to 2^63-1")
         if name != type_ and not name.startswith(f"{type_}-"):
             raise _odd(caller, one, f"it offers {shown(name)}; expected {type_} and what starts with it")
     if type_ not in amounts:
@@ -91,7 +92,7 @@ def add(
             refused.append((one, error))
             continue
         try:
-            return _granted(caller, one, _call(caller, one, {**variables, "CDI_VERSION": version}))
+            return _granted(caller, one, _call(caller, one, {**variables, "CDI_VERSION": version}), version)
         except _Refused as refusal:
             refused.append((one, refusal.error))
         except ProtocolError as error:
@@ -131,19 +132,26 @@ class _Refused(Exception):
         super().__init__(str(error))
 
 
-def _granted(caller: Caller, one: Configuration, reply: Reply) -> AddReply:
+def _granted(caller: Caller, one: Configuration, reply: Reply, version: str) -> AddReply:
     """Return the grant in a reply to ADD. Raises _Refused for a refusal, ProtocolError for an invalid reply."""
     if reply.error is not None and reply.status != 0:
         raise _Refused(reply.error)
-    document = reply.document or {}
+    document = _document(caller, one, reply, version)
     nodes, locality = document.get("devices"), document.get("numa_locality", [])
     if reply.status != 0 or not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
         raise _odd(
             caller, one, f"exit status {reply.status} and devices {shown(nodes)}; expected 0 and a list of paths"
         )
-    if not isinstance(locality, list) or not all(isinstance(node, int) for node in locality):
-        raise _odd(caller, one, f"numa_locality is {shown(locality)}; expected a list of integers")
+    for at, node in enumerate(nodes):
+        if not _is_node_path(node) or node in nodes[:at]:
+            raise _odd(caller, one, f'devices has {shown(node)}; expected paths below /dev, without "..", each once')
+    if not isinstance(locality, list) or not all(type(node) is int and node >= 0 for node in locality):
+        raise _odd(caller, one, f"numa_locality is {shown(locality)}; expected a list of integers, 0 or more")
     return AddReply(one.path, tuple(nodes), tuple(locality))
+
+
+def _is_node_path(path: str) -> bool:
+    return path.startswith("/dev/") and os.path.normpath(path) == path and path.isprintable()
 
 
 def _agreed(caller: Caller, one: Configuration) -> str:
@@ -151,9 +159,8 @@ def _agreed(caller: Caller, one: Configuration) -> str:
     version = one.config.version
     spoken = versions(caller, one)
     if version not in spoken:
-        raise ProtocolError(
-            errors.VERSION, f"{one.path}: cdiVersion is {version!r}; the plugin speaks {' and '.join(spoken)}"
-        )
+        listed = shown(" and ".join(spoken) or "no version")[1:-1]
+        raise ProtocolError(errors.VERSION, f"{one.path}: cdiVersion is {version!r}; the plugin speaks {listed}")
     return version
 
 
@@ -162,8 +169,22 @@ def _ask(caller: Caller, one: Configuration, variables: Mapping[str, str]) -> di
     reply = _call(caller, one, variables)
     if reply.error is not None and reply.status != 0:
         raise reply.error
-    if reply.document is None or reply.status != 0:
-        raise _odd(caller, one, f"exit status {reply.status} without a reply")
+    document = _document(caller, one, reply, variables.get("CDI_VERSION", ""))
+    if reply.status != 0:
+        raise _odd(caller, one, f"exit status {reply.status} and no error; expected 0, or an error")
+    return document
+
+
+def _document(caller: Caller, one: Configuration, reply: Reply, version: str) -> dict[str, Any]:
+    """Return the document of a reply to a call with `version` ("": any), unless it refuses. Raises ProtocolError."""
+    if reply.document is None:
+        wrote = f"; it wrote {reply.said} to stderr" if reply.said != '""' else ""
+        raise _odd(caller, one, f"exit status {reply.status} without a reply{wrote}")
+    if reply.error is not None and reply.status == 0:
+        raise _odd(caller, one, f"exit status 0 with the error {shown(str(reply.error))}; expected another exit status")
+    found = reply.document["cdiVersion"]
+    if version and found != version:
+        raise _odd(caller, one, f"cdiVersion is {shown(found)}; expected {shown(version)}, as in the call")
     return reply.document
 
 

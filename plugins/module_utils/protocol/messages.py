@@ -19,6 +19,7 @@ from .errors import ProtocolError
 from .versions import VERSIONS
 
 LARGEST = 1 << 20  # bytes of a configuration
+LONGEST_TEXT = 2000  # characters of a message of another plugin that we pass on
 
 
 class Config(NamedTuple):
@@ -104,10 +105,14 @@ def error_reply(version: str, error: ProtocolError) -> bytes:
 def error_in(document: Mapping[str, Any]) -> Optional[ProtocolError]:
     """Return the error in a reply, in either spelling, or None."""
     for code, message in (("error", "message"), ("code", "msg")):
-        if isinstance(document.get(code), int):
+        if isinstance(document.get(code), int) and not isinstance(document[code], bool):
             text, details = document.get(message), document.get("details")
-            return ProtocolError(document[code], str(details or ""), str(text or "Unknown error"))
+            return ProtocolError(document[code], _one_line(details or ""), _one_line(text or "Unknown error"))
     return None
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split())[:LONGEST_TEXT]
 
 
 def shown(value: Any) -> str:

@@ -8,11 +8,12 @@ Its import takes as long as an ADD's own work, so a plugin imports it only if it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ..system import processes
+from .. import documents
+from ..records import CdiError
+from ..system import processes, programs
 from ..system.processes import Done
 from . import errors
 from .errors import ProtocolError
@@ -21,6 +22,8 @@ from .messages import error_in, shown
 # The environment of a process besides the variables of its call. It gets nothing of the caller's environment.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
+LONGEST_NUMBER = 100  # characters
+
 
 class Reply(NamedTuple):
     """The answer of a plugin."""
@@ -28,35 +31,59 @@ class Reply(NamedTuple):
     status: int
     document: Optional[dict[str, Any]]  # None: it printed nothing
     error: Optional[ProtocolError]  # the error in the document
+    said: str  # the end of its text on stderr, as JSON
 
 
 def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float) -> Reply:
     """Run the plugin at `path` with the variables CDI_* of its call and `config` on stdin, for at most `limit` seconds.
 
-    Raises ProtocolError 106 if it can't be started or prints an invalid reply, 108 if it takes too long. An error in
-    its reply is returned, not raised.
+    Processes that it leaves are ended. Raises ProtocolError 106 if it can't be started, prints an invalid reply or more
+    than 1 MiB, or if another user can change the program; 108 if it takes too long. An error in its reply is returned,
+    not raised.
     """
-    done = run([path], variables, config, limit)
+    done = run([path], variables, config, limit, plugin=True)
+    if len(done.stdout) >= processes.LARGEST:
+        mib = processes.LARGEST >> 20
+        raise ProtocolError(errors.DELEGATION, f"{path}: printed more than {mib} MiB; expected one JSON struct")
     if not done.stdout.strip():
-        return Reply(done.status, None, None)
+        return Reply(done.status, None, None, said(done.stderr))
     try:
-        document = json.loads(done.stdout.decode("utf-8"))
+        document = documents.parse(done.stdout, "stdout", _integer)
         if not isinstance(document, dict) or not isinstance(document.get("cdiVersion"), str):
-            raise ValueError("it has no cdiVersion")
-    except (ValueError, RecursionError) as error:
+            raise CdiError("it has no cdiVersion")
+    except CdiError as error:
         text = shown(done.stdout.decode("utf-8", "replace"))
         raise ProtocolError(errors.DELEGATION, f"{path}: replied {text}, which is not a reply: {error}") from None
-    return Reply(done.status, document, error_in(document))
+    return Reply(done.status, document, error_in(document), said(done.stderr))
 
 
-def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limit: float) -> Done:
+def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limit: float, plugin: bool = False) -> Done:
     """Run `command` with ENVIRONMENT and `variables`, for at most `limit` seconds; then kill all that it started.
 
-    Raises ProtocolError 106 if it can't be started, 108 if it takes too long.
+    A `plugin` leaves no process when it ends by itself, and may print no more than a reply. A setup command may start a
+    daemon. Raises ProtocolError 106 if it can't be started or another user can change it, 108 if it takes too long.
     """
     try:
-        return processes.run(command, limit, stdin, {**ENVIRONMENT, **variables})
+        programs.check(command[0])
+    except CdiError as error:
+        raise ProtocolError(errors.DELEGATION, f"{command[0]}: was not run: {error}") from None
+    try:
+        environment = {**ENVIRONMENT, **variables}
+        return processes.run(command, limit, stdin, environment, cut=("stdout",) if plugin else (), alone=plugin)
     except TimeoutError as error:
         raise ProtocolError(errors.TIME, f"{command[0]}: {error.strerror}") from None
     except OSError as error:
-        raise ProtocolError(errors.DELEGATION, f"{command[0]}: can't be started ({error.strerror})") from None
+        advice = programs.ADVICE.get(error.errno or 0, "")
+        why = f"({error.strerror}{'; ' if advice else ''}{advice})"
+        raise ProtocolError(errors.DELEGATION, f"{command[0]}: can't be started {why}") from None
+
+
+def said(output: bytes) -> str:
+    """Return the end of an output of a process for a message: as JSON, one line."""
+    return shown(" ".join(output.decode("utf-8", "replace").split())[-200:])
+
+
+def _integer(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f"a number has {len(text)} characters; expected {LONGEST_NUMBER} at most")
+    return int(text)

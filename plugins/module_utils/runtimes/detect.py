@@ -60,7 +60,7 @@ def version_text(program: str, seconds: float = SECONDS) -> str:
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     try:
         # A program that prints on and on has answered.
-        done = processes.run([program, "--version"], seconds, env=environment, largest=BYTES, cut=True)
+        done = processes.run([program, "--version"], seconds, env=environment, largest=BYTES, cut=("stdout", "stderr"))
     except TimeoutError:
         raise ValueError(f"no answer to --version within {seconds:g} seconds") from None
     if done.status and len(done.stdout) < BYTES:

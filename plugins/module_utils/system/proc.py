@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Optional
@@ -25,6 +26,25 @@ def children(parents: Collection[int]) -> set[int]:
         with suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
             if int(file.read().rpartition(b")")[2].split()[1]) in parents:
                 found.add(pid)
+    return found
+
+
+def writers(pipe: str) -> set[int]:
+    """Return the processes that have only the writing end of this pipe open ("pipe:[number]", a link of /proc/PID/fd).
+
+    A process that has the reading end is one of ours: a fork of ours has it until it runs its program.
+    """
+    found = set()
+    for pid in pids():
+        ends = set()
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    path = f"/proc/{pid}/fd/{name}"
+                    if os.readlink(path) == pipe:
+                        ends.add(bool(os.lstat(path).st_mode & stat.S_IRUSR))
+        if ends == {False}:
+            found.add(pid)
     return found
 
 

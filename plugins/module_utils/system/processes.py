@@ -15,7 +15,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
@@ -50,13 +50,17 @@ def run(
     stdin: Optional[bytes] = None,
     env: Optional[Mapping[str, str]] = None,
     largest: int = LARGEST,
-    cut: bool = False,
+    cut: Collection[str] = (),
+    alone: bool = False,
 ) -> Done:
     """Run `command` in / without a shell, for at most `limit` seconds; then kill it and all that it started.
 
-    `env`: its whole environment; None passes ours on. Keeps the first `largest` bytes of each output; with `cut`,
-    a process that prints more is killed at once. Raises OSError if it can't be started, TimeoutError at the limit.
+    `env`: its whole environment; None passes ours on. Keeps the first `largest` bytes of each output; a process that
+    prints more to an output in `cut` ("stdout", "stderr") is killed at once. With `alone`, processes that it leaves
+    when it ends by itself are killed, too. Raises OSError if it can't be started, TimeoutError at the limit.
     """
+    # All that it starts has `held` open, unless it closes it: so we see whether anything is left, and find it.
+    watched, held = os.pipe()
     try:
         process = subprocess.Popen(
             command,
@@ -66,16 +70,24 @@ def run(
             env=env,
             cwd="/",
             start_new_session=True,  # it gets its own process group, and no signals of the terminal
+            pass_fds=(held,),
         )
     except ValueError as error:  # a NUL in a word
+        os.close(watched)
         raise OSError(errno.EINVAL, str(error), command[0]) from None
+    except OSError:
+        os.close(watched)
+        raise
+    finally:
+        os.close(held)
     said, ended = None, True
     try:
         with suppress(TimeoutError, subprocess.TimeoutExpired):
             said = _converse(process, stdin or b"", time.monotonic() + limit, largest, cut)
     finally:
-        if process.returncode is None:
-            ended = _end(process)
+        if process.returncode is None or (alone and _open_elsewhere(watched)):
+            ended = _end(process, os.readlink(f"/proc/self/fd/{watched}"))
+        os.close(watched)
         # Unread output is dropped; closing does not wait for processes that still write.
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe:
@@ -87,32 +99,45 @@ def run(
     return Done(-signal.SIGKILL if process.returncode is None else process.returncode, *said)
 
 
-def _end(process: subprocess.Popen[bytes]) -> bool:
+def _open_elsewhere(reading: int) -> bool:
+    """Return True if a process has the other end of this pipe open."""
+    os.set_blocking(reading, False)
+    try:
+        return bool(os.read(reading, 1))
+    except BlockingIOError:
+        return True
+
+
+def _end(process: subprocess.Popen[bytes], pipe: str) -> bool:
     """Kill a process, its group and all that it started: commands of a plugin have sessions of their own.
 
-    All are stopped first, so that none starts another or loses its parent meanwhile. Returns True if the process has
-    ended: one in an uninterruptible sleep ends only when its driver lets it.
+    All are stopped first, so that none starts another or loses its parent meanwhile. `pipe`: those that have lost
+    their parent are found by it. Returns True if the process has ended: one in an uninterruptible sleep ends only when
+    its driver lets it.
     """
     stopped: set[int] = set()
-    found = {process.pid}
-    while found - stopped:
+    running = process.returncode is None
+    found = proc.writers(pipe) | ({process.pid} if running else set())
+    deadline = time.monotonic() + REAP  # some may start others faster than we find them
+    while found - stopped and time.monotonic() < deadline:
         for one in found - stopped:
             with suppress(ProcessLookupError):
                 os.kill(one, signal.SIGSTOP)
         stopped |= found
-        found |= proc.children(stopped)
+        found |= proc.children(stopped) | proc.writers(pipe)
     for one in stopped:
         with suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # those that lost their parent before; the group exists until `wait`
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(REAP)
+    if running:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # those that closed the pipe; the group exists until `wait`
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(REAP)
     return process.returncode is not None
 
 
 def _converse(
-    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, largest: int, cut: bool
+    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, largest: int, cut: Collection[str]
 ) -> tuple[bytes, bytes]:
     """Write `stdin`, and read both outputs until the process has ended or printed enough. Raises TimeoutError."""
     kept = {"stdout": bytearray(), "stderr": bytearray()}
@@ -138,7 +163,7 @@ def _converse(
                     chunk = os.read(key.fd, 65536)
                     kept[key.data] += chunk[: largest - len(kept[key.data])]
                     finished = not chunk
-                    if cut and len(kept[key.data]) == largest:
+                    if key.data in cut and len(kept[key.data]) == largest:
                         return bytes(kept["stdout"]), bytes(kept["stderr"])
                 if finished:
                     selector.unregister(key.fileobj)

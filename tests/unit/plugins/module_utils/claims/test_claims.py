@@ -35,7 +35,7 @@ read -r how < {state}
 case "$CDI_COMMAND:$how" in
 VERSION:*) echo '{{"cdiVersion": "0.0.1", "supportedVersions": ["0.0.1"]}}' ;;
 ADD:add*) echo '{{"cdiVersion": "0.0.1", "code": 100, "msg": "no"}}'; exit 1 ;;
-ADD:file*) echo '{{"cdiVersion": "0.0.1", "devices": ["/etc/hostname"]}}' ;;
+ADD:file*) echo '{{"cdiVersion": "0.0.1", "devices": ["/dev/shm"]}}' ;;
 ADD:*) echo "$CDI_REQUEST_ID" >> {state}.held; echo '{{"cdiVersion": "0.0.1", "devices": ["/dev/null"]}}' ;;
 DEL:*del*) echo '{{"cdiVersion": "0.0.1", "code": 105, "msg": "stuck"}}' ;;
 DEL:*) sed -i "/^$CDI_REQUEST_ID$/d" {state}.held ;;
@@ -59,7 +59,7 @@ class Claims:
         (directory / "etc/zero.d").mkdir()
         (directory / "etc/zero.d/foreign.conf").write_text(json.dumps(config("foreign", "zero")))
         (directory / "root/etc").mkdir(exist_ok=True)
-        (directory / "root/etc/hostname").write_text("x")
+        (directory / "root/dev/shm").write_text("x")
         self.caller = Caller(str(directory / "opt/bin"))
         self.places = Layout(
             str(self.host.state),
@@ -151,7 +151,7 @@ class TestAdd:
 
     def test_what_is_not_a_device_node_is_given_back(self, claims):
         claims.behave("file")
-        with pytest.raises(CdiError, match="/etc/hostname: was granted, and is not a device node"):
+        with pytest.raises(CdiError, match="/dev/shm: was granted, and is not a device node"):
             claims.add("job-42", "zero:1")
         assert claims.stored("job-42") is None
 
