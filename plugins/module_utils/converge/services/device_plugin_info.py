@@ -17,7 +17,7 @@ from ...device_plugin.config.configuration import PluginSettings
 from ...device_plugin.process import instance_status
 from ...manifest import read_manifest
 from ...system import systemd
-from .device_plugin_unit import INSTANCES, RUN_DIR, instance
+from .device_plugin_unit import INSTANCES, RUN_DIR, instance, instances_of
 
 UP, DOWN, ABSENT = "up", "down", "absent"  # of a kubelet
 WRONG = (
@@ -83,7 +83,6 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     resources, pending, warnings = judged([seen.document for seen in alive if not seen.hangs], kubelet)
     warnings += [seen.problem for seen in alive if seen.hangs]
     units = [*map(instance, INSTANCES)]
-    live = systemd.booted()
     path = files.canonical(options["config_file"])
     return {
         "ready": not pending,
@@ -97,10 +96,8 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
             "drivers": list(kubelet.drivers),
         },
         "service": {
-            "enabled": [name for name in INSTANCES if instance(name) in systemd.enabled(systemd.run_on_host, units)],
-            "active": [
-                name for name in INSTANCES if live and instance(name) in systemd.active(systemd.run_on_host, units)
-            ],
+            "enabled": [*instances_of(systemd.enabled(systemd.run_on_host, units))],
+            "active": [*instances_of(systemd.active(systemd.run_on_host, units))] if systemd.booted() else [],
         },
         "config": {
             "path": path,

@@ -10,7 +10,6 @@ other instance is started beside it. The older one is stopped when the kubelet w
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
@@ -26,7 +25,7 @@ from ..driver import device_links
 from . import device_plugin_unit as unit_file
 from . import units
 from .device_plugin_removal import tidy
-from .device_plugin_unit import INSTANCES, PluginUnit, instance
+from .device_plugin_unit import INSTANCES, PluginUnit, instance, instances_of
 from .openers_unit import PROCESSES, SOCKET
 
 BY = "device_plugin_service"  # the owner of the files, for the manifest
@@ -85,46 +84,45 @@ def install(
     )
     live = host.booted()
     before = _state(host, contents[unit_file.path()] or b"", release)
-
     leaving = units.leaving(read_manifest(state_dir), [path for path, content in contents.items() if content is None])
     if not (leaving or unit.process_access):
         before = before._replace(looking=())  # the socket belongs to another tool
     wanted = {path: content for path, content in contents.items() if content is not None}
     written = units.write_units(wanted, BY, state_dir, check)
+    chosen = _chosen(before)
+    running = (chosen,) if live else ()
+    looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
+    after = InstancesState((chosen,), running, running, looking)
+    changed = bool(written or leaving) or before != after
     if leaving and not check:
         _stop_looking(host)
         units.take_back_units(leaving, state_dir)
-    chosen = _chosen(before)
-    looking = (("enabled", "active") if live else ("enabled",)) if unit.process_access else ()
-    after = (
-        InstancesState((chosen,), (chosen,), (chosen,), looking) if live else InstancesState((chosen,), (), (), looking)
-    )
-    changed = bool(written or leaving) or before != after
-    links = (
-        device_links.keep_links(SPEC_DIRS, state_dir, check) if changed and live else ()
-    )  # before systemd is reloaded
+    # Before systemd is reloaded.
+    links = device_links.keep_links(SPEC_DIRS, state_dir, check) if changed and live else ()
     if changed and not check:
-        if live:
-            systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
-        if unit.process_access:
-            systemd.enable(host.run, [SOCKET])
-            renewed = any(os.path.basename(change.path) == SOCKET for change in written)
-            if live and (renewed or "active" not in before.looking):
-                systemd.do(host.run, ["systemctl", "restart", SOCKET])
-        systemd.enable(host.run, [instance(chosen)])
-        if live:
-            _take_over(host, chosen, before, wait)
-        for other in INSTANCES:
-            if other != chosen and (other in before.active or other in before.enabled):
-                systemd.disable(host.run, [instance(other)])
-                if live:
-                    systemd.do(host.run, ["systemctl", "stop", instance(other)])
-    diff = [
-        *map(module_diff.text, (*written, *leaving)),
-        *module_diff.units(before, after),
-        *device_links.shown(links),
-    ]
+        renewed = any(os.path.basename(change.path) == SOCKET for change in written)
+        _bring_about(host, before, after, renewed, wait)
+    diff = [*map(module_diff.text, (*written, *leaving)), *module_diff.units(before, after), *device_links.shown(links)]
     return {"changed": changed, "diff": diff, "instance": chosen}
+
+
+def _bring_about(host: ServiceHost, before: InstancesState, after: InstancesState, renewed: bool, wait: float) -> None:
+    """Bring the units from `before` to `after`, after their files; `renewed`: that of the socket changed.
+
+    Raises CdiError; then an older instance goes on serving.
+    """
+    (chosen,), live = after.enabled, bool(after.active)
+    if live:
+        systemd.reload(host.run, [*map(instance, INSTANCES), SOCKET])
+    if after.looking:
+        units.start(host.run, live, [SOCKET], [SOCKET] if renewed or "active" not in before.looking else [])
+    systemd.enable(host.run, [instance(chosen)])
+    if live:
+        _take_over(host, chosen, before, wait)
+    for other in {*before.active, *before.enabled} - {chosen}:
+        systemd.disable(host.run, [instance(other)])
+        if live:
+            systemd.do(host.run, ["systemctl", "stop", instance(other)])
 
 
 def uninstall(
@@ -158,21 +156,13 @@ def stop(host: ServiceHost = THIS) -> None:
     Raises CdiError while an instance runs.
     """
     names = [*map(instance, INSTANCES)]
-    if shutil.which("systemctl"):
-        if host.booted():
-            _status, said = host.run(["systemctl", "stop", *names])  # also fails for a unit that systemd does not know
-            running = systemd.active(host.run, names)
-            if running:
-                raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
-        systemd.disable(host.run, names)
-        _stop_looking(host)
+    units.stop(host.run, host.booted(), names, names, must_end=True)
+    _stop_looking(host)
 
 
 def _stop_looking(host: ServiceHost) -> None:
-    """Stop and disable the openers units. Errors about missing units are ignored."""
-    if host.booted():
-        host.run(["systemctl", "stop", SOCKET, PROCESSES])
-    systemd.disable(host.run, [SOCKET])
+    """Stop and disable the openers units."""
+    units.stop(host.run, host.booted(), [SOCKET, PROCESSES], [SOCKET])
 
 
 def forget(host: ServiceHost = THIS) -> None:
@@ -200,12 +190,12 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 def _state(host: ServiceHost, content: bytes, release: Optional[str]) -> InstancesState:
     names = [*map(instance, INSTANCES)]
-    enabled = tuple(name for name in INSTANCES if instance(name) in systemd.enabled(host.run, names))
+    enabled = instances_of(systemd.enabled(host.run, names))
     looking: tuple[str, ...] = ("enabled",) if systemd.enabled(host.run, [SOCKET]) else ()
     if not host.booted():
         return InstancesState(enabled, (), (), looking)
     looking += ("active",) if systemd.active(host.run, [SOCKET]) else ()
-    active = tuple(name for name in INSTANCES if instance(name) in systemd.active(host.run, names))
+    active = instances_of(systemd.active(host.run, names))
     statuses = host.statuses()
     mark = f"{unit_file.MARK}={unit_file.unit_mark(content)}".encode()
     current = tuple(

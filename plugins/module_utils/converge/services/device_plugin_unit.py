@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Collection
 from typing import NamedTuple, Optional
 
 from ... import schema
 from ...device_plugin.config.configuration import KUBELET, PATH
 from ...layout import USUAL
 from . import openers_unit
-from .units import CONFINED, SANDBOX, UNIT_DIR, argument, check_path, quoted
+from .sandbox import LEFT_OUT, sandbox
+from .units import UNIT_DIR, argument, check_path, quoted
 
 # Two instances of one template: an upgrade starts the idle one, and stops the other when it has taken over.
 INSTANCES = ("a", "b")
@@ -59,8 +61,6 @@ HEAD = """\
 """
 
 # Not after the refresh: a restart during a refresh would wait for it. At boot the kubelet starts after both.
-# Specs mount files of /tmp and of homes into containers (sockets of a display, of NVIDIA's MPS). The plugin has to see
-# these files, so neither directory is hidden from it.
 _TEXT = """\
 [Unit]
 Description=Kubernetes device plugin for the CDI devices of this host (instance %i)
@@ -87,23 +87,10 @@ RuntimeDirectoryPreserve=yes
 ReadWritePaths={writable}
 
 {sandbox}
-{confined}
-CapabilityBoundingSet={capabilities}
-ProtectHome=read-only
-ProtectProc=invisible
-RestrictAddressFamilies=AF_UNIX AF_NETLINK{families}
-{closed}
+
 [Install]
 WantedBy=multi-user.target
 """
-
-# The plugin needs no network, except for metrics.
-_NO_NETWORK = "IPAddressDeny=any\n"
-_LOCAL = _NO_NETWORK + "IPAddressAllow=localhost\n"
-
-# The plugin looks at device nodes and opens none. The commands setup and teardown may have to open nodes, and shells
-# among them keep files in /tmp.
-_NO_DEVICES = "DevicePolicy=closed\nProtectClock=yes\nProtectKernelTunables=yes\n"
 
 
 class PluginUnit(NamedTuple):
@@ -130,6 +117,11 @@ def instance(name: str) -> str:
     return TEMPLATE.replace("@", f"@{name}")
 
 
+def instances_of(units: Collection[str]) -> tuple[str, ...]:
+    """Return the instances whose units are among `units`."""
+    return tuple(name for name in INSTANCES if instance(name) in units)
+
+
 def paths() -> tuple[str, ...]:
     """Return the path of the unit, and the paths of its openers units."""
     return (path(), *(os.path.join(UNIT_DIR, name) for name in (openers_unit.TEMPLATE, openers_unit.SOCKET)))
@@ -151,9 +143,19 @@ def unit_text(unit: PluginUnit) -> bytes:
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
     needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
     writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
+    confined = {
+        "capabilities": " ".join(unit.capabilities),
+        # The plugin looks at device nodes and opens none. The commands setup and teardown may have to open nodes, and
+        # shells among them keep files in /tmp.
+        "device_policy": LEFT_OUT if unit.device_access else "closed",
+        "unless_devices": LEFT_OUT if unit.device_access else "yes",
+        # The plugin needs no network, except for metrics.
+        "families": "AF_UNIX AF_NETLINK" + (" AF_INET AF_INET6" if unit.metrics else ""),
+        "deny": "any" if local or not unit.metrics else LEFT_OUT,
+        "allow": "localhost" if local else LEFT_OUT,
+    }
     values = {
-        "sandbox": SANDBOX,
-        "confined": CONFINED,
+        "sandbox": sandbox("plugin", confined),
         "before": " ".join(KUBELETS),
         "mark": MARK,
         "command": quoted(os.path.join(unit.prefix, "bin", "fleet-cdi")),
@@ -162,10 +164,6 @@ def unit_text(unit: PluginUnit) -> bytes:
         "watchdog": WATCHDOG,
         "run_dir": os.path.basename(RUN_DIR),
         "writable": " ".join("-" + quoted(path) for path in sorted(writable)),
-        "capabilities": " ".join(unit.capabilities),
-        "families": " AF_INET AF_INET6" if unit.metrics else "",
-        "closed": (_NO_DEVICES if not unit.device_access else "")
-        + (_NO_NETWORK if not unit.metrics else _LOCAL if local else ""),
     }
     digest = hashlib.sha256(_TEXT.format(**values, digest="").encode()).hexdigest()[:12]
     return (HEAD + _TEXT.format(**values, digest=digest)).encode()

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 
 from ...device_plugin.process.openers_service import PATH
-from .units import CONFINED, SANDBOX, check_path, quoted
+from .sandbox import sandbox
+from .units import check_path, quoted
 
 # Each connection has a process of the service. Both instances connect while one takes over from the other.
 SOCKET, TEMPLATE = "fleet-cdi-openers.socket", "fleet-cdi-openers@.service"
@@ -33,31 +34,18 @@ RemoveOnStop=yes
 WantedBy=sockets.target
 """
 
-# A process that may read all processes can do what root can. So it talks only to its connection, writes nothing,
-# and opens no device. It reads the links of /proc, which its own mounts do not hide.
-_SERVICE = """\
+_SERVICE = f"""\
 [Unit]
 Description=Who has device nodes open, for one process that asks
 CollectMode=inactive-or-failed
 
 [Service]
-ExecStart={command} plugin openers
+ExecStart={{command}} plugin openers
 StandardInput=socket
 StandardOutput=socket
 StandardError=journal
 
-{sandbox}
-{confined}
-CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE
-ProtectHome=read-only
-ProtectClock=yes
-ProtectKernelTunables=yes
-PrivateDevices=yes
-DevicePolicy=closed
-PrivateNetwork=yes
-PrivateTmp=yes
-IPAddressDeny=any
-RestrictAddressFamilies=AF_UNIX
+{sandbox("openers")}
 """
 
 
@@ -65,4 +53,4 @@ def openers_texts(prefix: str) -> dict[str, str]:
     """Return name -> text of each unit; `prefix`: the directory of releases. Raises CdiError for a bad path."""
     check_path("prefix", prefix)
     command = quoted(os.path.join(prefix, "bin", "fleet-cdi"))
-    return {TEMPLATE: _SERVICE.format(command=command, sandbox=SANDBOX, confined=CONFINED), SOCKET: _SOCKET}
+    return {TEMPLATE: _SERVICE.format(command=command), SOCKET: _SOCKET}

@@ -9,7 +9,6 @@ The manifest lists the files, so undo removes them. systemctl(1) enables, starts
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, NamedTuple, Optional
 
 from ... import files, schema
@@ -84,10 +83,8 @@ def install(
             systemd.reload(run, (*WATCHERS, *SERVICES))
         if os.path.basename(RULES) in touched:
             run(["udevadm", "control", "--reload"])  # udevd also notices by itself, and may not run
-        systemd.enable(run, UNITS)
         stale = [unit for unit in WATCHERS if unit in touched or unit not in before.active]
-        if live and stale:
-            systemd.do(run, ["systemctl", "restart", *stale])
+        units.start(run, live, UNITS, stale)
         if live:
             systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
     diff = [*map(module_diff.text, written), *module_diff.units(before, after), *device_links.shown(links)]
@@ -121,10 +118,7 @@ def installed(manifest: Manifest) -> tuple[str, ...]:
 def stop(run: Run, booted: Optional[bool] = None) -> None:
     """Stop and disable the units, before their files go."""
     live = systemd.booted() if booted is None else booted
-    if shutil.which("systemctl"):
-        if live:
-            run(["systemctl", "stop", *WATCHERS, *SERVICES])
-        systemd.disable(run, UNITS)
+    units.stop(run, live, (*WATCHERS, *SERVICES), UNITS)
 
 
 def forget(run: Run, booted: Optional[bool] = None) -> None:

@@ -13,7 +13,8 @@ import os
 from typing import NamedTuple
 
 from ...layout import RUN, USUAL
-from .units import SANDBOX, UNIT_DIR, argument, check_path, quoted
+from .sandbox import sandbox
+from .units import UNIT_DIR, argument, check_path, quoted
 
 RULES = "/etc/udev/rules.d/70-fleet-cdi.rules"
 SERVICE, PATH, TIMER = (f"fleet-cdi-refresh.{sort}" for sort in ("service", "path", "timer"))
@@ -31,10 +32,10 @@ MARGIN = 30  # seconds, besides the waiting time, after which systemd ends a com
 
 # ldconfig(8) writes it when libraries change, a driver's among them. A driver upgrade may change nothing else.
 LIBRARIES = "/etc/ld.so.cache"
-QUIET, PATIENCE = (
-    5,
-    60,
-)  # the refresh starts after QUIET seconds without ldconfig; it waits at most PATIENCE seconds for that
+# The refresh starts after QUIET seconds without ldconfig; it waits at most PATIENCE seconds for that.
+QUIET, PATIENCE = 5, 60
+# For files and directories of any owner; the second for the nodes of drivers that leave them to programs.
+CAPABILITIES, MAKES_NODES = "CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER", " CAP_MKNOD"
 
 HEAD = """\
 # Written by fleet.cdi.refresh_service; run it with other options instead of changing this file.
@@ -59,15 +60,8 @@ ExecStartPre=/usr/bin/rm -f {wanted}
 ExecStart={command} refresh --timeout={timeout} --grace={grace}{nodes}
 TimeoutStartSec={limit}
 
-{sandbox}
-CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER{mknod}
 ReadWritePaths={writable}
-ProtectHome=read-only
-PrivateTmp=yes
-ProtectKernelTunables=yes
-RestrictAddressFamilies=AF_UNIX AF_NETLINK
-IPAddressDeny=any
-UMask=0022
+{sandbox}
 
 [Install]
 WantedBy=multi-user.target
@@ -110,14 +104,8 @@ ExecStart=-/bin/sh -c "for second in $$(seq {patience}); do \
 [ $$(($$(date +%%s) - $$(stat -c %%Y {libraries}))) -lt {quiet} ] || break; sleep 1; done"
 ExecStart=/usr/bin/touch {wanted}
 
-{sandbox}
-CapabilityBoundingSet=
 ReadWritePaths={run}
-ProtectHome=yes
-PrivateNetwork=yes
-PrivateTmp=yes
-ProtectKernelTunables=yes
-MemoryDenyWriteExecute=yes
+{libraries_sandbox}
 """
 
 _TIMER = """\
@@ -173,7 +161,8 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
     values = {
-        "sandbox": SANDBOX,
+        "sandbox": sandbox("refresh", {"capabilities": CAPABILITIES + MAKES_NODES * settings.make_nodes}),
+        "libraries_sandbox": sandbox("libraries"),
         "before": " ".join(BEFORE),
         "first": (modprobe if settings.load_modules else "") + (functions if settings.virtual_functions else ""),
         "settle": SETTLE,
@@ -183,7 +172,6 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
         "grace": settings.grace,
         "nodes": " --make-nodes" if settings.make_nodes else "",
         "limit": max(SETTLE, settings.timeout) + MARGIN,  # systemd starts the time again for each command
-        "mknod": " CAP_MKNOD" if settings.make_nodes else "",
         "writable": " ".join("-" + quoted(path) for path in writable),
         "needed": " ".join(map(argument, writable)),
         "interval": settings.interval,

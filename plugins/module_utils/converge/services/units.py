@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Install and remove our systemd units: their sandbox, the quoting in their texts, their files.
+"""Install, stop and remove our systemd units: the quoting in their texts, their files.
 
 systemd.exec(5), systemd.service(5). The manifest lists the files, so undo removes them.
 """
@@ -20,30 +20,6 @@ from ..apply import apply
 from ..change import Change, Plan, plan_file
 
 UNIT_DIR = "/etc/systemd/system"
-
-# All our services have these lines.
-SANDBOX = """\
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHostname=yes
-ProtectControlGroups=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-SystemCallArchitectures=native"""
-
-# Services that run for long and answer other processes also have these lines.
-CONFINED = """\
-PrivateMounts=yes
-MemoryDenyWriteExecute=yes
-KeyringMode=private
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
-UMask=0077"""
 
 
 def check_path(name: str, path: str) -> None:
@@ -96,6 +72,28 @@ def take_back_units(changes: Iterable[Change], state_dir: str) -> None:
     with locked_manifest(state_dir) as manifest:
         for change in changes:
             manifest.take_back(change.path)
+
+
+def start(run: systemd.Run, live: bool, names: Sequence[str], stale: Sequence[str] = ()) -> None:
+    """Enable these units and, if systemd is `live`, restart those that are `stale`. Raises CdiError."""
+    systemd.enable(run, names)
+    if live and stale:
+        systemd.do(run, ["systemctl", "restart", *stale])
+
+
+def stop(run: systemd.Run, live: bool, names: Sequence[str], disabled: Sequence[str], must_end: bool = False) -> None:
+    """Stop the units `names` if systemd is `live`, and disable those in `disabled`, before their files go.
+
+    Ignores errors, as of a unit without a file. With `must_end` raise CdiError, and disable nothing, while one runs.
+    """
+    if not shutil.which("systemctl"):
+        return
+    if live:
+        _status, said = run(["systemctl", "stop", *names])
+        running = systemd.active(run, names) if must_end else ()
+        if running:
+            raise CdiError(f"{', '.join(running)}: can't be stopped: {' '.join(said.split())}")
+    systemd.disable(run, disabled)
 
 
 def forget(run: systemd.Run, live: bool, names: Sequence[str]) -> None:

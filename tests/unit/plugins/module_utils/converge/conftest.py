@@ -13,8 +13,8 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import units
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest, read_manifest
@@ -165,5 +165,5 @@ def node(tmp_path, monkeypatch):
     """A host with nothing of ours; the unit goes below tmp_path."""
     monkeypatch.setattr(unit_file, "UNIT_DIR", str(tmp_path / "units"))
     monkeypatch.setattr(unit_file, "RUN_DIR", str(tmp_path / "run"))
-    monkeypatch.setattr(service.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(units.shutil, "which", lambda name: f"/usr/bin/{name}")
     return Node(str(tmp_path / "state"))

@@ -33,6 +33,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
     device_plugin_unit,
     refresh_service,
     refresh_unit,
+    units,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -105,8 +106,7 @@ class Everything:
         patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
         patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
         patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)
-        for module in (refresh_service, device_plugin_service):
-            patch.setattr(module.shutil, "which", lambda name: f"/usr/bin/{name}")
+        patch.setattr(units.shutil, "which", lambda name: f"/usr/bin/{name}")
         settings = refresh_unit.RefreshUnit(self.prefix, self.etc, self.state, self.inventory)
         refresh_service.install(settings, self.state, False, systemctl, booted=False)
         machine = device_plugin_service.ServiceHost(systemctl, lambda: False)

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_service as service
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import device_plugin_unit as unit_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import units
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -315,7 +316,7 @@ def test_a_foreign_unit_stays(node):
 
 
 def test_a_host_without_systemd_is_told_so(node, monkeypatch):
-    monkeypatch.setattr(service.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(units.shutil, "which", lambda _name: None)
     with pytest.raises(CdiError, match="systemctl: this host has no such program"):
         node.install()
     assert node.uninstall("/nowhere")[0]["changed"] is False

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_service, refresh_unit
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import refresh_service, refresh_unit, units
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -71,7 +71,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(refresh_unit, "WANTED", str(tmp_path / "wanted"))
     for name in ("RULES", "WANTED"):
         monkeypatch.setattr(refresh_service, name, getattr(refresh_unit, name))
-    monkeypatch.setattr(refresh_service.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(units.shutil, "which", lambda name: f"/usr/bin/{name}")
     return Systemd(tmp_path), str(tmp_path / "state")
 
 
@@ -228,7 +228,7 @@ def test_a_failure_of_systemctl_is_told_in_full(host):
 
 
 def test_a_host_without_systemd_is_told_so(host, monkeypatch):
-    monkeypatch.setattr(refresh_service.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(units.shutil, "which", lambda _name: None)
     with pytest.raises(CdiError, match="systemctl: this host has no such program"):
         install(host)
     assert refresh_service.uninstall(host[1], False) == {"changed": False, "diff": []}
