@@ -18,6 +18,7 @@ from typing import Any, Optional
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 CODE = str(Path(__file__).resolve().parents[2] / "build/pythonpath")
 DEBIAN = "/usr/bin/python3"  # with the distribution's grpcio
@@ -128,15 +129,8 @@ class Host:
 
     def spec(self, kind: str, devices: Mapping[str, Sequence[str]], file: str = "a.json", **more: Any) -> None:
         """A spec: device name -> its nodes below /dev."""
-        document = {
-            "cdiVersion": "0.5.0",
-            "kind": kind,
-            "devices": [
-                {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{node}"} for node in nodes]}}
-                for name, nodes in devices.items()
-            ],
-            **more,
-        }
+        each = {name: builders.nodes(*(f"/dev/{node}" for node in nodes)) for name, nodes in devices.items()}
+        document = builders.spec(each, kind, **more)
         _replace(self.specs / file, json.dumps(document))
 
     def devices(self, count: int, kind: str = "vendor.com/thing", first: int = 0) -> list[str]:

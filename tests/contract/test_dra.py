@@ -25,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 
 RESOURCE = "vendor.com/thing"
 UID = "3b0e3f4c-8ed5-4b0a-9d2a-6f3a1c2d4e5f"
@@ -52,10 +53,9 @@ class Driver(NamedTuple):
     def prepare(self, host: Host) -> None:
         """NodePrepareResources."""
         if self.stays:
-            env = {"name": self.stays, "containerEdits": {"env": [f"DRA_RESOURCE_DRIVER_NAME={self.name}"]}}
-            document = {"cdiVersion": "0.3.0", "kind": self.kind, "devices": [env]}
+            document = spec({self.stays: {"env": [f"DRA_RESOURCE_DRIVER_NAME={self.name}"]}}, self.kind)
             (host.specs / self.file(self.stays)).write_text(json.dumps(document))
-        edits = {"containerEdits": {"deviceNodes": [{"path": f"/dev/{one}"} for one in self.common]}}
+        edits = {"containerEdits": nodes(*(f"/dev/{one}" for one in self.common))}
         devices = {f"{UID}-{self.device}": self.nodes}
         host.spec(self.kind, devices, file=self.file(UID), **(edits if self.common else {}))
 

@@ -21,6 +21,7 @@ from personality import IGNORED, NEW, OLD, REFUSED, SOCKET, Personality
 from sample import Sample
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 RESOURCE = "vendor.com/thing"
 WELL, ILL = api.HEALTHY, api.UNHEALTHY
@@ -162,14 +163,9 @@ def test_c18_bursts_are_one_message(host: Host, newer: Kubelet, start: Start) ->
 
 def test_c18_60000_devices_pass(host: Host, newer: Kubelet, start: Start) -> None:
     names = [f"{number:05d}-{'x' * 24}" for number in range(6_000)]
-    document = {
-        "cdiVersion": "0.5.0",
-        "kind": RESOURCE,
-        "devices": [
-            {"name": name, "containerEdits": {"mounts": [{"hostPath": f"/dev/{name}", "containerPath": "/x"}]}}
-            for name in names
-        ],
-    }
+    document = spec(
+        {name: {"mounts": [{"hostPath": f"/dev/{name}", "containerPath": "/x"}]} for name in names}, RESOURCE
+    )
     (host.specs / "many.json").write_text(json.dumps(document))
     for name in names:
         (host.root / "dev" / name).touch()

@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Link, NetDevice, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import Registry, SpecFile, resolve
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 DIRECTORIES = ("/etc/cdi", "/run/cdi")
 
@@ -37,10 +38,9 @@ def edits(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def spec(kind: str, devices: Mapping[str, Iterable[str]], common: Iterable[str] = ()) -> dict[str, Any]:
-    """A spec."""
-    listed = [{"name": str(name), "containerEdits": edits(texts)} for name, texts in devices.items()]
-    shared = edits(common)
-    return {"cdiVersion": "0.6.0", "kind": kind, "devices": listed, **({"containerEdits": shared} if shared else {})}
+    """Return a spec: device name -> its edits; `common` are those of the whole spec."""
+    shared = {"containerEdits": edits(common)} if common else {}
+    return builders.spec({str(name): edits(texts) for name, texts in devices.items()}, kind, "0.6.0", **shared)
 
 
 def registry(*specs: dict[str, Any]) -> Registry:

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import time
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.tests.unit.builders import program, trusted_directory
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpu_functions
 
@@ -27,27 +26,18 @@ def machine(hosts, python):
     machine = hosts(gpu_functions(3))
     machine.install(python)
     machine.log = machine.directory / "log"
-    machine.trusted = f"/run/fleet-cdi-test-{os.getpid()}"
-    subprocess.run(["install", "-d", "-m", "755", machine.trusted], check=True)
-    yield machine
-    subprocess.run(["rm", "-rf", machine.trusted], check=True)
-
-
-def program(path, text):
-    with open(path, "w") as file:
-        file.write(f"#!/bin/sh\n{text}\n")
-    os.chmod(path, 0o755)
-    return [path]
+    with trusted_directory() as machine.trusted:
+        yield machine
 
 
 def note(machine, word, then=""):
     """A program that notes `word`, the command and its devices."""
-    return program(f"{machine.trusted}/{word}", f"echo {word} $CDI_COMMAND $CDI_DEVICES >> {machine.log}\n{then}")
+    return program(machine.trusted, word, f"echo {word} $CDI_COMMAND $CDI_DEVICES >> {machine.log}\n{then}")
 
 
 def foreign(machine, text, name="foreign"):
     """A plugin of somebody else's, as a shell script."""
-    program(f"{machine.directory}/opt/bin/{name}", text)
+    program(machine.directory / "opt/bin", name, text)
     return name
 
 

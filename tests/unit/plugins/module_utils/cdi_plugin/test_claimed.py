@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.devices impor
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
 
@@ -28,18 +29,13 @@ DRIVERS = {
 }
 
 
-def spec_of(*nodes, kind="k8s.gpu.nvidia.com/claim", name="x"):
-    edits = {"deviceNodes": [{"path": node} for node in nodes]}
-    return {"cdiVersion": "0.6.0", "kind": kind, "devices": [{"name": name, "containerEdits": edits}]}
-
-
-def prepared(machine, kind, name, nodes, uid=UID, ending="yaml"):
-    """What a driver writes for a claim; returns its file."""
-    spec = spec_of(*nodes, kind=kind, name=name)
+def prepared(machine, kind, name, paths, uid=UID, ending="yaml"):
+    """What a driver writes for a claim on the nodes at these paths; returns its file."""
+    document = spec({name: nodes(*paths)}, kind)
     (directory,) = machine.host.spec_dirs
     path = machine.directory / directory / f"{kind.replace('/', '-')}_{uid}.{ending}"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(spec) if ending == "json" else yaml.safe_dump(spec))
+    path.write_text(json.dumps(document) if ending == "json" else yaml.safe_dump(document))
     return path
 
 
@@ -104,7 +100,7 @@ def test_of_thousands_that_are_alike_a_claim_has_one(tmp_path):
     pool = tmp_path / "pool.json"
     alike = [Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), (Node(f"/dev/{n}", "c", 4, n),)) for n in range(100)]
     pool.write_bytes(inventory.render(Inventory(tuple(alike)), "boot", sketched=True))
-    made = spec_of("/dev/7", "/dev/vendorctl")
+    made = spec({"x": nodes("/dev/7", "/dev/vendorctl")}, "k8s.gpu.nvidia.com/claim")
     (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
     found = read(str(pool), "boot")
     assert isinstance(found.devices, Many)
@@ -123,6 +119,6 @@ def test_a_claim_for_a_partition_leaves_the_others(tmp_path):
             device("gpu1", "/dev/nvidia1"),
         )
     )
-    made = spec_of("/dev/nvidia0", "/dev/cap2", "/dev/nvidiactl")
+    made = spec({"x": nodes("/dev/nvidia0", "/dev/cap2", "/dev/nvidiactl")}, "k8s.gpu.nvidia.com/claim")
     (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
     assert claimed.claimed_devices((str(tmp_path),), pool, print).locks == {"gpu0": "parts", "mig2": "whole"}

@@ -11,12 +11,14 @@ import signal
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.tests.unit.builders import program, trusted_directory
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus
 
@@ -29,25 +31,15 @@ DELETE = {"CDI_VERSION": "0.0.1", "CDI_COMMAND": "DEL", "CDI_REQUEST_ID": "a"}
 @pytest.fixture
 def trusted():
     """A directory in which only root can write, all the way down."""
-    directory = f"/run/fleet-cdi-test-{os.getpid()}"
-    subprocess.run(["install", "-d", "-m", "755", directory], check=True)
-    yield directory
-    subprocess.run(["rm", "-rf", directory], check=True)
+    with trusted_directory() as directory:
+        yield directory
 
 
 @pytest.fixture
 def machine(hosts, trusted):
     """A host with two GPUs, and `program`, which makes a trusted program of shell commands."""
     machine = hosts(gpus((4096, 8192)))
-
-    def program(name, commands):
-        path = f"{trusted}/{name}"
-        with open(path, "w") as file:
-            file.write(f"#!/bin/sh\n{commands}\n")
-        os.chmod(path, 0o755)
-        return [path]
-
-    machine.program = program
+    machine.program = partial(program, trusted)
     machine.log = machine.directory / "log"
     return machine
 

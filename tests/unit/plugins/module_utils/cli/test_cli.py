@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Health, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build, host, install, launcher
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 ROOM = Path(verb.__file__).parent
 HELPERS = {"__init__", "call", "main", "operand", "paths", "terminal"}
@@ -82,9 +83,8 @@ def write_inventory(tmp_path, *devices, boot_id=None):
 
 
 def write_spec(path, name="gpu0", version="0.3.0", kind="fleet.cdi/gpu"):
-    spec = {"cdiVersion": version, "kind": kind, "devices": [{"name": name, "containerEdits": {"env": ["A=b"]}}]}
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(spec))
+    path.write_text(json.dumps(spec({name: {"env": ["A=b"]}}, kind, version)))
 
 
 # --- the command itself

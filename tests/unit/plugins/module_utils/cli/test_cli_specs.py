@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import VERBS, main
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 
 @pytest.fixture
@@ -38,9 +39,7 @@ def fleet_cdi(tmp_path, capsys, monkeypatch):
 
 
 def spec(*names, version="0.3.0", kind="vendor.com/gpu", **edits):
-    edits = edits or {"env": ["A=1"]}
-    devices = [{"name": name, "containerEdits": edits} for name in names]
-    return json.dumps({"cdiVersion": version, "kind": kind, "devices": devices})
+    return json.dumps(builders.spec(dict.fromkeys(names, edits or {"env": ["A=1"]}), kind, version))
 
 
 @pytest.fixture

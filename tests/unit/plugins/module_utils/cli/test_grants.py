@@ -28,6 +28,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery import invento
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, ttys
 
@@ -277,8 +278,7 @@ class TestUndo:
     @pytest.mark.parametrize(("state", "stays"), [("running", True), ("paused", True), ("exited", False)])
     def test_nothing_is_touched_while_a_container_runs_with_a_device(self, host, tmp_path, monkeypatch, state, stays):
         spec = tmp_path / "etc/fleet.cdi-tty.json"
-        device = {"name": "tty13", "containerEdits": {"deviceNodes": [{"path": "/dev/tty13"}]}}
-        document = {"cdiVersion": "0.3.0", "kind": "fleet.cdi/tty", "devices": [device]}
+        document = builders.spec({"tty13": builders.nodes("/dev/tty13")}, "fleet.cdi/tty")
         with locked_manifest(str(host.state)) as manifest:
             manifest.write(str(spec), json.dumps(document).encode(), "fleet.cdi/tty")
         one = {

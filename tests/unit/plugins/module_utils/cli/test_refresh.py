@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.memory im
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import ENTRY, KIND, only_where_it_is
 
 pytestmark = only_where_it_is
@@ -108,9 +109,7 @@ def test_links_by_number_where_systemd_runs(host, tmp_path, monkeypatch, booted)
         os.mknod(node, stat.S_IFCHR, os.makedev(195, 0))
     except PermissionError:
         pytest.skip("no device nodes may be made here")
-    device = {"name": "0", "containerEdits": {"deviceNodes": [{"path": str(node)}]}}
-    spec = {"cdiVersion": "0.3.0", "kind": "vendor.com/gpu", "devices": [device]}
-    (tmp_path / "specs/a.json").write_text(json.dumps(spec))
+    (tmp_path / "specs/a.json").write_text(json.dumps(spec({"0": nodes(node)})))
     monkeypatch.setattr(device_links, "HOST", device_links.DeviceFolders(str(tmp_path / "dev"), str(tmp_path / "sys")))
     monkeypatch.setattr(systemd, "booted", lambda: booted)
     if not booted:

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import module_diff
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Change
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.refresh_service import UnitsState
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 HEADERS = {"before_header": "/etc/a", "after_header": "/etc/a"}
 
@@ -36,8 +37,7 @@ def test_units():
 
 
 def spec(*names, kind="a.com/tty", version="0.3.0", **more):
-    devices = [{"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{name}"}]}} for name in names]
-    return {"cdiVersion": version, "kind": kind, "devices": devices, **more}
+    return builders.spec({name: builders.nodes(f"/dev/{name}") for name in names}, kind, version, **more)
 
 
 def listing(*names, health="healthy", kind="a.com/tty"):

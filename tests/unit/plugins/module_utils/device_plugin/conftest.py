@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_resource as module
+from ansible_collections.fleet.cdi.tests.unit.builders import program, trusted_directory
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.registration import Kubelet, Places
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.stage import Stage
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import program, trusted_directory
 
 
 @pytest.fixture(autouse=True)

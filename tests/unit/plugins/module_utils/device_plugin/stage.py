@@ -39,6 +39,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs
 from ansible_collections.fleet.cdi.plugins.module_utils.system.openers import OpenersSeen
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import run
 
 NAME = "acme.com/widget"
@@ -82,8 +83,7 @@ class Stage:
         self.file = tmp_path / "d0"  # what a container gets with d0
         self.file.touch()
         edits = {"mounts": [{"hostPath": str(self.file), "containerPath": "/d0", "options": ["bind"]}]}
-        devices = [{"name": name, "containerEdits": edits} for name in ("d0", "d1")]
-        (tmp_path / "a.json").write_text(json.dumps({"cdiVersion": "0.5.0", "kind": NAME, "devices": devices}))
+        (tmp_path / "a.json").write_text(json.dumps(spec({"d0": edits, "d1": edits}, NAME)))
         self.registry = specs.load([str(tmp_path)])
         self.served = Served(self.resource, site, hands, ())
         self.plugin: Any = None

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import stat
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.d
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource, offer
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 
 NAME = "vendor.com/gpu"
 BY_NAME = Delivery(True, False, False)
@@ -80,11 +79,10 @@ class Host:
         more: dict[str, Any] | None = None,
     ) -> None:
         """Only put the spec there, which nobody has looked at yet. `more`: device name -> its edits."""
-        each = {one: {"deviceNodes": [{"path": path}]} for one, path in devices.items()}
-        listed = [{"name": one, "containerEdits": found} for one, found in {**each, **(more or {})}.items()]
-        spec = {"cdiVersion": "1.1.0", "kind": NAME, "containerEdits": edits or {"env": ["GPU=1"]}, "devices": listed}
+        each = {one: nodes(path) for one, path in devices.items()}
+        document = spec({**each, **(more or {})}, NAME, "1.1.0", containerEdits=edits or {"env": ["GPU=1"]})
         new = self.specs / f".{name}.new"
-        new.write_text(json.dumps(spec))
+        new.write_text(json.dumps(document))
         new.rename(self.specs / name)
 
     def look(self) -> None:
@@ -119,28 +117,6 @@ class Host:
     def ran(self) -> list[str]:
         """The lines that the commands wrote, in any order of those that ran together."""
         return sorted(self.log.read_text().split("\n")[:-1]) if self.log.exists() else []
-
-
-@contextmanager
-def trusted_directory() -> Iterator[str]:
-    """One in which only root can write, all the way down, as root's commands need it."""
-    if os.geteuid() != 0:
-        pytest.skip("only root has commands that root runs")
-    directory = f"/run/fleet-cdi-test-{os.getpid()}"
-    os.makedirs(directory, 0o755, exist_ok=True)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
-
-
-def program(directory: str, name: str, commands: str) -> list[str]:
-    """The command that runs these shell commands."""
-    path = f"{directory}/{name}"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(f"#!/bin/sh\n{commands}\n")
-    os.chmod(path, 0o755)
-    return [path]
 
 
 def run(scene: Coroutine[Any, Any, Any]) -> Any:

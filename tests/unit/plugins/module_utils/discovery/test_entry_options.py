@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import validate
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 
 RULE = {"profile": "rule", "match": {"subsystem": "ve"}}
 REFUSED = [
@@ -156,9 +157,7 @@ PARTS = st.one_of(
 @example(f"{'a' * 62}.{'.'.join(['a' * 63] * 3)}/cc")
 def test_a_kind_is_one_of_which_nobody_complains_in_a_spec(kind):
     """The pattern here and the rules of spec/validate.py say the same: neither room may import the other."""
-    edits = {"deviceNodes": [{"path": "/dev/a"}]}
-    spec = {"cdiVersion": "0.6.0", "kind": kind, "devices": [{"name": "a", "containerEdits": edits}]}
-    valid = not validate(spec)
+    valid = not validate(spec({"a": nodes("/dev/a")}, kind))
     entry = {"profile": "drm", "kind": kind}
     assert agrees(entry) is valid
     try:

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors, plugin_call
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 from ansible_collections.fleet.cdi.plugins.module_utils.system import processes
+from ansible_collections.fleet.cdi.tests.unit.builders import program
 
 
 def shell(commands, stdin=b"", limit=20.0, **variables):
@@ -109,18 +110,14 @@ def test_what_can_not_be_started(path, says):
     ],
 )
 def test_replies(tmp_path, text, reply):
-    path = tmp_path / "plugin"
-    path.write_text(f"#!/bin/sh\nprintf '%s' '{text}'\n")
-    path.chmod(0o755)
-    assert plugin_call.plugin(str(path), {}, b"", 20.0) == (*reply, '""')
+    (path,) = program(tmp_path, "plugin", f"printf '%s' '{text}'")
+    assert plugin_call.plugin(path, {}, b"", 20.0) == (*reply, '""')
 
 
 @pytest.mark.parametrize("text", ["x", "[]", "{}", '{"cdiVersion": 1}', "{} {}", r"\377", "[" * 5000])
 def test_what_is_no_reply(tmp_path, text):
-    path = tmp_path / "plugin"
-    path.write_text(f"#!/bin/sh\nprintf '{text}'\n")
-    path.chmod(0o755)
+    (path,) = program(tmp_path, "plugin", f"printf '{text}'")
     with pytest.raises(ProtocolError, match="which is not a reply") as caught:
-        plugin_call.plugin(str(path), {}, b"", 20.0)
+        plugin_call.plugin(path, {}, b"", 20.0)
     assert caught.value.code == errors.DELEGATION
     assert len(str(caught.value)) < 400

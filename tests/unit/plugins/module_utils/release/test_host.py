@@ -15,6 +15,7 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host
+from ansible_collections.fleet.cdi.tests.unit.builders import program
 
 
 def test_probe_describes_this_interpreter(run):
@@ -28,13 +29,6 @@ def test_probe_describes_this_interpreter(run):
 def test_probe_names_what_is_missing(tmp_path, run):
     run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)])
     assert host.probe(str(tmp_path / "bin/python3"), run).missing_packages == ("python3-pyudev",)
-
-
-def fake(tmp_path, script):
-    path = tmp_path / "python3"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_what_the_device_plugin_needs_is_asked_for_where_that_is_to_run(tmp_path, run):
@@ -58,7 +52,7 @@ def test_what_the_device_plugin_needs_is_asked_for_where_that_is_to_run(tmp_path
 )
 def test_probe_refuses_what_is_no_python_of_today(tmp_path, script, message, run):
     with pytest.raises(CdiError, match=message):
-        host.probe(fake(tmp_path, script), run)
+        host.probe(program(tmp_path, "python3", script)[0], run)
 
 
 @pytest.mark.parametrize("version", ["3.6", "3.8", "2.7"])

@@ -14,6 +14,7 @@ import threading
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 NAMES = {"fleet.cdi/tty=tty13": ("/dev/tty13",), "fleet.cdi/tty=tty1": ("/dev/tty1",)}
 
@@ -69,10 +70,7 @@ def program(tmp_path, monkeypatch):
     """Put a shell script in podman's place."""
 
     def put(text):
-        path = tmp_path / "podman"
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-        monkeypatch.setattr(containers, "PODMAN", (str(path),))
+        monkeypatch.setattr(containers, "PODMAN", tuple(builders.program(tmp_path, "podman", text)))
         return containers.find_containers(NAMES, {"podman": containers.ENGINES["podman"]})
 
     return put

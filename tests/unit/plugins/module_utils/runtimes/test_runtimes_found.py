@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import (
     verify,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import CdiReading, InstalledRuntime, Source
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 DOCKER_UNIT = """MainPID=0
 ActiveState=inactive
@@ -74,11 +75,8 @@ class TestFind:
     @pytest.fixture
     def program(self, tmp_path):
         def make(directory, name, said):
-            path = tmp_path / directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"#!/bin/sh\necho '{said}'\n")
-            path.chmod(0o755)
-            return str(path)
+            (tmp_path / directory).mkdir(parents=True, exist_ok=True)
+            return builders.program(tmp_path / directory, name, f"echo '{said}'")[0]
 
         return make
 

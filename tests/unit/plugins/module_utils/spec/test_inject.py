@@ -20,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.spec.errors import (
     UnknownKind,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.inject import inject
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 KIND = "vendor.com/gpu"
 
@@ -27,16 +28,7 @@ KIND = "vendor.com/gpu"
 def known(*specs):
     """A registry of specs of one directory: (kind, spec's edits, {name: device's edits})."""
     found = [
-        registry.SpecFile(
-            f"/etc/cdi/{index}.json",
-            0,
-            {
-                "cdiVersion": "1.1.0",
-                "kind": kind,
-                "containerEdits": edits,
-                "devices": [{"name": name, "containerEdits": of} for name, of in devices.items()],
-            },
-        )
+        registry.SpecFile(f"/etc/cdi/{index}.json", 0, spec(devices, kind, "1.1.0", containerEdits=edits))
         for index, (kind, edits, devices) in enumerate(specs)
     ]
     return registry.resolve(["/etc/cdi"], found, {})

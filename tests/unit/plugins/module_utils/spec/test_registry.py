@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 
 @pytest.fixture
@@ -26,12 +27,7 @@ def directories(tmp_path):
     run.mkdir()
 
     def put(directory, name, kind, *devices):
-        spec = {
-            "cdiVersion": "0.5.0",
-            "kind": kind,
-            "devices": [{"name": device, "containerEdits": {"env": ["A=1"]}} for device in devices],
-        }
-        (directory / name).write_text(json.dumps(spec))
+        (directory / name).write_text(json.dumps(spec({device: {"env": ["A=1"]} for device in devices}, kind)))
         return str(directory / name)
 
     return etc, run, put

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.stale import LIVE, stale
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 TABLE = yaml.safe_load(Path(__file__).with_name("stale.yml").read_text(encoding="utf-8"))
 
@@ -39,8 +40,7 @@ def root(tmp_path_factory):
 
 
 def spec(device, whole=None):
-    devices = [{"name": "x", "containerEdits": device}]
-    return {"cdiVersion": "1.1.0", "kind": "vendor.com/gpu", "containerEdits": whole or {}, "devices": devices}
+    return builders.spec({"x": device}, version="1.1.0", containerEdits=whole or {})
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])

@@ -13,21 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.transform import move
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 TABLE = yaml.safe_load(Path(__file__).with_name("transform.yml").read_text(encoding="utf-8"))
-
-
-def spec(edits, version="0.3.0"):
-    return {"cdiVersion": version, "kind": "vendor.com/gpu", "devices": [{"name": "a", "containerEdits": edits}]}
 
 
 @pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: case["name"])
 def test_case(case):
     old, new = case["roots"]
     version = case.get("version", "0.3.0")
-    moved = move(spec(case["edits"], version), old, new, case["relative_to"])
-    assert moved == spec(case["expected"], case.get("expected_version", version))
-    whole = {**spec({"env": ["A=1"]}, version), "containerEdits": case["edits"]}
+    moved = move(spec({"a": case["edits"]}, version=version), old, new, case["relative_to"])
+    assert moved == spec({"a": case["expected"]}, version=case.get("expected_version", version))
+    whole = spec({"a": {"env": ["A=1"]}}, version=version, containerEdits=case["edits"])
     assert move(whole, old, new, case["relative_to"])["containerEdits"] == case["expected"]
 
 
@@ -38,5 +35,5 @@ PATHS = st.lists(st.sampled_from(["a", "b", "dev"]), min_size=1, max_size=3).map
 def test_there_and_back(path, host, mount, whose):
     node = {"path": path, **({"hostPath": host} if host not in (None, path) else {})}
     edits = {"deviceNodes": [node], "mounts": [{"hostPath": mount, "containerPath": path}]}
-    before = spec(edits, "0.5.0")
+    before = spec({"a": edits})
     assert move(move(before, "/", "/elsewhere", whose), "/elsewhere", "/", whose) == before

@@ -31,6 +31,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.oci_runtimes im
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import CdiReading, InstalledRuntime, Setting
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.running import Asked, RunningDaemon
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeState
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 KIND = "vendor.com/gpu"
 
@@ -46,13 +47,7 @@ class Host:
 
     def put(self, name, *devices, ours=False, version="0.5.0", kind=KIND, **edits):
         path = str(self.root / name)
-        content = json.dumps(
-            {
-                "cdiVersion": version,
-                "kind": kind,
-                "devices": [{"name": device, "containerEdits": edits or {"env": ["A=1"]}} for device in devices],
-            }
-        ).encode()
+        content = json.dumps(builders.spec(dict.fromkeys(devices, edits or {"env": ["A=1"]}), kind, version)).encode()
         if ours:
             with locked_manifest(str(self.root / "state")) as manifest:
                 manifest.write(path, content, kind)

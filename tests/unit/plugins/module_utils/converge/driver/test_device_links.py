@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import d
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest, read_manifest
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making a device node takes root")
 
@@ -39,10 +40,7 @@ class Host:
         return path
 
     def spec(self, *paths, name="vendor.com-gpu.json", **whole):
-        edits = {"deviceNodes": [{"path": str(path)} for path in paths]}
-        devices = [{"name": "x", "containerEdits": edits}]
-        content = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": devices, **whole}
-        (self.specs / name).write_text(json.dumps(content))
+        (self.specs / name).write_text(json.dumps(builders.spec({"x": builders.nodes(*paths)}, **whole)))
 
     def announced(self, number, folder="char"):
         (self.root / "sys-dev" / folder / number).mkdir(parents=True)

@@ -19,13 +19,13 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_man
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, as_document
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.seen import releases
+from ansible_collections.fleet.cdi.tests.unit import builders
 
 KIND = "nvidia.com/gpu"
 
 
 def spec(*names, kind=KIND):
-    devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
-    return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
+    return builders.spec({name: {"env": [f"GPU={name}"]} for name in names}, kind)
 
 
 OURS = spec("0", "all")

@@ -13,6 +13,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory impo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
+from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import ENTRIES, KIND, id_of
 
 CARDS = {id_of(1): ("0", "0000:00:01.0"), id_of(2): ("1", "0000:00:02.0")}
@@ -30,12 +31,8 @@ class Requests:
 
 
 def spec():
-    devices = [
-        {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/{id_}"}]}}
-        for id_, names in CARDS.items()
-        for name in names
-    ]
-    return {"cdiVersion": "0.3.0", "kind": KIND, "devices": devices}
+    devices = {name: builders.nodes(f"/dev/{id_}") for id_, names in CARDS.items() for name in names}
+    return builders.spec(devices, KIND, "0.3.0")
 
 
 def has(**users):

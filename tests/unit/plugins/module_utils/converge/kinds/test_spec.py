@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import sp
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
+from ansible_collections.fleet.cdi.tests.unit.builders import program
 
 KIND = "vendor.com/serial"
 CONTENT = {"annotations": {"a": "b"}, "devices": [{"name": "port0", "containerEdits": {"env": ["A=1"]}}]}
@@ -29,11 +30,7 @@ def installed(tmp_path, monkeypatch):
     """Install an engine on a host that has no other: installed(program, what it prints)."""
     monkeypatch.setattr(detect, "DIRECTORIES", ())
 
-    def install(program, prints):
-        (tmp_path / program).write_text(f"#!/bin/sh\necho '{prints}'\n")
-        (tmp_path / program).chmod(0o755)
-
-    return install
+    return lambda name, prints: program(tmp_path, name, f"echo '{prints}'")
 
 
 def test_for_those_of_the_host(paths, installed):

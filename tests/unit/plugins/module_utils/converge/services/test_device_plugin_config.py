@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 
 @pytest.fixture
@@ -130,9 +131,7 @@ def test_what_somebody_changed_is_not_taken_back_unless_forced(host, tmp_path):
 
 def test_the_module_warns_of_a_way_that_can_not_work_on_this_node(host, tmp_path, monkeypatch):
     (tmp_path / "cdi").mkdir()
-    gpu = {"name": "0", "containerEdits": {"env": ["A=b"]}}
-    spec = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": [gpu]}
-    (tmp_path / "cdi/gpu.json").write_text(json.dumps(spec))
+    (tmp_path / "cdi/gpu.json").write_text(json.dumps(spec({"0": {"env": ["A=b"]}})))
     reader = RuntimeReader("containerd", False, "containerd 1.7 has CDI off")
     monkeypatch.setattr(module.delivery, "readers", lambda _root: (reader,))
     told = []

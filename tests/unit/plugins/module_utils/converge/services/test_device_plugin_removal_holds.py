@@ -17,10 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services.device
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import (
-    program,
-    trusted_directory,
-)
+from ansible_collections.fleet.cdi.tests.unit.builders import program, trusted_directory
 
 NAME = "vendor.com/gpu"
 

@@ -16,6 +16,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.a
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read_ledger, taken
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 EXPANDED = Delivery(False, False, True)
@@ -104,10 +105,8 @@ class TestAbandoned:
 def test_a_claim_of_a_dra_driver_that_no_look_has_seen_yet(host):
     """The ledger does not know it, so an Allocate of the same moment looks at the spec that the driver has written."""
     uid = "55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f"
-    spec = {"cdiVersion": "0.5.0", "kind": "k8s.gpu.vendor.com/gpu"}
-    edits = {"deviceNodes": [{"path": "/dev/control"}, {"path": "/dev/gpu1"}]}
-    spec["devices"] = [{"name": f"{uid}-gpu-1", "containerEdits": edits}]
-    (host.specs / f"k8s.gpu.vendor.com-gpu_{uid}.json").write_text(json.dumps(spec))
+    document = spec({f"{uid}-gpu-1": nodes("/dev/control", "/dev/gpu1")}, "k8s.gpu.vendor.com/gpu")
+    (host.specs / f"k8s.gpu.vendor.com-gpu_{uid}.json").write_text(json.dumps(document))
     why = f"taken: claim uid:{uid} of DRA driver gpu.vendor.com has /dev/gpu1"
     assert host.refused("0", "1")[1] == {"1": why}
     assert names(host.allocate("0")) == ["vendor.com/gpu=0"]

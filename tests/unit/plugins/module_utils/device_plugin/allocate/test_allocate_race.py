@@ -30,6 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import offer
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin import conftest
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import ttys
 
@@ -92,12 +93,8 @@ def scene(tmp_path):
     pool = next((host.directory / "run/cdi-inventory.d").iterdir())
     found = inventory.read(str(pool), "boot-1")
     (tmp_path / "cdi").mkdir()
-    devices = [
-        {"name": device.names[0], "containerEdits": {"deviceNodes": [{"path": node.path} for node in device.nodes]}}
-        for device in found.devices
-    ]
-    spec = {"cdiVersion": "0.5.0", "kind": KIND, "devices": devices}
-    (tmp_path / "cdi/tty.json").write_text(json.dumps(spec))
+    devices = {device.names[0]: nodes(*(node.path for node in device.nodes)) for device in found.devices}
+    (tmp_path / "cdi/tty.json").write_text(json.dumps(spec(devices, KIND)))
     specs = registry.load([str(tmp_path / "cdi")])
     names = {f"fleet.cdi/tty{number}": {"kinds": [KIND]} for number in range(EACH)}
     resources = offer(configuration.parse({"version": 1, "resources": names}, "test"), specs, found).resources

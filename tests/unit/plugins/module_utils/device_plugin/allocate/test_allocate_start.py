@@ -12,7 +12,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import AllocateFailed
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.reclaim import Reclaimer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
+from ansible_collections.fleet.cdi.tests.unit.builders import program
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 
 class TestStart:

@@ -19,7 +19,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate i
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.allocate import longest
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read_ledger, taken
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
+from ansible_collections.fleet.cdi.tests.unit.builders import program
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 
 class TestCommands:

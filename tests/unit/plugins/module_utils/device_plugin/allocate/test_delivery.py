@@ -25,6 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, place, running, survey
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.survey import RuntimeReader
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
+from ansible_collections.fleet.cdi.tests.unit import builders
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 OLD = RuntimeReader("containerd", False, "containerd 1.6.20 is from before CDI")
@@ -138,8 +139,7 @@ def test_a_field_that_the_kubelet_does_not_pass_on(mode, versions, warned):
 def test_the_kubelets_of_a_node(tmp_path, monkeypatch, program, says, version):
     monkeypatch.setattr(detect, "DIRECTORIES", ())
     assert delivery.kubelets("/", str(tmp_path)) == ()
-    (tmp_path / program).write_text(f"#!/bin/sh\necho '{says}'\n")
-    (tmp_path / program).chmod(0o755)
+    builders.program(tmp_path, program, f"echo '{says}'")
     assert delivery.kubelets("/", str(tmp_path)) == tuple(version)
     assert delivery.kubelets("/host", str(tmp_path)) == ()
 
@@ -160,8 +160,7 @@ def test_the_runtimes_of_a_node(tmp_path, monkeypatch, program, says, reads, why
     monkeypatch.setattr(place.Source, "read", lambda _self, _path: None)
     monkeypatch.setattr(place.Source, "glob", lambda _self, _pattern: [])
     monkeypatch.setattr(survey, "readers", partial(_unasked, survey.readers))
-    (tmp_path / program).write_text(f"#!/bin/sh\necho '{says}'\n")
-    (tmp_path / program).chmod(0o755)
+    builders.program(tmp_path, program, f"echo '{says}'")
     found = delivery.readers("/", str(tmp_path))
     assert [one.reads for one in found] == ([] if reads is None else [reads])
     assert all(why in one.why and one.name.startswith(("containerd", "cri-o")) for one in found)
@@ -273,15 +272,9 @@ class TestExpand:
 
 
 def registry():
-    spec = {
-        "cdiVersion": "0.6.0",
-        "kind": "v.com/gpu",
-        "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/x"}], "env": ["ALL=1"]},
-        "devices": [
-            {"name": "a", "containerEdits": {"deviceNodes": [{"path": "/dev/null"}]}},
-            {"name": "b", "containerEdits": {"additionalGids": [44]}},
-        ],
-    }
+    shared = {"hooks": [{"hookName": "createContainer", "path": "/x"}], "env": ["ALL=1"]}
+    devices = {"a": builders.nodes("/dev/null"), "b": {"additionalGids": [44]}}
+    spec = builders.spec(devices, "v.com/gpu", "0.6.0", containerEdits=shared)
     return resolve(["/etc/cdi"], [SpecFile("/etc/cdi/v.json", 0, spec)], {})
 
 

@@ -18,7 +18,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.con
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet.podresources import InUse
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Node
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
+from ansible_collections.fleet.cdi.tests.unit.builders import program
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 GRACE = 30.0
 

@@ -27,6 +27,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.obs
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import ServedNode
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
 NAME = "acme.com/widget"
@@ -43,8 +44,7 @@ class Stage:
         self.file.touch()
         (directory / "cdi").mkdir()
         edits = {"mounts": [{"hostPath": str(self.file), "containerPath": "/w0", "options": ["bind"]}]}
-        spec = {"cdiVersion": "0.5.0", "kind": NAME, "devices": [{"name": "w0", "containerEdits": edits}]}
-        (directory / "cdi" / "a.json").write_text(json.dumps(spec))
+        (directory / "cdi" / "a.json").write_text(json.dumps(spec({"w0": edits}, NAME)))
         self.config = directory / "config.json"
         self.configure()
         self.log = io.StringIO()

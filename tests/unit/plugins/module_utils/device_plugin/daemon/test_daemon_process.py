@@ -26,6 +26,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 IMPORTS = next(path for path in sys.path if path.endswith("build/pythonpath"))
 KUBELET = str(Path(__file__).resolve().parents[5] / "contract/kubelet.py")
@@ -89,13 +90,13 @@ class Host:
 
     def offer(self, kind: str, *devices: str) -> None:
         """A spec whose devices each have a file for a node: a mount tells them apart as well as a node would."""
-        listed = []
+        each = {}
         for name in devices:
             (self.dev / name).touch()
             mount = {"hostPath": str(self.dev / name), "containerPath": f"/dev/{name}", "options": ["bind"]}
-            listed.append({"name": name, "containerEdits": {"mounts": [mount]}})
+            each[name] = {"mounts": [mount]}
         beside = self.specs / ".new"
-        beside.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": listed}))
+        beside.write_text(json.dumps(spec(each, kind)))
         beside.rename(self.specs / f"{kind.replace('/', '-')}.json")
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:

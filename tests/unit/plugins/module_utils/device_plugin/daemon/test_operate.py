@@ -20,7 +20,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host, program
+from ansible_collections.fleet.cdi.tests.unit.builders import program
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
 GPU = "acme.com/gpu"
 TAKEN = "taken: by request 7 of gpu/gpu"
