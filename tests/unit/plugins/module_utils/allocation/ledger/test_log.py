@@ -32,9 +32,9 @@ def at(ledger, name):
     return os.path.join(directory(ledger), name)
 
 
-def content(ledger):
+def content(ledger, names=FILES):
     found = {}
-    for name in FILES:
+    for name in names:
         with open(at(ledger, name), "rb") as file:
             found[name] = file.read()
     return found
@@ -246,7 +246,8 @@ def test_the_log_alone_tells_what_the_store_holds(tmp_path_factory, calls):
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["opened anew", "kept open"])
-def test_a_call_that_lost_its_lock_file_writes_over_no_entry(tmp_path, monkeypatch, keep):
+@pytest.mark.parametrize("logs", [True, False], ids=["in one tick of the clock", "as a release that keeps no log"])
+def test_a_call_that_lost_its_lock_file_writes_over_no_entry(tmp_path, monkeypatch, keep, logs):
     """Others remove `ledger.lock` and write while a call is stopped between its look at the log and its transaction."""
     first, second = (Ledger(str(tmp_path / "state"), "boot-1", keep=keep) for _one in range(2))
     add(first, 1)
@@ -256,14 +257,20 @@ def test_a_call_that_lost_its_lock_file_writes_over_no_entry(tmp_path, monkeypat
         if not done:
             done.append(1)
             os.unlink(at(first, "ledger.lock"))
+            was = content(first, ["ledger.log"])["ledger.log"]
             assert second.delete(key(1))
             add(second, 2)
+            if not logs:
+                with open(at(first, "ledger.log"), "r+b") as file:
+                    file.write(was)
         return real(*given, **named)
 
     with monkeypatch.context() as patch:
         if keep:
             first._store._close()
         patch.setattr(store, "opened", stopped)
+        if logs:  # the store's file looks the same, as within one tick of the clock
+            patch.setattr(first._store, "_unmoved", lambda _found: None)
         add(first, 3)
     assert done
     logged = log.complete(log.read(at(first, "ledger.log")))
