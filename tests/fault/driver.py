@@ -20,7 +20,7 @@ if __name__ == "__main__":
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/pythonpath"))
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger, log, migrate, schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import commit_log, ledger, migrate, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key, hold_of, why_not
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
@@ -89,7 +89,7 @@ def failure(code: int, message: str) -> str:
 
 
 if __name__ == "__main__":
-    vars(log).update(SMALL)
+    vars(commit_log).update(SMALL)
     status, reply = answer(sys.argv[1:], os.environ, "")
     sys.stdout.write(reply)
     sys.exit(status)

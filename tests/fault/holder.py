@@ -26,7 +26,7 @@ from driver import SMALL, VERSION, WAIT, TooFew, failure
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import log
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import commit_log
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import INTERRUPTED
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
@@ -101,7 +101,7 @@ def answer(arguments: list[str], environment: Mapping[str, str], _config: str) -
 
 
 if __name__ == "__main__":
-    vars(log).update(SMALL)
+    vars(commit_log).update(SMALL)
     status, reply = answer(sys.argv[1:], os.environ, "")
     sys.stdout.write(reply)
     sys.exit(status)

@@ -67,19 +67,19 @@ def examine(state_dir: str, boot_id: str) -> Examined:
 
 def _read(path: str, left: Left, boot_id: str) -> Examined:
     """Read the store, or its log if a power cut left only the log whole. Raises Damaged, Unusable."""
-    from . import errors, log
+    from . import commit_log, errors
     from .grant import WITHHELD, decode
     from .tables import grants_of
 
-    beside = os.path.join(os.path.dirname(path), log.NAME)
+    beside = os.path.join(os.path.dirname(path), commit_log.NAME)
     state: Optional[StoreState] = None
     damage: Optional[errors.Damaged] = None
     try:
         state, grants = _stored(path, left)
     except errors.Damaged as error:
         damage = error
-    logged = log.read(beside)  # read after the store, because it is written before the store
-    told = log.complete(logged)
+    logged = commit_log.read(beside)  # read after the store, because it is written before the store
+    told = commit_log.complete(logged)
     if told and (state is None or state.generation < told[0].generation):
         if damage and (left.boot_id == boot_id or told[0].generation < left.generation):
             raise damage
@@ -90,7 +90,7 @@ def _read(path: str, left: Left, boot_id: str) -> Examined:
     withheld = tuple((hold.device, part.reasons.get(hold.device, "")) for part in parts for hold in part.holds)
     complete = bool(state and state.complete)
     problem = "" if complete else "it was rebuilt after a damage that may have lost grants, so none are made"
-    if any(left.log) and not (state and logged and told and log.is_as_left(logged, left, state.generation)):
+    if any(left.log) and not (state and logged and told and commit_log.is_as_left(logged, left, state.generation)):
         problem = problem or f"{beside} is not as the last grant left it; the next one makes it anew"
         return Examined(path, CHANGED, problem, tuple(grants), complete, withheld)
     return Examined(path, "", problem, tuple(grants), complete, withheld)

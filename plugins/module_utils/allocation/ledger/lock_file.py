@@ -32,7 +32,7 @@ class Left(NamedTuple):
     boot_id: str = ""
     generation: int = 0
     stat: tuple[int, ...] = ()
-    log: tuple[int, ...] = ()  # the Tail of log.py; zeros if the log is behind the store
+    log: tuple[int, ...] = ()  # the Tail of commit_log.py; zeros if the log is behind the store
 
 
 STAT = 5  # numbers in Left.stat

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
-from . import errors, log
+from . import commit_log, errors
 from .errors import Damaged, DevicesTaken
 from .grant import MARK, Stored, Unreadable, decode, encode
 from .schema import USER_VERSION, VERSION, versions
@@ -94,7 +94,7 @@ def salvage(path: str, least: int = 0) -> Salvage:
     """
     rows = list(readable(path))
     pieces = [piece for name in (path, f"{path}-journal") for piece in carve(content(name))]
-    entries, logged = _logged(os.path.join(os.path.dirname(path), log.NAME))
+    entries, logged = _logged(os.path.join(os.path.dirname(path), commit_log.NAME))
     texts = rows + pieces + entries
     states = [state for state in map(_state, texts) if state is not None and state.generation >= least]
     state = max(states, key=lambda item: item.generation) if states else None
@@ -109,7 +109,7 @@ def salvage(path: str, least: int = 0) -> Salvage:
 def _logged(path: str) -> tuple[list[str], list[str]]:
     """Return the record of the state after each entry of the log, and the grants' records after the last entry."""
     with suppress(errors.Unusable, ValueError, TypeError):
-        found = log.read(path)
+        found = commit_log.read(path)
         if found:
             return [json.loads(entry)[0] for entry in found.entries], found.records()
     return [], []

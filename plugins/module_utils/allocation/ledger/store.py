@@ -4,7 +4,7 @@
 """Transactions on the store: check it, open it, and write changes durably.
 
 A process that hands out a device lives for milliseconds, so each transaction opens and closes the store. The device
-plugin keeps it open as long as no other process writes to it. An entry of the log (log.py) makes a transaction durable
+plugin keeps it open as long as no other process writes to it. An entry of commit_log.py makes a transaction durable
 with one sync; SQLite makes five, one after the other. SQLite's journal still undoes what a killed process left, and
 keeps the space that a DEL on a full disk needs. Where the log can't be used (a full disk, a migration), SQLite syncs,
 and the next transaction finds the log behind the store.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
 
-from . import errors, log, schema
+from . import commit_log, errors, schema
 from .errors import Damaged, Unusable
 from .lock_file import Gate, Left, gate, peek
 from .store_file import (
@@ -41,7 +41,7 @@ from .store_file import (
 )
 from .tables import StoreState, Tables, checksum, encode_state
 
-NO_LOG = log.Tail(0, 0, 0)  # the log is behind the store: SQLite makes commits durable
+NO_LOG = commit_log.Tail(0, 0, 0)  # the log is behind the store: SQLite makes commits durable
 
 Result = TypeVar("Result")
 
@@ -63,7 +63,7 @@ class Store:
         self.wait = wait
         self.reports: list[str] = []  # about rebuilds
         self._lock = os.path.join(self.directory, "ledger.lock")
-        self._log = os.path.join(self.directory, log.NAME)
+        self._log = os.path.join(self.directory, commit_log.NAME)
         self._own = 0  # generations that transactions of this object made
         self._keep = keep
         self._db: Optional[sqlite3.Connection] = None  # open between transactions with `keep`
@@ -126,12 +126,12 @@ class Store:
         if found is None:
             self._keep_directory()
             create(self.path, lambda _tables: None, StoreState(schema.USER_VERSION, 0, 0, 0))
-        tail = log.Tail(*left.log) if left.log else NO_LOG
-        room = log.room(self._log, tail) if tail.inode else 0
+        tail = commit_log.Tail(*left.log) if left.log else NO_LOG
+        room = commit_log.room(self._log, tail) if tail.inode else 0
         if room < 0 or not left.log or (left.boot_id, left.stat) != (self.boot_id, found):
             self._close()
             tail, room, found = self._checked(left, deadline, oldest)
-        if room < log.LEAST and migrated is None:
+        if room < commit_log.LEAST and migrated is None:
             with connected(self.path, deadline) as db:
                 db.execute("BEGIN IMMEDIATE")
                 self._unmoved(found)
@@ -142,7 +142,7 @@ class Store:
             db.execute("BEGIN IMMEDIATE")
             if tail.inode:
                 self._unmoved(found)
-                if log.room(self._log, tail) < 0:  # the clock of files has ticks of some milliseconds
+                if commit_log.room(self._log, tail) < 0:  # the clock of files has ticks of some milliseconds
                     raise _Moved
             if self._db_oldest != oldest:
                 check_version(self.path, db, oldest)  # inside the transaction, where it needs no extra locks
@@ -202,31 +202,33 @@ class Store:
             if db:
                 db.close()
 
-    def _commit(self, db: sqlite3.Connection, tables: Tables, tail: log.Tail) -> log.Tail:
+    def _commit(self, db: sqlite3.Connection, tables: Tables, tail: commit_log.Tail) -> commit_log.Tail:
         """Make the transaction's changes durable; return the log's tail then. Raises Unusable, sqlite3.Error."""
         state = tables.save()
         self._reserve(db)
         after = tail
         if tail.inode:
-            after = log.append(self._log, tail, log.entry(state, tables.gone, tables.came.items()))
+            after = commit_log.append(self._log, tail, commit_log.entry(state, tables.gone, tables.came.items()))
         try:
             db.execute("COMMIT")
         except sqlite3.Error:
             if tail == NO_LOG:
                 raise
             with suppress(Unusable):  # if it fails, the entry counts and the next transaction applies it
-                log.take_back(self._log, tail, after)
+                commit_log.take_back(self._log, tail, after)
             raise
         return after
 
-    def _checked(self, left: Left, deadline: float, oldest: int) -> tuple[log.Tail, int, Optional[tuple[int, ...]]]:
+    def _checked(
+        self, left: Left, deadline: float, oldest: int
+    ) -> tuple[commit_log.Tail, int, Optional[tuple[int, ...]]]:
         """Check all of a store that is not as this release left it in this boot, and bring it up to its log.
 
         Return the log's tail, the room behind it and what stat(2) says of the store; no room if the log is behind the
         store. Raises Damaged, Unusable.
         """
-        logged = log.read(self._log)
-        last = log.last_state(logged)
+        logged = commit_log.read(self._log)
+        last = commit_log.last_state(logged)
         try:
             check_header(self.path)
             with connected(self.path, deadline) as db:
@@ -238,10 +240,10 @@ class Store:
                 found = look(self.path)
             if logged and logged.is_clean and last == state:
                 return logged.tail, logged.room, found
-            told = log.complete(logged)
+            told = commit_log.complete(logged)
         except Damaged:
             # After a power cut the store has what the kernel happened to write to disk.
-            told = log.complete(logged)
+            told = commit_log.complete(logged)
             if told is None or left.boot_id == self.boot_id or told[0].generation < left.generation:
                 raise
             state = None
@@ -253,7 +255,7 @@ class Store:
             rebuild.from_log(self.path, *told)
         return NO_LOG, 0, look(self.path)
 
-    def _log_anew(self, tables: Tables, tail: log.Tail, room: int) -> tuple[log.Tail, int]:
+    def _log_anew(self, tables: Tables, tail: commit_log.Tail, room: int) -> tuple[commit_log.Tail, int]:
         """Make a log that begins with everything stored. If the disk has no room, the old log goes on while it can."""
         came = tables.db.execute("SELECT id, record FROM grants ORDER BY id").fetchall()
         try:
@@ -263,9 +265,9 @@ class Store:
         if counted != (tables.state.records, tables.state.total):
             raise Damaged("its grants are not those that were recorded")
         try:
-            return log.write(self._log, log.entry(encode_state(tables.state), (), came))
+            return commit_log.write(self._log, commit_log.entry(encode_state(tables.state), (), came))
         except OSError:
-            return (tail, room) if room > log.LEAST // 2 else (NO_LOG, 0)
+            return (tail, room) if room > commit_log.LEAST // 2 else (NO_LOG, 0)
 
     def news(self, _directory: str = "") -> tuple[int, ...]:
         """Return a token that changes when another process modifies or replaces the store.

@@ -356,14 +356,14 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, what):
 
 KILLED = """
 import os, signal, sys
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import log
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import commit_log
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Gate
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.allocation.ledger.stores import add
 ledger, where = Ledger(sys.argv[1], "boot-1"), sys.argv[2]
 def die(*_arguments):
     os.kill(os.getpid(), signal.SIGKILL)
-def append(*arguments, real=log.append):
+def append(*arguments, real=commit_log.append):
     real(*arguments)
     die()
 def spilled(tables):
@@ -374,9 +374,9 @@ def spilled(tables):
     tables.db.executemany("INSERT INTO much VALUES (?)", (("x" * 3000,) for _row in range(100)))
     die()
 if where == "before the log":
-    log.append = die
+    commit_log.append = die
 elif where == "behind the log":
-    log.append = append
+    commit_log.append = append
 elif where == "before the note":
     Gate.leave = die
 elif where == "amid the pages":

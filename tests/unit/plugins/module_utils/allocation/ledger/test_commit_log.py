@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, log, store
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import commit_log, errors, store
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import examine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
@@ -104,7 +104,9 @@ def test_a_migration_is_synced_by_sqlite_and_the_log_begins_anew(ledger, pragmas
     assert pragmas[-1] == 2
     add(ledger, 2)
     assert pragmas[-1] == 0
-    assert log.last_state(log.read(at(ledger, "ledger.log"))) == ledger.transact(lambda tables: tables.state)
+    assert commit_log.last_state(commit_log.read(at(ledger, "ledger.log"))) == ledger.transact(
+        lambda tables: tables.state
+    )
 
 
 @pytest.mark.parametrize("kept", [1 << 30, 8192, 0], ids=["older", "torn", "empty"])
@@ -137,7 +139,7 @@ def test_an_entry_that_the_store_did_not_follow(ledger):
 def test_an_entry_that_was_not_written_to_its_end_is_none(ledger, length):
     add(ledger, 1)
     before = content(ledger)
-    start = log.read(at(ledger, "ledger.log")).tail.offset
+    start = commit_log.read(at(ledger, "ledger.log")).tail.offset
     add(ledger, 2)
     now = content(ledger)["ledger.log"]
     torn = now[: start + length] + before["ledger.log"][start + length :]
@@ -154,7 +156,7 @@ def test_a_store_that_is_newer_than_its_log_counts(ledger):
     add(ledger, 2)
     later = put(ledger, {**content(ledger), "ledger.log": before["ledger.log"]})
     assert held(later) == [1, 2] and not later.reports
-    assert log.complete(log.read(at(later, "ledger.log")))[0].records == 2
+    assert commit_log.complete(commit_log.read(at(later, "ledger.log")))[0].records == 2
 
 
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
@@ -163,13 +165,13 @@ def test_a_log_that_is_gone_is_made_anew(ledger, boot):
     os.unlink(at(ledger, "ledger.log"))
     later = Ledger(directory(ledger), boot)
     assert held(later) == [1] and not later.reports
-    assert log.complete(log.read(at(ledger, "ledger.log")))
+    assert commit_log.complete(commit_log.read(at(ledger, "ledger.log")))
 
 
 def test_a_log_that_was_damaged_beside_a_store_that_is_older_is_no_silent_loss(ledger):
     add(ledger, 1)
     before = content(ledger)
-    start = log.read(at(ledger, "ledger.log")).tail.offset
+    start = commit_log.read(at(ledger, "ledger.log")).tail.offset
     add(ledger, 2, 3)
     now = content(ledger)["ledger.log"]
     flipped = now[: start + 30] + b"?" + now[start + 31 :]
@@ -183,7 +185,7 @@ def test_a_log_that_was_damaged_beside_a_store_that_is_older_is_no_silent_loss(l
 def test_a_log_that_was_damaged_beside_a_store_that_is_whole(ledger, position):
     add(ledger, 1, 2, 3)
     now = content(ledger)
-    end = log.read(at(ledger, "ledger.log")).tail.offset
+    end = commit_log.read(at(ledger, "ledger.log")).tail.offset
     flipped = bytearray(now["ledger.log"])
     flipped[position % end] ^= 1
     later = put(ledger, {**now, "ledger.log": bytes(flipped)})
@@ -193,8 +195,8 @@ def test_a_log_that_was_damaged_beside_a_store_that_is_whole(ledger, position):
 
 
 def test_the_log_does_not_grow_for_ever(ledger, monkeypatch):
-    monkeypatch.setattr(log, "ROOM", 20_000)
-    monkeypatch.setattr(log, "LEAST", 4_000)
+    monkeypatch.setattr(commit_log, "ROOM", 20_000)
+    monkeypatch.setattr(commit_log, "LEAST", 4_000)
     add(ledger, 0)
     for number in range(1, 100):
         add(ledger, number)
@@ -207,7 +209,8 @@ def test_what_a_killed_call_left_of_a_new_log_goes_with_the_next(ledger, monkeyp
     add(ledger, 1)
     with open(at(ledger, "ledger.log.new"), "wb") as file:
         file.write(b"half")
-    monkeypatch.setattr(log, "LEAST", log.ROOM * 2)  # as where the room that was too little for that call still is
+    # As where the room that was too little for that call still is.
+    monkeypatch.setattr(commit_log, "LEAST", commit_log.ROOM * 2)
     add(ledger, 2)
     assert sorted(os.listdir(directory(ledger))) == FILES
 
@@ -273,6 +276,6 @@ def test_a_call_that_lost_its_lock_file_writes_over_no_entry(tmp_path, monkeypat
             patch.setattr(first._store, "_unmoved", lambda _found: None)
         add(first, 3)
     assert done
-    logged = log.complete(log.read(at(first, "ledger.log")))
+    logged = commit_log.complete(commit_log.read(at(first, "ledger.log")))
     assert logged and logged[1] == stored_in(first)
     assert sorted(held(Ledger(str(tmp_path / "state"), "boot-1"))) == [2, 3]
