@@ -10,8 +10,8 @@ To add a rule, add a row to `RULES` of the file that has the name of the subject
 The function of a rule takes the `HostView` (view.py) and yields a `Symptom` for each problem. The subject of a symptom
 is the cause. Its problem is a sentence with the value found and the value expected. Its `name` is the affected device.
 The function reads no files: if the view lacks something, add a field to `RememberedState`, `Written`, `LiveDevices` or
-`RunningState`, and fill it in `view.take`. Then add a test to
-tests/unit/plugins/module_utils/converge/doctor/test_doctor.py.
+`RunningState`, and fill it in `view.take`. Then add a test to the file with the same name below
+tests/unit/plugins/module_utils/converge/doctor.
 
 A new subject is a new file with `RULES`, named below. The rule that says most about a cause comes first: a `general`
 rule skips subjects that an earlier rule named.

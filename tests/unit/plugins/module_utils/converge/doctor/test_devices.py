@@ -1,0 +1,75 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings of the doctor in devices: those that nobody holds and a process has open."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import pod_holds
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
+    KIND,
+)
+
+
+class TestOccupied:
+    """Devices that nobody holds and that a process has open; here that is this one, with a console."""
+
+    @pytest.fixture
+    def open_console(self, host):
+        """The id of a device whose node this process has open, and that a configuration hands out."""
+        path = "/dev/tty61"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError as error:
+            pytest.skip(f"{path}: {error.strerror}")
+        console = Device("tty:tty61", "tty", KIND, ("tty61",), (Node(path, "c", 4, 61),))
+
+        def hands_out(**args):
+            configuration = {"cdiVersion": "0.0.2", "name": "", "type": "tty", "plugin": "generic-tty", "args": args}
+            (host.root / "etc/tty.d").mkdir()
+            (host.root / "etc/tty.d/a.conf").write_text(json.dumps(configuration))
+            pool = Path(pool_path(str(host.root / "inventory.json"), "tty", "generic-tty", args))
+            pool.parent.mkdir()
+            pool.write_bytes(inventory.render(inventory.Inventory((console,)), inventory.boot_id()))
+            return console
+
+        yield hands_out
+        os.close(descriptor)
+
+    @staticmethod
+    def found(host):
+        return [one for one in host.diagnose() if one.rule == "occupied"]
+
+    def test_a_device_that_nobody_holds_is_named_with_who_has_it(self, host, open_console):
+        open_console()
+        (finding,) = self.found(host)
+        assert finding.subject == "tty:tty61"
+        assert f"tty:tty61: /dev/tty61 is open in pid {os.getpid()} (python" in finding.problem
+
+    def test_not_one_that_is_held(self, host, open_console):
+        console = open_console()
+        want = pod_holds.Want("tty61", console)
+        pod_holds.take(Ledger(str(host.root / "state"), inventory.boot_id()), "acme.com/tty", [want])
+        assert self.found(host) == []
+
+    @pytest.mark.parametrize("args", [{"occupied": "ignore"}, {"occupied_ignore": ["py*"]}])
+    def test_not_where_the_configuration_says_so(self, host, open_console, args):
+        if "occupied_ignore" in args and (os.stat(sys.executable).st_uid or os.stat(sys.executable).st_mode & 0o022):
+            pytest.skip("others can change this interpreter")
+        open_console(**args)
+        assert self.found(host) == []
+
+    def test_not_one_that_nobody_hands_out(self, host, open_console):
+        host.list_devices(open_console(occupied="ignore"))
+        assert self.found(host) == []

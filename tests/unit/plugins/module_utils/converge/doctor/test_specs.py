@@ -1,0 +1,63 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings of the doctor in specs."""
+
+from __future__ import annotations
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
+    ANCIENT,
+    KIND,
+    NEW,
+    OLD,
+    told,
+)
+
+
+class TestSpecs:
+    def test_all_is_well(self, host):
+        host.put("etc/a.json", "x", deviceNodes=[{"path": "/dev/null"}])
+        assert host.diagnose(OLD, NEW) == ()
+
+    def test_an_empty_host_is_well_even_with_an_ancient_runtime(self, host):
+        assert host.diagnose(ANCIENT) == ()
+
+    def test_every_sort_of_finding_at_once(self, host):
+        host.put("etc/a.json", "x", "y")
+        host.put("etc/b.json", "x")
+        host.put("run/c.json", "y")
+        (host.root / "run/d.json").write_text("{")
+        host.put("run/e.json", "z", hooks=[{"hookName": "prestart", "path": "/etc/passwd"}])
+        found = host.diagnose()
+        assert told(found) == [
+            ("invalid", f"{host.root}/run/d.json"),
+            ("conflict", f"{host.root}/etc/b.json"),
+            ("shadowed", f"{host.root}/run/c.json"),
+            ("hook-not-executable", f"{host.root}/run/e.json"),
+        ]
+        assert found[1].problem == (
+            f"{host.root}/etc/a.json define the same names, so no runtime resolves any of them: {KIND}=x"
+        )
+        assert found[2].problem == f"overrules {host.root}/etc/a.json: {KIND}=y"
+
+    def test_one_file_that_shadows_a_hundred_names_is_one_finding(self, host):
+        names = [f"d{number:02}" for number in range(100)]
+        host.put("etc/a.json", *names)
+        host.put("run/a.json", *names)
+        (finding,) = host.diagnose()
+        assert finding.problem.endswith(f": {KIND}=d00, {KIND}=d01, {KIND}=d02, and 97 more")
+        assert list(finding.details) == [f"{KIND}={name}" for name in names]
+
+    def test_a_spec_that_misses_many_nodes_is_one_finding(self, host):
+        path = host.put("etc/a.json", *"abcdef", deviceNodes=[{"path": "/dev/fleet-cdi-none"}])
+        (finding,) = host.diagnose()
+        assert finding[:2] == ("node-missing", path) and len(finding.details) == 6
+        assert "and 3 more" in finding.problem
+
+    def test_what_to_do_depends_on_whose_file_it_is(self, host):
+        for name, ours in (("a", True), ("b", False)):
+            host.put(f"etc/{name}.json", name, ours=ours, deviceNodes=[{"path": "/dev/null", "major": 510}])
+        ours, theirs = host.diagnose()
+        assert ours.next.startswith(advice.PROVISION)
+        assert theirs.next == advice.VENDOR.replace("{subject}", f"{host.root}/etc/b.json")

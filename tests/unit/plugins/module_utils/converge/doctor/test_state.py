@@ -1,0 +1,41 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Findings of the doctor in the state directory."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
+    KIND,
+    told,
+)
+
+
+class TestState:
+    @pytest.mark.parametrize(
+        ("path", "rule_name"), [("manifest.json", "manifest-damaged"), ("device-state.json", "device-state-damaged")]
+    )
+    def test_what_is_damaged_hides_nothing_else(self, host, path, rule_name):
+        host.put("etc/a.json", "x", ours=True)
+        host.put("etc/b.json", "x")
+        (host.root / "state" / path).write_text("{")
+        found = told(host.diagnose())
+        assert found == [(rule_name, f"{host.root}/state/{path}"), ("conflict", f"{host.root}/etc/b.json")]
+
+    def test_settings_whose_names_do_not_resolve(self, host):
+        """Two kinds, and "0 names resolve": one offers devices, one only has to find some."""
+        wanted = {"entries": {"one": {"profile": "rule"}}}
+        memory = {"wanted": wanted, "directory": host.directories[0], "inventory": "", "offered": {}, "gone": {}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            optional = {"entries": {"one": {"profile": "rule", "required": False}}}
+            manifest.remember(
+                {
+                    KIND: {**memory, "wanted": optional, "offered": {"id:x": ["x"]}},
+                    "vendor.com/nic": memory,
+                    "vendor.com/none": {**memory, "wanted": optional},
+                }
+            )
+        assert told(host.diagnose()) == [("kind-unresolved", KIND), ("kind-unresolved", "vendor.com/nic")]
