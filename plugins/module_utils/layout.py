@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")  # CDI SPEC.md: each runtime's default; lowest priority first
 RUN = "/run"
+KUBELET = "/var/lib/kubelet"  # Kubernetes, pkg/kubelet/apis/config: the default of --root-dir
 
 
 class Layout(NamedTuple):
@@ -22,6 +23,7 @@ class Layout(NamedTuple):
     prefix: str = "/opt/cdi"  # of the release
     spec_dirs: tuple[str, ...] = SPEC_DIRS  # lowest priority first; the first has our specs
     run_dir: str = f"{RUN}/cdi-device-plugin"
+    plugin_config: str = "/etc/fleet-cdi/device-plugin.json"  # not in /etc/cdi, where runtimes would take it for a spec
     path: str = ""  # the variable PATH, to find runtimes outside their usual directories
 
     @property
@@ -36,3 +38,22 @@ class Layout(NamedTuple):
 
 
 USUAL = Layout()
+
+
+class KubeletLayout(NamedTuple):
+    """The directories and the socket of a kubelet that the device plugin uses."""
+
+    plugin_dir: str
+    registry_dir: str
+    pod_resources: str  # a socket
+
+
+def kubelet_layout(directory: str = KUBELET) -> KubeletLayout:
+    """Return what the device plugin uses below the directory of a kubelet."""
+    places = ("device-plugins", "plugins_registry", "pod-resources/kubelet.sock")
+    return KubeletLayout(*(f"{directory.rstrip('/')}/{place}" for place in places))
+
+
+def ledger_path(state_dir: str) -> str:
+    """Return the path of the store of grants."""
+    return f"{state_dir.rstrip('/')}/ledger.db"

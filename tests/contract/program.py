@@ -29,7 +29,7 @@ from admission import Node, Pod, Rejected
 from kubelet import GRACE, Kubelet
 from personality import BY_NAME, Personality
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 
 LIFE = ("start", "stop", "kill", "restart", "wipe", "remove_directory")
 
@@ -114,7 +114,7 @@ def _personality(name: str, changes: Sequence[str]) -> Personality:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kubelet.py", description="A kubelet's device manager for tests.")
-    parser.add_argument("--dir", default=api.PLUGIN_DIR, help="the socket directory (%(default)s)")
+    parser.add_argument("--dir", default=kubelet_layout().plugin_dir, help="the socket directory (%(default)s)")
     parser.add_argument("--personality", choices=sorted(BY_NAME), default="new")
     parser.add_argument("--registry-dir", default="", help="watch it for plugins (not watched)")
     parser.add_argument("--pod-resources", default="", help="socket to serve podresources at (not served)")

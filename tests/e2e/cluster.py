@@ -22,6 +22,7 @@ from node import Node, remove_cgroups, wait
 from versions import PODS
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 
 LOOK = "ls -l /dev; env; cat /proc/self/mountinfo; echo END"  # what a container sees of its devices
 STUCK = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}  # tried again for ever
@@ -229,7 +230,7 @@ class Cluster:
     # -- devices, as the kubelet has them
 
     def _ask(self, method):
-        target = self.node.path(api.POD_RESOURCES)
+        target = self.node.path(kubelet_layout().pod_resources)
         options = [("grpc.max_receive_message_length", -1)]
         with contextlib.closing(grpc.insecure_channel(f"unix:{target}", options)) as channel:
             request = {"List": "ListPodResourcesRequest", "GetAllocatableResources": "AllocatableResourcesRequest"}
@@ -260,7 +261,7 @@ class Cluster:
             if self.version.minor >= 21:
                 devices = self._ask("GetAllocatableResources").devices
                 return {ident for one in devices if one.resource_name == resource for ident in one.device_ids}
-            checkpoint = self.node.path(api.PLUGIN_DIR) / "kubelet_internal_checkpoint"
+            checkpoint = self.node.path(kubelet_layout().plugin_dir) / "kubelet_internal_checkpoint"
             written = checkpoint.stat().st_mtime
             found = json.loads(checkpoint.read_text())["Data"]["RegisteredDevices"]
             return set((found or {}).get(resource) or ()) if written >= since else None
@@ -287,7 +288,7 @@ class Cluster:
 
     def socket_age(self):
         """When the kubelet that runs made its socket, as time.time."""
-        return (self.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET).stat().st_ctime
+        return (self.node.path(kubelet_layout().plugin_dir) / api.KUBELET_SOCKET).stat().st_ctime
 
     def close(self):
         """End everything; containers that end with the node leave cgroups, which runc can no longer remove."""

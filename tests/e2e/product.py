@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 
 HERE = Path(__file__).resolve().parent
 FLEET_CDI = "/opt/cdi/bin/fleet-cdi"
@@ -138,7 +138,7 @@ class Product:
             program.stop(9)
         self.programs = []
         # The kubelet takes the resource away, by its name, when it sees that they are gone: not in the next test.
-        sockets = [*self.node.path(api.REGISTRY_DIR).glob("*fleet-cdi-*")]
+        sockets = [*self.node.path(kubelet_layout().registry_dir).glob("*fleet-cdi-*")]
         for socket in sockets:
             socket.unlink()
         if sockets:

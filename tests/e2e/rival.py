@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 
 V1BETA1 = api.v1beta1
 
@@ -41,9 +42,11 @@ def main(resource, *idents):
     }
     server.add_generic_rpc_handlers((api.handler("v1beta1.DevicePlugin", methods),))
     name = f"rival-{time.time_ns()}.sock"
-    server.add_insecure_port(f"unix:{api.PLUGIN_DIR}/{name}")
+    server.add_insecure_port(f"unix:{kubelet_layout().plugin_dir}/{name}")
     server.start()
-    registry = api.stub(grpc.insecure_channel(f"unix:{api.PLUGIN_DIR}/{api.KUBELET_SOCKET}"), "v1beta1.Registration")
+    registry = api.stub(
+        grpc.insecure_channel(f"unix:{kubelet_layout().plugin_dir}/{api.KUBELET_SOCKET}"), "v1beta1.Registration"
+    )
     asked = V1BETA1.RegisterRequest(version=api.VERSION, endpoint=name, resource_name=resource, options=options)
     registry.Register(asked, timeout=20)
     forever.wait()

@@ -18,6 +18,7 @@ from node import wait
 from product import ACCEL, ALL, seen
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api, register_call
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 
 REFUSED = [("no-domain", api.VERSION), (ACCEL, "v2")]  # a resource's name, an API version
 
@@ -28,7 +29,9 @@ def test_what_is_refused_for_good_is_told_from_what_may_pass(cluster, monkeypatc
     monkeypatch.setattr(api, "VERSION", api_version)
     server = SimpleNamespace(path="/a.sock", resource=resource, options=api.v1beta1.DevicePluginOptions(), heard=False)
     with pytest.raises(register_call.RegisterRefused):
-        asyncio.run(register_call.call(str(cluster.node.path(api.PLUGIN_DIR) / api.KUBELET_SOCKET), server))
+        asyncio.run(
+            register_call.call(str(cluster.node.path(kubelet_layout().plugin_dir) / api.KUBELET_SOCKET), server)
+        )
 
 
 @pytest.mark.parametrize(("resource", "api_version"), REFUSED)
@@ -43,7 +46,7 @@ def test_so_is_what_the_watcher_refuses(cluster, resource, api_version):
     methods = {"GetInfo": lambda _request, _context: info, "NotifyRegistrationStatus": notified}
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((api.handler("pluginregistration.Registration", methods),))
-    server.add_insecure_port(f"unix:{cluster.node.path(api.REGISTRY_DIR)}/refused.sock")
+    server.add_insecure_port(f"unix:{cluster.node.path(kubelet_layout().registry_dir)}/refused.sock")
     server.start()
     try:
         assert register_call.FINAL.search(said.get(timeout=30))
@@ -54,7 +57,7 @@ def test_so_is_what_the_watcher_refuses(cluster, resource, api_version):
 def test_a_plugin_that_the_kubelet_finds(product, cluster, figure):
     product.configure(registration="watcher")
     old = product.serve(ALL)
-    assert not list(product.node.path(api.PLUGIN_DIR).glob("fleet-cdi-*"))
+    assert not list(product.node.path(kubelet_layout().plugin_dir).glob("fleet-cdi-*"))
     name = cluster.create({ACCEL: 1})
     (held,) = seen(cluster.output(name))[1]
 

@@ -12,14 +12,14 @@ import pytest
 from node import wait
 from product import ACCEL, ALL, seen
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 
 TIMES = {"1.36": 20, "1.30-without-cdi": 5, "1.20": 5}  # restarts; the old ones take seconds
 
 
 def sockets(product):
     """Those that plugins of ours have made, and not removed."""
-    return set(product.node.path(api.PLUGIN_DIR).glob("fleet-cdi-*"))
+    return set(product.node.path(kubelet_layout().plugin_dir).glob("fleet-cdi-*"))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_directory_that_is_removed_while_the_kubelet_is_down(product, cluster)
     """With it goes the kubelet's memory of what it gave, which is the kubelet's loss; the devices have to come back."""
     product.serve(ALL)
     cluster.stop_kubelet()
-    product.node.run("rm", "-r", api.PLUGIN_DIR)
+    product.node.run("rm", "-r", kubelet_layout().plugin_dir)
     since = cluster.now()
     cluster.start_kubelet()
     cluster.await_allocatable(ACCEL, ALL, since)
@@ -82,7 +82,7 @@ def test_a_directory_that_is_removed_while_the_kubelet_is_down(product, cluster)
 
 def test_a_plugin_that_is_there_before_the_kubelet(product, cluster):
     cluster.stop_kubelet()
-    product.node.run("rm", "-r", api.PLUGIN_DIR)
+    product.node.run("rm", "-r", kubelet_layout().plugin_dir)
     product.start()
     time.sleep(2)  # it fails to register for a while
     since = cluster.now()

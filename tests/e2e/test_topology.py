@@ -19,8 +19,8 @@ from node import Node as Place
 from node import wait
 from product import ACCEL, Product
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import kubelet_layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 
 DEVICES = ("accel0", "accel1", "accel2", "accel3")
@@ -53,7 +53,7 @@ def host(board):
     yield board, managers
     managers.close()
     board.reset()
-    board.node.run("rm", "-rf", api.PLUGIN_DIR, api.REGISTRY_DIR)
+    board.node.run("rm", "-rf", kubelet_layout().plugin_dir, kubelet_layout().registry_dir)
 
 
 def where(product, numa):
@@ -171,7 +171,7 @@ def test_watcher_mode_needs_no_register_and_no_restart(host):
     managers.start()
     plugin = product.start()
     managers.await_allocatable(ACCEL, len(DEVICES))
-    assert not list(product.node.path(api.PLUGIN_DIR).glob("fleet-cdi-*"))
+    assert not list(product.node.path(kubelet_layout().plugin_dir).glob("fleet-cdi-*"))
     for _turn in range(2):
         managers.ask("stop")
         managers.start()
@@ -182,4 +182,4 @@ def test_watcher_mode_needs_no_register_and_no_restart(host):
     wait("an admitted pod", lambda: managers.admit(next(pods), **{ACCEL: 1})["admitted"])
     assert plugin.stop(signal.SIGTERM) == 0
     wait("no resource", lambda: not managers.ask("state").get("allocatable", {}).get(ACCEL))
-    assert not list(product.node.path(api.REGISTRY_DIR).glob("fleet-cdi-*"))
+    assert not list(product.node.path(kubelet_layout().registry_dir).glob("fleet-cdi-*"))

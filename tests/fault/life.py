@@ -28,8 +28,9 @@ from table import Tally, tally
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect, report
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger, migrate, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 
@@ -60,8 +61,8 @@ class Life:
     def __init__(self, directory: Path, devices: dict[str, dict[str, Any]], chance: random.Random) -> None:
         self.devices, self.chance = devices, chance
         self.root, self.state = directory / "root", directory / "state"
-        self.host = call.PluginHost(
-            str(directory / "opt"), str(self.state), str(directory / "inventory.json"), str(self.root)
+        self.host = Layout(
+            str(self.state), str(directory / "inventory.json"), root=str(self.root), prefix=str(directory / "opt")
         )
         self.there: list[str] = []  # devices on the host, by their names in the table
         self.given: dict[tuple[str, str], list[str]] = {}  # (plugin, request-id) -> devices granted, not given back

@@ -18,8 +18,9 @@ import reader
 from subject import BOOT, NODES, RESOURCE_TYPE, VERSION, Call, Place, Subject
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import WAIT
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.pools import pool_path
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
@@ -107,8 +108,8 @@ ARGS = {"occupied": "ignore"}  # the nodes of its devices are the machine's own,
 CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": ARGS}
 
 
-def _host(place: Place) -> call.PluginHost:
-    return call.PluginHost(str(place.root / "opt"), str(place.state), str(place.inventory))
+def _host(place: Place) -> Layout:
+    return Layout(str(place.state), str(place.inventory), prefix=str(place.root / "opt"))
 
 
 def _pool(place: Place, devices: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
 
 from ..discovery.inventory import Inventory
-from ..layout import SPEC_DIRS
+from ..layout import SPEC_DIRS, Layout
 from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import Config
@@ -21,16 +21,6 @@ from . import devices
 from .args import PluginArgs
 
 PATIENCE = 10.0  # seconds to wait for the whole configuration
-
-
-class PluginHost(NamedTuple):
-    """The directories and files of this host."""
-
-    prefix: str  # plugins are in <prefix>/bin
-    state_dir: str  # of the ledger
-    inventory: str  # the pools are beside it
-    root: str = "/"  # of the device nodes
-    spec_dirs: tuple[str, ...] = SPEC_DIRS  # where claims of DRA drivers have their specs
 
 
 class Call(NamedTuple):
@@ -42,7 +32,7 @@ class Call(NamedTuple):
     variables: Mapping[str, str]
     config: Config
     settings: PluginArgs
-    host: PluginHost
+    host: Layout
     boot_id: str
 
     def pool(self) -> Inventory:
@@ -54,10 +44,10 @@ class Call(NamedTuple):
 Answer = tuple[int, bytes, Callable[[], None]]  # exit status, stdout, and a function to call if stdout can't be written
 
 
-def host_of(defaults: Mapping[str, Any]) -> PluginHost:
+def host_of(defaults: Mapping[str, Any]) -> Layout:
     """Return the host from the defaults of the launcher."""
-    given: dict[str, Any] = {name: str(defaults[name]) for name in PluginHost._fields if name in defaults}
-    return PluginHost(**{**given, "spec_dirs": tuple(defaults["spec_dirs"])} if "spec_dirs" in given else given)
+    given = {name: value for name, value in defaults.items() if name in Layout._fields}
+    return Layout(**{**given, "spec_dirs": tuple(defaults.get("spec_dirs", SPEC_DIRS))})
 
 
 def read_config() -> bytes:

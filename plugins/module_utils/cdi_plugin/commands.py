@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 from ..discovery import inventory
+from ..layout import Layout
 from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import shown
@@ -20,11 +21,11 @@ from ..protocol.pools import chain, check_callers
 from ..protocol.versions import VERSIONS
 from . import devices
 from .args import settings
-from .call import Answer, Call, PluginHost, read_config
+from .call import Answer, Call, read_config
 
 
 def answer(
-    plugin: str, variables: Mapping[str, str], host: PluginHost, config: Callable[[], bytes] = read_config
+    plugin: str, variables: Mapping[str, str], host: Layout, config: Callable[[], bytes] = read_config
 ) -> Answer:
     """Return the reply to a call with these variables (CDI_*), for each command except VERSION. Never raises."""
     command = variables.get("CDI_COMMAND", "").lower()
@@ -73,7 +74,7 @@ def _check_versions(requested: str, own: Any, command: str, unreadable: Optional
 
 
 def _call(
-    plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: PluginHost
+    plugin: str, version: str, command: str, variables: Mapping[str, str], document: dict[str, Any], host: Layout
 ) -> Call:
     """Check the configuration and return the call. Raises ProtocolError 107, or 106 for a loop of calls."""
     config = messages.config(document)

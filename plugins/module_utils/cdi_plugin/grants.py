@@ -20,6 +20,7 @@ from ..allocation.ledger.ledger import Ledger
 from ..allocation.ledger.migrate import migrate
 from ..discovery import device_lookup, inventory
 from ..discovery.inventory import Inventory
+from ..layout import Layout
 from ..protocol.configurations import DIRECTORY, find
 from ..protocol.pools import pool_path
 from ..records import NODE, CdiError, Device, Node, items
@@ -28,7 +29,7 @@ from ..system import openers
 from ..system.occupied import Occupied, numbers, occupied, own_nodes
 from . import chain
 from .args import settings
-from .call import Call, PluginHost
+from .call import Call
 from .valid_requests import ValidRequests, parse, stamp
 
 
@@ -53,7 +54,7 @@ class Open(NamedTuple):
 class Operator:
     """The ledger of a host, and the configurations of its grants."""
 
-    def __init__(self, host: PluginHost, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
+    def __init__(self, host: Layout, config_dirs: Iterable[str] = (DIRECTORY,)) -> None:
         self.host = host
         self.boot_id = inventory.boot_id(host.root)
         self.ledger = Ledger(host.state_dir, self.boot_id)

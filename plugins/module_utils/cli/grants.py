@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ..cdi_plugin.call import PluginHost
 from ..cdi_plugin.grants import Operator
 from ..layout import Layout
 from ..manifest import read_manifest
@@ -31,7 +30,7 @@ def run(arguments: Any, paths: Layout) -> int:
     if arguments.what and arguments.action in ("list", "accept-loss", "migrate"):
         raise CdiError(f"{arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
     written = read_manifest(paths.state_dir).files
-    operator = Operator(PluginHost(paths.prefix, paths.state_dir, paths.inventory), directories(written))
+    operator = Operator(paths, directories(written))
     if not os.path.exists(operator.ledger.path) and arguments.action in ("list", "gc", "release", "accept-loss"):
         document, lines = _opened(operator, arguments, ())
         if arguments.json:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from .. import files
 from ..discovery import inventory
+from ..layout import KUBELET, ledger_path
 from ..manifest import Manifest, locked_manifest, read_manifest
 from ..records import CdiError
 from ..runtimes import containers
@@ -19,7 +20,7 @@ from .holders import holders
 from .runtime import managed_keys
 from .services import device_plugin_service, refresh_service
 from .services.device_plugin_removal import tidy
-from .services.device_plugin_unit import KUBELET, RUN_DIR
+from .services.device_plugin_unit import RUN_DIR
 
 UNTOUCHED = "Nothing was touched; force (`fleet-cdi undo --force`, cdi_host_force) takes everything back all the same"
 
@@ -87,7 +88,7 @@ def _held(manifest: Manifest, state_dir: str) -> tuple[tuple[str, str], ...]:
     Devices that the device plugin holds are free once it is stopped, unless pods may still use them.
     """
     found = []
-    ledger = os.path.join(state_dir, "ledger.db")
+    ledger = ledger_path(state_dir)
     try:
         grants = holders.grants(state_dir)
     except CdiError as error:
@@ -137,7 +138,7 @@ def _with_ledger(
 
     `left`: what pods hold. `freed`: with `check`, the holds of the device plugin would be free by then.
     """
-    path = os.path.join(state_dir, "ledger.db")
+    path = ledger_path(state_dir)
     if not any(name.startswith(("ledger.", "commands.lock")) for name in _names(state_dir)):
         return done
     # Imported here, because few hosts have a store, and the import of SQLite takes long.

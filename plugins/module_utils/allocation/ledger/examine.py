@@ -12,6 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
+from ...layout import ledger_path
 from ...records import CdiError
 from . import store_file
 from .grant import Grant
@@ -38,7 +39,7 @@ class Examined(NamedTuple):
 
 def examine(state_dir: str, boot_id: str) -> Examined:
     """Examine the store in `state_dir`; `boot_id` is that of the running kernel."""
-    path = os.path.join(os.path.abspath(state_dir), "ledger.db")
+    path = ledger_path(os.path.abspath(state_dir))
     lock = os.path.join(os.path.dirname(path), "ledger.lock")
     left = peek(lock)
     if not os.path.lexists(path):

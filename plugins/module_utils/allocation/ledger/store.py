@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Optional, TypeVar
 
+from ...layout import ledger_path
 from . import commit_log, errors, schema
 from .errors import Damaged, Unusable
 from .lock_file import Gate, Left, gate, peek
 from .store_file import (
-    NAME,
     check_directory,
     check_header,
     check_readable,
@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, state_dir: str, boot_id: str, wait: float, keep: bool = False) -> None:
         self.directory = os.path.abspath(state_dir)
-        self.path = os.path.join(self.directory, NAME)
+        self.path = ledger_path(self.directory)
         self.boot_id = boot_id
         self.wait = wait
         self.reports: list[str] = []  # about rebuilds

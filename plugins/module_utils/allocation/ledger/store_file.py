@@ -18,7 +18,6 @@ from . import errors, schema
 from .errors import Damaged, Unusable
 from .tables import StoreState, Tables, encode_state
 
-NAME = "ledger.db"
 PAGE = 4096
 RESERVE = 16 * PAGE  # bytes by which the journal grows
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import files
 from ...discovery import inventory
+from ...layout import ledger_path
 from ...manifest import Manifest
 from ...records import CdiError
 from ...spec import codec
@@ -23,7 +24,7 @@ SOME = 8  # names of each sort in a message
 
 def grants(state_dir: str) -> list[Grant]:
     """Return all grants of the host; none if it never granted anything. Raises CdiError if the store can't be read."""
-    if not os.path.lexists(os.path.join(state_dir, "ledger.db")):  # a question would create it
+    if not os.path.lexists(ledger_path(state_dir)):  # a question would create it
         return []
     # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ...allocation.ledger.ledger import Ledger

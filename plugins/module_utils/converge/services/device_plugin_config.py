@@ -22,6 +22,7 @@ from ...device_plugin.allocate import delivery
 from ...device_plugin.config import configuration
 from ...device_plugin.config.configuration import PluginSettings
 from ...device_plugin.process import instance_status
+from ...layout import kubelet_layout
 from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
 from ...release import guard
@@ -50,13 +51,6 @@ FIELDS = (
     "state_dir",
 )
 
-# Fields of the document that are places below the kubelet's directory.
-PLACES = {
-    "plugin_dir": "device-plugins",
-    "registry_dir": "plugins_registry",
-    "pod_resources": "pod-resources/kubelet.sock",
-}
-
 
 class TakenOver(NamedTuple):
     """A running instance, and if it uses the configuration; `error` is its reason if it does not."""
@@ -82,7 +76,7 @@ def rendered(options: Mapping[str, Any]) -> bytes:
         "version": configuration.VERSION,
         **{field: options[field] for field in FIELDS},
         "inventory": options["device_list"],
-        **{field: f"{kubelet}/{place}" for field, place in PLACES.items()},
+        **kubelet_layout(kubelet)._asdict(),
     }
     configuration.parse(document, options["config_file"])
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ... import files
-from ...device_plugin.config.configuration import PluginSettings
 from ...device_plugin.process import instance_status
+from ...layout import kubelet_layout
 from ...manifest import read_manifest
 from ...system import systemd
 from .device_plugin_unit import INSTANCES, RUN_DIR, instance, instances_of
@@ -150,9 +150,9 @@ def _collisions(name: str, kubelet: Kubelet) -> Iterator[str]:
 
 def _ask(kubelet_dir: str) -> Kubelet:
     """Ask the kubelet with this directory."""
-    paths = PluginSettings()  # for the names below the kubelet's usual directory
-    own = os.path.join(kubelet_dir, os.path.basename(paths.plugin_dir), "kubelet.sock")
-    sockets = (own, os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"))  # one without registration has this
+    places = kubelet_layout(kubelet_dir)
+    own = os.path.join(places.plugin_dir, "kubelet.sock")
+    sockets = (own, places.pod_resources)  # a kubelet without registration has the second
     if not any(map(os.path.lexists, sockets)):
         return Kubelet(ABSENT, None, f"{own}: does not exist", ())
     # Imported here, because few hosts have a kubelet.

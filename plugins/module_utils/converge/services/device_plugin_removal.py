@@ -13,11 +13,10 @@ from contextlib import suppress
 from ...device_plugin.config import configuration
 from ...device_plugin.kubelet import unix_sockets
 from ...discovery import inventory
+from ...layout import kubelet_layout, ledger_path
 from ...manifest import Manifest
 from ...records import CdiError
 from . import device_plugin_config
-
-DIRECTORIES = ("device-plugins", "plugins_registry")  # below the kubelet's directory
 
 
 def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, check: bool = False) -> list[str]:
@@ -26,18 +25,18 @@ def tidy(manifest: Manifest, state_dir: str, kubelet_dir: str, run_dir: str, che
     Returns warnings for what has to stay; with `check` it changes nothing.
     """
     configured = list(_configured(manifest))
-    kubelets = sorted({kubelet_dir.rstrip("/"), *(os.path.dirname(one.plugin_dir) for one in configured)})
-    sockets = [os.path.join(one, "pod-resources", "kubelet.sock") for one in kubelets]
+    directories = sorted({kubelet_dir.rstrip("/"), *(os.path.dirname(one.plugin_dir) for one in configured)})
+    kubelets = [*map(kubelet_layout, directories)]
     if not check:
         for one in kubelets:
-            for name in DIRECTORIES:
-                unix_sockets.remove_stale(os.path.join(one, name))
+            for directory in (one.plugin_dir, one.registry_dir):
+                unix_sockets.remove_stale(directory)
         with suppress(OSError):  # the directory does not exist, or has other files
             for entry in os.scandir(run_dir):
                 os.unlink(entry.path)
             os.rmdir(run_dir)
     try:
-        return _free(state_dir, sockets, configured, check)
+        return _free(state_dir, [one.pod_resources for one in kubelets], configured, check)
     except CdiError as error:
         return [f"the devices held for Kubernetes stay held: {error}"]
 
@@ -54,7 +53,7 @@ def _free(
     state_dir: str, sockets: Iterable[str], configured: Iterable[configuration.PluginSettings], check: bool
 ) -> list[str]:
     """Free the holds for Kubernetes after their teardown, unless pods may still use them. Raises CdiError."""
-    if not os.path.lexists(os.path.join(state_dir, "ledger.db")):
+    if not os.path.lexists(ledger_path(state_dir)):
         return []
     # Imported here, because few hosts have a store, and the import of SQLite takes long.
     from ...allocation.holds import pod_holds

@@ -15,8 +15,8 @@ from collections.abc import Collection
 from typing import NamedTuple, Optional
 
 from ... import schema
-from ...device_plugin.config.configuration import KUBELET, PATH
-from ...layout import USUAL
+from ...device_plugin.config.configuration import PATH
+from ...layout import KUBELET, USUAL, kubelet_layout
 from . import openers_unit
 from .sandbox import LEFT_OUT, sandbox
 from .units import UNIT_DIR, argument, check_path, quoted
@@ -40,9 +40,6 @@ KUBELETS = (
     "k0sworker.service",
     "snap.microk8s.daemon-kubelite.service",
 )
-
-# The directories of the plugin's sockets, below the kubelet's directory. The other directories there belong to pods.
-KUBELET_DIRECTORIES = ("device-plugins", "plugins_registry")
 
 WATCHDOG = 30  # seconds until systemd ends a process whose event loop is silent; it reports three times as often
 
@@ -141,7 +138,8 @@ def unit_text(unit: PluginUnit) -> bytes:
     for name, value in (*paths, *(("writable_paths", path) for path in unit.writable_paths)):
         check_path(name, value)
     local = re.match(r"(127\.[0-9.]+|\[::1\]|localhost):", unit.metrics)
-    needed = sorted({unit.state_dir, *(os.path.join(unit.kubelet_dir, name) for name in KUBELET_DIRECTORIES)})
+    kubelet = kubelet_layout(unit.kubelet_dir)  # its other directories belong to pods
+    needed = sorted({unit.state_dir, kubelet.plugin_dir, kubelet.registry_dir})
     writable = {*needed, *unit.writable_paths, *(["/tmp"] if unit.device_access else [])}
     confined = {
         "capabilities": " ".join(unit.capabilities),

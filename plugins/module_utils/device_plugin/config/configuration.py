@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import documents, schema
-from ...layout import USUAL
+from ...layout import USUAL, kubelet_layout
 from ...records import OCCUPIED, CdiError
 from ...schema import END, Schema, Wrong
 from ...spec.names import DEVICE_PATTERN, DEVICE_RULE, PART_PATTERN
@@ -24,11 +24,11 @@ from .faults import IGNORABLE, may_be_ignored
 from .resource_names import why_no_resource
 from .unit_ids import SORTS
 
-PATH = "/etc/fleet-cdi/device-plugin.json"  # not in /etc/cdi, where runtimes would take it for a spec
+PATH = USUAL.plugin_config
 VERSION = 1  # of the document
 LARGEST = 1 << 20  # bytes of the document
 
-KUBELET = "/var/lib/kubelet"
+KUBELET = kubelet_layout()
 PROFILE = "{profile}"  # in a resource's name: one resource for each partition profile of the host
 
 
@@ -95,9 +95,9 @@ class PluginSettings(NamedTuple):
     occupied_ignore: tuple[str, ...] = EXPECTED  # patterns of programs and units that may have devices open
     metrics: str = ""  # "host:port", "" for none
     grace: float = 30.0  # seconds until a hold that podresources no longer lists is released
-    plugin_dir: str = f"{KUBELET}/device-plugins"
-    registry_dir: str = f"{KUBELET}/plugins_registry"
-    pod_resources: str = f"{KUBELET}/pod-resources/kubelet.sock"
+    plugin_dir: str = KUBELET.plugin_dir
+    registry_dir: str = KUBELET.registry_dir
+    pod_resources: str = KUBELET.pod_resources
     spec_dirs: tuple[str, ...] = USUAL.spec_dirs
     inventory: str = USUAL.inventory
     state_dir: str = USUAL.state_dir

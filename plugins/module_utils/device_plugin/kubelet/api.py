@@ -17,10 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 VERSION = "v1beta1"  # the only version that kubelets accept
-PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
-REGISTRY_DIR = "/var/lib/kubelet/plugins_registry"
-POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
-KUBELET_SOCKET = "kubelet.sock"  # in PLUGIN_DIR
+KUBELET_SOCKET = "kubelet.sock"  # in the directory of plugins
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # the exact texts that kubelets compare with
 LONGEST = 4 * 1024 * 1024  # bytes of a message; a kubelet drops a longer one and the resource stays at 0
 

@@ -10,10 +10,10 @@ plugins_registry, at any time.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from ...layout import kubelet_layout
 from . import api, podresources, unix_sockets
 
 PATIENCE = 5.0  # seconds for the kubelet
@@ -37,9 +37,10 @@ def ask(
 
 
 async def _all(kubelet_dir: str) -> tuple[Optional[Mapping[str, frozenset[str]]], str, tuple[str, ...]]:
-    names = await drivers(os.path.join(kubelet_dir, os.path.basename(api.REGISTRY_DIR)))
+    places = kubelet_layout(kubelet_dir)
+    names = await drivers(places.registry_dir)
     try:
-        listed = await podresources.allocatable(os.path.join(kubelet_dir, "pod-resources", "kubelet.sock"), PATIENCE)
+        listed = await podresources.allocatable(places.pod_resources, PATIENCE)
     except podresources.Unavailable as error:
         return None, str(error), names
     return listed, "", names

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import call, commands
+from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import commands
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.pools import discover_pools
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import snapshot
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.release import launcher
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
@@ -38,8 +39,13 @@ class Host:
         self.inventory = str(directory / "run/cdi-inventory.json")
         self.state = directory / "state"
         (directory / "run/cdi-inventory.d").mkdir(parents=True)
-        places = (str(directory / "opt"), str(self.state), self.inventory, self.root, (str(directory / "cdi"),))
-        self.host = call.PluginHost(*places)
+        self.host = Layout(
+            str(self.state),
+            self.inventory,
+            root=self.root,
+            prefix=str(directory / "opt"),
+            spec_dirs=(str(directory / "cdi"),),
+        )
 
     def configure(self, *configs):
         """Put configurations into their folders, and refresh; returns the last."""

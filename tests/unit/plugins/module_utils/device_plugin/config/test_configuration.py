@@ -22,7 +22,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.con
     ResourceSettings,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.resource_names import why_no_resource
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import SPEC_DIRS
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -79,9 +78,9 @@ def test_the_least_document_says_what_the_defaults_are(tmp_path):
     (tmp_path / "c.json").write_text('{"version": 1}', encoding="utf-8")
     settings = configuration.read(str(tmp_path / "c.json"))
     assert settings == PluginSettings()
-    assert settings.plugin_dir == api.PLUGIN_DIR
-    assert settings.registry_dir == api.REGISTRY_DIR
-    assert settings.pod_resources == api.POD_RESOURCES
+    assert settings.plugin_dir == "/var/lib/kubelet/device-plugins"
+    assert settings.registry_dir == "/var/lib/kubelet/plugins_registry"
+    assert settings.pod_resources == "/var/lib/kubelet/pod-resources/kubelet.sock"
     assert settings.spec_dirs == SPEC_DIRS
     assert configuration.parse({"version": 1, "resources": {}}, "c") == PluginSettings()
 
