@@ -60,6 +60,11 @@ class Manifest:
         known = ("version", "files", "directories", "edits", "kinds", "links")
         self.others = {name: section for name, section in document.items() if name not in known}
 
+    @property
+    def records(self) -> tuple[dict[str, Any], ...]:
+        """Return all that a plan depends on: every section but `directories`."""
+        return self.files, self.edits, self.kinds, self.links, self.others
+
     def owns(self, path: str) -> bool:
         """Return True if the file at `path` now is the one that we wrote. Raises CdiError if it can't be read."""
         record = self.record(path)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Callable
 
+from ..files import read
 from ..manifest import Manifest, locked_manifest, read_manifest
-from .change import MODE, Plan
+from .change import MODE, Change, Plan
 
 
 def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) -> Plan:
@@ -24,9 +25,16 @@ def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) ->
     if check:
         manifest.check(change.path for change in plan.changes)
         return plan
-    with locked_manifest(state_dir) as manifest:
-        plan = make_plan(manifest)  # again: now the lock is ours
-        manifest.remember(plan.kinds)
+    with locked_manifest(state_dir) as locked:
+        if not (locked.records == manifest.records and all(map(_holds, plan.changes))):
+            plan = make_plan(locked)  # again: another process was here before the lock was ours
+        locked.remember(plan.kinds)
         for change in plan.changes:
-            manifest.write(change.path, change.after, change.kind, MODE, change.by)
+            locked.write(change.path, change.after, change.kind, MODE, change.by)
     return plan
+
+
+def _holds(change: Change) -> bool:
+    """Return True if the file is still the one that the change was planned for. Raises CdiError."""
+    live = read(change.path)
+    return (live.content if live else None) == change.before

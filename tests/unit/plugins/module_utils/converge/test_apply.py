@@ -1,0 +1,48 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan holds from before the lock to the change, unless another process came in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import apply as apply_file
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.change import Plan, plan_file
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+
+
+@pytest.fixture
+def planned(tmp_path):
+    file, state = tmp_path / "file", str(tmp_path / "state")
+    manifests = []
+
+    def plan(manifest):
+        manifests.append(manifest)
+        return Plan(str(file), plan_file(str(file), b"new", manifest, force=True), ())
+
+    return file, state, manifests, plan
+
+
+def test_a_host_that_nobody_else_changes_is_planned_once(planned):
+    file, state, manifests, plan = planned
+    apply_file.apply(plan, state, False)
+    assert len(manifests) == 1 and file.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("what", ["manifest", "file"])
+def test_a_change_in_between_is_planned_for(planned, monkeypatch, what):
+    file, state, manifests, plan = planned
+
+    def locked(state_dir):
+        with locked_manifest(state_dir) as manifest:
+            if what == "manifest":
+                manifest.write(str(file), b"of another run")
+        if what == "file":
+            file.write_bytes(b"of another tool")
+        return locked_manifest(state_dir)
+
+    monkeypatch.setattr(apply_file, "locked_manifest", locked)
+    done = apply_file.apply(plan, state, False)
+    assert len(manifests) == 2 and file.read_bytes() == b"new"
+    assert done.changes[0].before == (b"of another run" if what == "manifest" else b"of another tool")
