@@ -49,14 +49,14 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 
 def by_kind(entries: Any) -> dict[str, dict[str, Any]]:
     """Return kind -> the entries of that kind."""
     try:
-        return settings.by_kind(entries)
+        return entry_options.by_kind(entries)
     except CdiError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -346,6 +346,13 @@ devices:
       returned: O(gather) has V(properties)
       type: dict
       sample: {"DEVNAME": "/dev/fuse", "MAJOR": "10", "MINOR": "229", "SUBSYSTEM": "misc"}
+unready:
+  description: A text for each entry with C(required=true) of whose kind no device is usable.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - "devices entry 'gpus': has required: true, but no device of fleet.cdi/gpu is usable: /dev/dri/card0: is missing"
 topology:
   description: How the devices are wired. Devices that are on no PCI function are left out.
   returned: O(gather) has V(links)

@@ -2,17 +2,18 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Module fleet.cdi.spec: write or remove the CDI spec of one kind."""
+"""Module fleet.cdi.spec: write the CDI specs of kinds, or remove that of one."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: spec
-short_description: Manage the CDI spec of one kind on a host
+short_description: Manage the CDI specs of kinds on a host
 version_added: 0.1.0
 description:
   - Makes the Container Device Interface (CDI) spec of one kind present, from the devices of the host or from explicit
     content, or absent.
+  - Without O(kind) it makes the spec of each kind of O(devices) present, and looks at the host once for all of them.
   - The file is C(<vendor>-<class>.json) in O(spec_dir), mode C(0644), replaced atomically and durably, and only when
     it differs.
   - It has the lowest CDI version that its content fits. Device numbers are left out, so that runtimes read them at
@@ -34,8 +35,10 @@ options:
   kind:
     description:
       - The kind, C(vendor/class), of which this is the spec.
+      - Without it O(devices) may have entries of any kinds, and each kind gets a spec. A kind that can't be converged
+        keeps its spec and does not stop the others; the task then fails with a message for each such kind. If the
+        devices of a kind can't be discovered, nothing is changed.
     type: str
-    required: true
   state:
     description:
       - V(present) writes the file from O(devices) or O(content). Without a device there is no file.
@@ -46,13 +49,14 @@ options:
     default: present
   devices:
     description:
-      - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info). All have to yield
-        O(kind).
+      - Entries that select devices of the host, by name, as in M(fleet.cdi.device_info). With O(kind) all have to yield
+        that kind.
+      - If an entry has C(required=true) and no device of its kind is usable, the task fails and changes nothing.
     type: dict
   content:
     description:
-      - The spec itself, with C(devices) and optionally C(containerEdits), C(annotations) and C(cdiVersion), as in the
-        CDI specification.
+      - The spec of O(kind) itself, with C(devices) and optionally C(containerEdits), C(annotations) and
+        C(cdiVersion), as in the CDI specification.
       - A hook without C(env) that runs outside of the container is written unchanged, with a warning. Some runtimes
         give it the environment of the image, so that C(LD_PRELOAD) there runs code of the image on the host.
     type: dict
@@ -158,6 +162,15 @@ EXAMPLES = r"""
         profile: tty
         num_system_reserved: 12
 
+- name: Offer the virtual consoles and /dev/fuse, each kind in a spec of its own
+  fleet.cdi.spec:
+    devices:
+      consoles:
+        profile: tty
+      fuse:
+        profile: misc
+        nodes: [fuse]
+
 - name: Offer one node under another path
   fleet.cdi.spec:
     kind: example.com/scanner
@@ -194,22 +207,22 @@ EXAMPLES = r"""
 RETURN = r"""
 path:
   description: The file of this kind.
-  returned: success
+  returned: with O(kind)
   type: str
   sample: /etc/cdi/fleet.cdi-tty.json
 kind:
   description: The kind.
-  returned: success
+  returned: with O(kind)
   type: str
   sample: fleet.cdi/tty
 cdi_version:
   description: The CDI version of the spec; empty where there is to be no file.
-  returned: success
+  returned: with O(kind)
   type: str
   sample: 0.3.0
 names:
   description: The qualified names that the spec defines.
-  returned: success
+  returned: with O(kind)
   type: list
   elements: str
   sample:
@@ -217,7 +230,7 @@ names:
     - fleet.cdi/tty=tty14
 foreign:
   description: Specs of other tools that provide O(kind), or did before this one replaced them.
-  returned: success
+  returned: with O(kind)
   type: list
   elements: dict
   contains:
@@ -247,7 +260,7 @@ foreign:
       sample: ["1.1.0", "1.1.1"]
 held:
   description: Devices that stay in the spec though nothing asks for them any more, because they are held.
-  returned: success
+  returned: with O(kind)
   type: list
   elements: dict
   contains:
@@ -265,7 +278,7 @@ runtimes:
   description:
     - The container runtimes that the spec was fitted to, those of O(runtime_versions) or those found. Empty without a
       spec.
-  returned: success
+  returned: with O(kind)
   type: list
   elements: dict
   contains:
@@ -285,6 +298,102 @@ runtimes:
       description: The newest CDI version that it reads; empty for a release from before CDI, which limits nothing.
       type: str
       sample: 0.5.0
+kinds:
+  description: What was done for each kind, by name; without the kinds that could not be converged.
+  returned: without O(kind)
+  type: list
+  elements: dict
+  contains:
+    changed:
+      description: Whether the spec of the kind, its settings in the manifest or its devices in O(device_list) changed.
+      type: bool
+      sample: true
+    path:
+      description: The file of this kind.
+      type: str
+      sample: /etc/cdi/fleet.cdi-tty.json
+    kind:
+      description: The kind.
+      type: str
+      sample: fleet.cdi/tty
+    cdi_version:
+      description: The CDI version of the spec; empty where there is to be no file.
+      type: str
+      sample: 0.3.0
+    names:
+      description: The qualified names that the spec defines.
+      type: list
+      elements: str
+      sample:
+        - fleet.cdi/tty=tty13
+        - fleet.cdi/tty=tty14
+    foreign:
+      description: Specs of other tools that provide O(kind), or did before this one replaced them.
+      type: list
+      elements: dict
+      contains:
+        path:
+          description: The file.
+          type: str
+          sample: /var/run/cdi/nvidia.yaml
+        tool:
+          description: The tool that is known to write such a file, as far as its name says.
+          type: str
+          sample: NVIDIA Container Toolkit
+        disable:
+          description: How to keep that tool from writing it again.
+          type: str
+          sample: no `amd-ctk cdi generate` in boot scripts
+        names:
+          description: The qualified names that it offers.
+          type: list
+          elements: str
+          sample: ["nvidia.com/gpu=0"]
+        seen_by:
+          description:
+            - The releases of the CDI library that read it. Each stands for all up to the next, V(newer) for those that
+              are not yet known.
+          type: list
+          elements: str
+          sample: ["1.1.0", "1.1.1"]
+    held:
+      description: Devices that stay in the spec though nothing asks for them any more, because they are held.
+      type: list
+      elements: dict
+      contains:
+        names:
+          description: The qualified names of the device.
+          type: list
+          elements: str
+          sample: ["fleet.cdi/tty=tty13"]
+        by:
+          description: Requests, with the configuration that granted the device, and containers.
+          type: list
+          elements: str
+          sample: ["request job-42 (tty/generic-tty)", "container web (podman, running)"]
+    runtimes:
+      description:
+        - The container runtimes that the spec was fitted to, those of O(runtime_versions) or those found. Empty
+          without a spec.
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: C(docker), C(podman), C(containerd) or C(cri-o).
+          type: str
+          sample: podman
+        version:
+          description: Its version.
+          type: str
+          sample: 4.3.1
+        path:
+          description: Its program; empty for one of O(runtime_versions).
+          type: str
+          sample: /usr/bin/podman
+        reads:
+          description: The newest CDI version that it reads; empty for a release from before CDI, which limits nothing.
+          type: str
+          sample: 0.5.0
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -295,7 +404,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "kind": {"type": "str", "required": True},
+            "kind": {"type": "str"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "devices": {"type": "dict"},
             "content": {"type": "dict"},
@@ -312,7 +421,8 @@ def main() -> None:
             **on_host.ARGUMENTS,
         },
         mutually_exclusive=[("devices", "content")],
-        required_if=[("state", "present", ("devices", "content"), True)],
+        required_if=[("state", "present", ("devices", "content"), True), ("state", "absent", ("kind",))],
+        required_by={"content": ("kind",)},
         supports_check_mode=True,
     )
     on_host.run(module, "spec")

@@ -215,15 +215,6 @@ def merge(documents: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def by_kind(entries: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Group the entries by the kind of their devices. Raises CdiError for a wrong entry."""
-    entry_options.check(entries)
-    grouped: dict[str, dict[str, Any]] = {}
-    for name, entry in entries.items():
-        grouped.setdefault(entry_options.kind_of(name, entry), {})[name] = entry
-    return dict(sorted(grouped.items()))
-
-
 def check(documents: Mapping[str, Any]) -> list[Finding]:
     """Return all faults in the settings of one host (plain data, variable name -> value).
 

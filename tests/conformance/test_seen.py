@@ -25,7 +25,8 @@ from spec_documents import ANYWHERE, DOCUMENT
 from spec_grammar import good_spec
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, libraries, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import Manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, registry

@@ -80,6 +80,13 @@ def test_removal_takes_the_same_variables(role: Path) -> None:
         assert (option["type"], option["default"]) == (same["type"], same["default"]), name
 
 
+def test_the_host_is_looked_at_once_for_the_specs_of_all_kinds() -> None:
+    (role,) = [one for one in ROLES if one.name == "cdi_host"]
+    discover = {"fleet.cdi.spec", "fleet.cdi.device_info"}
+    (looks,) = [task for task in document(role, "tasks/specs.yml") if discover & task.keys()]
+    assert "loop" not in looks and looks["fleet.cdi.spec"]["devices"] == "{{ __cdi_host_entries }}"
+
+
 # How Galaxy calls the releases of host.SUPPORTED; Debian's testing has no number and no name there.
 CODENAMES = {"debian": {"12": "bookworm", "13": "trixie"}, "ubuntu": {"22.04": "jammy", "24.04": "noble"}}
 ENTERPRISE_LINUX = ("rhel", "rocky", "almalinux", "centos")

@@ -10,7 +10,7 @@ from typing import Any
 from ..records import Device, as_document
 from . import entry_options as entries
 from . import snapshot, udev
-from .discover import discover
+from .discover import discover, unready
 from .out_of_service import in_force
 from .topology import nics, report
 from .topology.file import from_file
@@ -25,7 +25,10 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     # For an image, its own record counts, not the record of this host.
     disabled = in_force(options["state_dir"]) if root == "/" else {}
     found = discover(wanted, view, enricher, disabled)
-    result: dict[str, Any] = {"devices": [_shown(device, options["gather"]) for device in found.devices]}
+    result: dict[str, Any] = {
+        "devices": [_shown(device, options["gather"]) for device in found.devices],
+        "unready": list(unready(wanted, found.devices)),
+    }
     if "links" in options["gather"]:
         files = dict.fromkeys(entry["topology_file"] for entry in wanted.values() if "topology_file" in entry)
         network = nics.nics(view, [from_file(path, view.root) for path in files])

@@ -126,6 +126,20 @@ def discover(
     )
 
 
+def unready(entries: Mapping[str, dict[str, Any]], devices: Sequence[Device]) -> tuple[str, ...]:
+    """Return a text for each entry with `required: true` whose kind has no usable device among `devices`."""
+    usable = {device.kind for device in devices if device.health.is_usable}
+    texts = []
+    for name, entry in sorted(entries.items()):
+        kind = kind_of(name, entry)
+        if entry.get("required") and kind not in usable:
+            reasons = dict.fromkeys(device.health.reason for device in devices if device.kind == kind)
+            texts.append(
+                f"devices entry {name!r}: has required: true, but no device of {kind} is usable: {'; '.join(reasons)}"
+            )
+    return tuple(texts)
+
+
 def _links(
     devices: Sequence[Device], drivers: Iterable[Link], files: Mapping[str, Topology], snapshot: Snapshot
 ) -> tuple[tuple[Link, ...], list[str]]:

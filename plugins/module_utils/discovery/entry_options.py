@@ -147,6 +147,15 @@ def kind_of(name: str, entry: dict[str, Any]) -> str:
     return str(entry.get("kind") or PROFILES[entry["profile"]].kind or f"fleet.cdi/{name}")
 
 
+def by_kind(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Group the entries by the kind of their devices, kinds in order. Raises CdiError for a wrong entry."""
+    check(entries)
+    grouped: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, entry in entries.items():
+        grouped.setdefault(kind_of(name, entry), {})[name] = entry
+    return dict(sorted(grouped.items()))
+
+
 def common(entry: dict[str, Any], option: str) -> bool:
     """Whether an entry has one of the common options that are off unless the entry or its profile says otherwise."""
     return bool(entry.get(option, PROFILES[entry["profile"]].defaults.get(option, False)))

@@ -13,7 +13,7 @@ from ...runtimes.survey import RuntimeState
 from ...spec.model import VERSIONS
 from ...spec.registry import SpecFile
 from ...spec.seen.seen import unknown_field
-from ..kinds.libraries import Linked, named_libraries, of_places
+from ..libraries import Linked, named_libraries, of_places
 from ..runtime.plan import owner
 from . import advice
 from .rule import DoctorRule, Symptom

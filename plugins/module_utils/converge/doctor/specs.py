@@ -10,7 +10,7 @@ from functools import partial
 
 from ...runtimes.oci_runtimes import passes_environment
 from ...spec.validate import hooks_without_environment
-from ..kinds.libraries import named_libraries
+from ..libraries import named_libraries
 from . import advice
 from .rule import DoctorRule, Symptom
 from .runtimes import readers_of

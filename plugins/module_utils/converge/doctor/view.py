@@ -39,9 +39,9 @@ from ...system import systemd
 from ...system.occupied import Occupied
 from ..driver import device_links
 from ..holders import occupied
-from ..kinds.libraries import of_places
 from ..kinds.memory import Memory, memory_of
 from ..kinds.spec_info import compare
+from ..libraries import of_places
 from ..runtime import managed_keys
 from ..services import device_plugin_config, openers_unit, refresh_service, refresh_unit
 from ..services import device_plugin_unit as plugin_unit

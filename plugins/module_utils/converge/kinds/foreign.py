@@ -22,7 +22,7 @@ from ...spec.names import file_name
 from ...spec.registry import Registry, SpecFile
 from ...spec.seen import seen
 from ..change import Change, Plan
-from .libraries import ANY, Linked, named_libraries
+from ..libraries import ANY, Linked, named_libraries
 from .plan_spec import plan_spec
 
 USE, FAIL, REPLACE = "use", "fail", "replace"  # option on_foreign_kind

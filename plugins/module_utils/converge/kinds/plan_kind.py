@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan one kind of one host: join settings, discovery, spec and manifest to changes.
 
-Module spec plans one kind at a time, a refresh all kinds in the manifest.
+converge_kinds.py does so for all kinds of a run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ...release.launcher import CDI_HOOK
 from ...runtimes import detect
 from ...spec import cap, codec, names, registry
 from ..change import Change, Plan, plan_file
+from ..libraries import Linked, libraries
 from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
 from .keep_lost import KeptDevices, Terms, keep_lost_devices, listed, with_lost
-from .libraries import Linked, libraries
 from .memory import Memory, memory_of
 from .plan_spec import plan_spec
 
@@ -58,6 +58,21 @@ class FoundDevices(NamedTuple):
     ambiguous: frozenset[str] = frozenset()  # qualified names that several devices claim, so none has them
 
 
+class HostRuntimes:
+    """The runtimes that are to read the specs, each set asked for once. `path` is the variable PATH."""
+
+    def __init__(self, path: str = "") -> None:
+        self._path = path
+        self._found: dict[tuple[tuple[str, str], ...], detect.DetectedRuntimes] = {}
+
+    def find(self, wanted: Mapping[str, Any]) -> detect.DetectedRuntimes:
+        """Return the runtimes `wanted` (name -> version); those of the host if empty. Raises CdiError like detect."""
+        key = tuple((name, repr(version)) for name, version in wanted.items())
+        if key not in self._found:
+            self._found[key] = detect.named(wanted) if wanted else detect.detect(self._path)
+        return self._found[key]
+
+
 class HostSpecs(NamedTuple):
     """The host as all kinds share it: the specs that count, the inventory, and the id of this boot."""
 
@@ -66,8 +81,8 @@ class HostSpecs(NamedTuple):
     inventory: str  # path; "" for no inventory
     listed: Inventory
     boot_id: str
-    prefix: str = USUAL.prefix  # of the release whose cdi-hook the specs name
-    path: str = ""  # the variable PATH
+    prefix: str  # of the release whose cdi-hook the specs name
+    runtimes: HostRuntimes
 
 
 class KindPlan(NamedTuple):
@@ -80,6 +95,7 @@ class KindPlan(NamedTuple):
     kept: KeptDevices
     warnings: tuple[str, ...]
     foreign: tuple[foreign.Foreign, ...] = ()  # other tools' specs of the kind, also those that ours replaced
+    by: str = ""  # who asks for the kind, for the manifest
 
 
 def discover_kind(
@@ -116,7 +132,7 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
         there = Inventory(())
     specs = registry.load(usual if directory in usual else (directory,))
     specs = specs._replace(unread=registry.hidden(named))  # as named, symlinks included
-    return HostSpecs(directory, specs, listing, there, boot_id, prefix, path)
+    return HostSpecs(directory, specs, listing, there, boot_id, prefix, HostRuntimes(path))
 
 
 def plan_kind(
@@ -142,22 +158,24 @@ def plan_kind(
         kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
         live = next((file.spec for file in around.registry.specs if file.path == path), None)
         spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
-    found = _Runtimes(wanted, around.path)
     engines: tuple[detect.Runtime, ...] = ()
     limits: list[str] = []
     current = files.read(path)
     if spec is not None and (refit or current is None or current.content != codec.encode(spec)):
-        spec, engines, limits = _fitted(spec, wanted, found())
+        spec, engines, limits = _fitted(spec, wanted, around.runtimes.find(wanted.runtimes))
     others = foreign.providers(wanted.kind, around.registry, manifest) if wanted.entries is not None and spec else ()
     if spec is not None and current is not None and current.content == codec.encode(spec):
         others = tuple(one for one in others if one.path != path)  # ours, whose record was lost
+    place = (around.directory, around.registry, manifest)
+
+    def linked() -> tuple[Linked, ...]:
+        return libraries(around.runtimes.find(wanted.runtimes))
+
     if others and spec:
-        place = (around.directory, around.registry, manifest)
-        plan = foreign.plan_foreign(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, found.libraries)
+        plan = foreign.plan_foreign(wanted.kind, spec, wanted.on_foreign_kind, others, *place, force, linked)
         spec = None if wanted.on_foreign_kind == foreign.USE else spec
     else:
-        place = (around.directory, around.registry, manifest)
-        plan = plan_spec(wanted.kind, spec, *place, force, found.libraries)
+        plan = plan_spec(wanted.kind, spec, *place, force, linked)
     plan = plan._replace(
         changes=tuple(change._replace(by=wanted.by) for change in plan.changes),
         kinds=_remembered(wanted, kept, around, manifest, before),
@@ -165,7 +183,7 @@ def plan_kind(
     offered = before.offered if before else {}
     devices = listed(wanted.kind, kept, offered, around.listed.devices)
     warnings = (*seen.warnings, *_left_out(kept.devices, kept), *kept.warnings, *limits, *plan.warnings)
-    return KindPlan(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others)
+    return KindPlan(plan, seen.found._replace(devices=devices), spec, engines, kept, warnings, others, wanted.by)
 
 
 def plan_listing(around: HostSpecs, parts: Mapping[str, Inventory], manifest: Manifest, by: str) -> tuple[Change, ...]:
@@ -211,23 +229,6 @@ def _spec(
         return spec
     # The lowest version that fits may have changed.
     return complete(kind, with_hook_env({key: value for key, value in content.items() if key != "cdiVersion"}))
-
-
-class _Runtimes:
-    """The runtimes that are to read the spec, asked at most once. Raises CdiError like detect.named."""
-
-    def __init__(self, wanted: WantedKind, path: str) -> None:
-        self.wanted = wanted.runtimes
-        self.path = path
-        self.found: Optional[detect.DetectedRuntimes] = None
-
-    def __call__(self) -> detect.DetectedRuntimes:
-        if self.found is None:
-            self.found = detect.named(self.wanted) if self.wanted else detect.detect(self.path)
-        return self.found
-
-    def libraries(self) -> tuple[Linked, ...]:
-        return libraries(self())
 
 
 def _fitted(

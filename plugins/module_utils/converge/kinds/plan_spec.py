@@ -21,7 +21,7 @@ from ...spec.seen import seen
 from ...spec.seen.seen import Unclear
 from ...spec.validate import validate
 from ..change import MODE, OR_FORCE, Change, Plan, not_ours
-from .libraries import ANY, Linked, named_libraries, with_future
+from ..libraries import ANY, Linked, named_libraries, with_future
 
 
 def plan_spec(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import files
@@ -22,14 +21,14 @@ from ...layout import Layout
 from ...manifest import Manifest, read_manifest
 from ...protocol.configurations import directories
 from ...records import CdiError
-from ..apply import apply
 from ..change import Change, Plan
 from ..holders.granted import GrantedDevices
 from . import own_hook
+from .converge_kinds import KindRequest, converge_kinds, discover_kinds
 from .keep_lost import Terms
 from .memory import Memory, gone_now, memory_of
-from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, discover_kind, known, plan_kind, plan_listing
-from .pools import Pools, discover_pools, plan_pools
+from .plan_kind import KindPlan, WantedKind, known, plan_kind
+from .pools import discover_pools, plan_pools
 
 # Seconds between two looks for missing devices: the first pause, and the longest.
 PAUSE, LONGEST = 0.25, 8.0
@@ -91,54 +90,53 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     """Discover once and apply the result; unless `final`, leave specs that would lose devices for later."""
     told = read_manifest(places.state_dir)
     memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
+    kinds = {kind: _wanted(kind, memory) for kind, memory in memories.items()}
     enricher, unavailable = udev.enricher(places.root)
-    view = snapshot.take(places.root)
-    seen: dict[str, FoundDevices] = {}
-    broken: dict[str, str] = {}
-    for kind, memory in memories.items():
-        wanted = _wanted(kind, memory)
-        try:
-            seen[kind] = discover_kind(wanted, view, enricher, disabled)
-        except CdiError as error:
-            broken[kind] = f"{kind}: {error}"
-            # A required entry that finds nothing has lost its devices, like any other entry.
-            with suppress(CdiError):
-                seen[kind] = discover_kind(_optional(wanted), view, enricher, disabled)
+    host = (snapshot.take(places.root), enricher, disabled)
+    found = discover_kinds(kinds.values(), *host)
+    # A required entry that finds nothing has lost its devices, like any other entry.
+    optional = discover_kinds([_optional(kinds[kind]) for kind in found.failed], *host)
+    seen = {**found.seen, **optional.seen}
     boot_id = inventory.boot_id(places.root)
     config_dirs = directories(told.files, files.canonical(places.config_dir))
-    pools = discover_pools(config_dirs, places.inventory, boot_id, view, enricher, disabled)
+    pools = discover_pools(config_dirs, places.inventory, boot_id, *host)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
     around = {one: known(*one, boot_id, places.prefix, places.path) for one in beside}
-    parts: dict[str, KindPlan] = {}
+    unwritten: list[str] = []  # why the pools can't be written
 
-    def make_plan(manifest: Manifest) -> Plan:
-        parts.clear()
-        plan = Plan("", (), ())
-        for kind, memory in memories.items():
-            now = memory_of(manifest.kinds.get(kind))
-            if kind not in seen or now is None or now.wanted != memory.wanted:  # module spec changed the kind meanwhile
-                continue
-            place = around[memory.directory, memory.inventory]
-            try:
-                part = plan_kind(_wanted(kind, memory), seen[kind], place, manifest, terms, refit=False)
-                lacking = own_hook.missing_hook(part.spec, places.prefix)
-                if lacking:
-                    raise CdiError(lacking)
-            except CdiError as error:
-                broken[kind] = f"{kind}: {error}"
-                continue
-            parts[kind] = part = _untouched(part, manifest)
-            if final or not part.kept.lost.keys() - _leaving(memory):
-                plan = plan._replace(changes=plan.changes + part.plan.changes, kinds={**plan.kinds, **part.plan.kinds})
-        changes = plan.changes + _listings(around, memories, parts, manifest) + _pools(places, pools, manifest, broken)
-        return plan._replace(changes=changes)
+    def step(request: KindRequest, manifest: Manifest) -> Optional[KindPlan]:
+        memory = memories[request.wanted.kind]
+        now = memory_of(manifest.kinds.get(request.wanted.kind))
+        if now is None or now.wanted != memory.wanted:  # module spec changed the kind meanwhile
+            return None
+        part = plan_kind(request.wanted, request.seen, request.around, manifest, terms, refit=False)
+        lacking = own_hook.missing_hook(part.spec, places.prefix)
+        if lacking:
+            raise CdiError(lacking)
+        part = _untouched(part, manifest)
+        waits = not final and bool(part.kept.lost.keys() - _leaving(memory))
+        return part._replace(plan=Plan(part.plan.path, (), ())) if waits else part
 
-    plan = apply(make_plan, places.state_dir, check)
-    warnings = [*unavailable, *(text for part in parts.values() for text in part.warnings)]
+    def plan_beside(manifest: Manifest) -> tuple[Change, ...]:
+        unwritten.clear()
+        try:
+            return plan_pools(pools, places.inventory, manifest)
+        except CdiError as error:
+            unwritten.append(str(error))
+            return ()
+
+    requests = [
+        KindRequest(wanted, seen[kind], around[memories[kind].directory, memories[kind].inventory])
+        for kind, wanted in kinds.items()
+        if kind in seen
+    ]
+    done = converge_kinds(requests, step, places.state_dir, check, plan_beside)
+    broken = {**found.failed, **done.failed}
+    warnings = [*unavailable, *(text for part in done.parts.values() for text in part.warnings)]
     return Report(
-        tuple(change.path for change in plan.changes),
-        tuple(missing for kind, part in parts.items() for missing in _missing(kind, memories[kind], part)),
-        (*broken.values(), *pools.failed),
+        tuple(change.path for change in done.plan.changes),
+        tuple(missing for kind, part in done.parts.items() for missing in _missing(kind, memories[kind], part)),
+        (*(f"{kind}: {error}" for kind, error in broken.items()), *unwritten, *pools.failed),
         tuple(dict.fromkeys(warnings)),
     )
 
@@ -163,30 +161,6 @@ def _untouched(part: KindPlan, manifest: Manifest) -> KindPlan:
         else:
             changes.append(change)
     return part._replace(plan=part.plan._replace(changes=tuple(changes)), warnings=(*part.warnings, *warnings))
-
-
-def _listings(
-    around: dict[tuple[str, str], HostSpecs],
-    memories: dict[str, Memory],
-    parts: dict[str, KindPlan],
-    manifest: Manifest,
-) -> tuple[Change, ...]:
-    """Return the changes that make each inventory list the found devices."""
-    changes: tuple[Change, ...] = ()
-    for path in sorted({memory.inventory for memory in memories.values()}):
-        place = next(one for (_directory, listing), one in around.items() if listing == path)
-        kinds = {kind: part.found for kind, part in parts.items() if memories[kind].inventory == path}
-        by = next((memories[kind].wanted["by"] for kind in kinds), "")
-        changes += plan_listing(place, kinds, manifest, by)
-    return changes
-
-
-def _pools(places: Layout, pools: Pools, manifest: Manifest, broken: dict[str, str]) -> tuple[Change, ...]:
-    try:
-        return plan_pools(pools, places.inventory, manifest)
-    except CdiError as error:
-        broken["pools"] = str(error)
-        return ()
 
 
 def _missing(kind: str, memory: Memory, part: KindPlan) -> list[Missing]:

@@ -1,34 +1,37 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converge the spec of one kind and its part of the inventory (module spec)."""
+"""Converge the specs of kinds, and their part of the inventory (module spec)."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ...discovery import inventory, snapshot, udev
+from ...discovery import entry_options, inventory, snapshot, udev
+from ...discovery.discover import unready
 from ...discovery.out_of_service import in_force
 from ...layout import Layout
 from ...manifest import Manifest
-from ...records import as_document
+from ...records import CdiError, as_document
 from ...release import guard
 from ...runtimes import containers, detect
+from ...safe_text import one_line
 from ...spec import names
 from .. import image, module_diff
-from ..apply import apply
 from ..change import Change, Plan
 from ..holders.granted import GrantedDevices
 from . import leaving, own_hook
+from .converge_kinds import KindRequest, converge_kinds, discover_kinds
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, KindPlan, WantedKind, discover_kind, known, plan_kind, plan_listing
+from .plan_kind import FoundDevices, KindPlan, WantedKind, known, plan_kind
 
 
 class SpecOutcome(NamedTuple):
-    """The changes that were made, or with `check` would be made."""
+    """The changes that were made for one kind, or with `check` would be made."""
 
     plan: Plan
     spec: Optional[dict[str, Any]]
@@ -38,8 +41,17 @@ class SpecOutcome(NamedTuple):
     held: tuple[leaving.HeldDevice, ...] = ()  # devices that stay because they are held
 
 
-def converge_spec(
-    wanted: WantedKind,
+class SpecOutcomes(NamedTuple):
+    """The changes that were made for several kinds, or with `check` would be made."""
+
+    plan: Plan  # of all kinds and the inventory
+    kinds: dict[str, SpecOutcome]
+    failed: dict[str, CdiError]  # kinds that stay unchanged
+    warnings: tuple[str, ...]  # that are not about one kind
+
+
+def converge_specs(
+    kinds: Sequence[WantedKind],
     paths: Layout,
     force: bool = False,
     check: bool = False,
@@ -47,65 +59,81 @@ def converge_spec(
     on_held: str = leaving.KEEP,
     find: leaving.Find = containers.find_containers,
     release: str = "",
-) -> SpecOutcome:
-    """Bring the spec of one kind and its part of the inventory to the wanted state.
+) -> SpecOutcomes:
+    """Bring the specs of several kinds and their part of the inventory to the wanted state.
 
     Missing devices are dropped at once, because the user has seen the preview. `on_held` decides about held ones;
     `find` tells which containers hold a device. `release`: the id of the release, if known. Raises CdiError, with
-    nothing changed.
+    nothing changed, if the devices of a kind can't be discovered, or if the inventory or the manifest can't be used.
     """
-    seen = FoundDevices()
-    warnings: list[str] = []
-    if wanted.entries is not None:
-        enricher, warnings = udev.enricher("/") if live else (None, [])
-        seen = discover_kind(wanted, snapshot.take("/", live), enricher, in_force(paths.state_dir))
+    seen, warnings = _discovered(kinds, paths, live)
     around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix, paths.path)
     ledger = GrantedDevices(paths.state_dir, around.boot_id)
     terms = Terms(gone_now(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
-    parts: list[KindPlan] = []
-    kept: list[leaving.KeptKind] = []
-    lacking: list[str] = []
+    kept: dict[str, leaving.KeptKind] = {}
 
-    def make_plan(manifest: Manifest) -> Plan:
+    def step(request: KindRequest, manifest: Manifest) -> KindPlan:
+        wanted = request.wanted
         before = memory_of(manifest.kinds.get(wanted.kind))
         path = os.path.join(around.directory, names.file_name(wanted.kind))
         ours = next((one.spec for one in around.registry.specs if one.path == path and manifest.owns(path)), None)
-        asked = leaving.keep_held(wanted, seen, before, ours, on_held, ledger, find)
+        asked = leaving.keep_held(wanted, request.seen, before, ours, on_held, ledger, find)
         if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
             asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
-        kept.append(asked)
-        part = plan_kind(asked.wanted, seen, around, manifest, terms, force)
-        parts.append(part)
-        lacking[:] = own_hook.require(part.spec, paths.prefix, release, check)
-        listing = plan_listing(around, {wanted.kind: part.found}, manifest, asked.wanted.by)
-        return part.plan._replace(changes=part.plan.changes + listing)
+        kept[wanted.kind] = asked
+        part = plan_kind(asked.wanted, request.seen, around, manifest, terms, force)
+        lacking = own_hook.require(part.spec, paths.prefix, release, check)
+        return part._replace(warnings=(*asked.warnings, *lacking, *part.warnings))
 
-    plan = apply(make_plan, paths.state_dir, check)
-    part = parts[-1]
+    requests = [KindRequest(wanted, seen.get(wanted.kind, FoundDevices()), around) for wanted in kinds]
+    done = converge_kinds(requests, step, paths.state_dir, check)
     if ledger.trouble:
         warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
-    said = (*warnings, *kept[-1].warnings, *lacking, *part.warnings)
-    return SpecOutcome(plan, part.spec, part.runtimes, said, part.foreign, kept[-1].held)
+    outcomes = {
+        kind: SpecOutcome(part.plan, part.spec, part.runtimes, part.warnings, part.foreign, kept[kind].held)
+        for kind, part in done.parts.items()
+    }
+    return SpecOutcomes(done.plan, outcomes, done.failed, tuple(warnings))
+
+
+def converge_spec(wanted: WantedKind, paths: Layout, *terms: Any, **more: Any) -> SpecOutcome:
+    """Do as `converge_specs` does, for one kind. Raises CdiError, with nothing changed."""
+    done = converge_specs([wanted], paths, *terms, **more)
+    for error in done.failed.values():
+        raise error
+    one = done.kinds[wanted.kind]
+    return one._replace(plan=done.plan._replace(path=one.plan.path), warnings=(*done.warnings, *one.warnings))
+
+
+def _discovered(kinds: Sequence[WantedKind], paths: Layout, live: bool) -> tuple[dict[str, FoundDevices], list[str]]:
+    """Return (the devices of the kinds with entries, warnings). Raises CdiError for all kinds that fail."""
+    selected = [wanted for wanted in kinds if wanted.entries is not None]
+    if not selected:
+        return {}, []
+    enricher, warnings = udev.enricher("/") if live else (None, [])
+    found = discover_kinds(selected, snapshot.take("/", live), enricher, in_force(paths.state_dir))
+    if found.failed:
+        raise CdiError("; ".join(map(str, found.failed.values())))
+    lacking = [text for one in selected for text in unready(one.entries or {}, found.seen[one.kind].found.devices)]
+    if lacking:
+        raise CdiError(
+            f"{'; '.join(lacking)}. Nothing was changed. Repair the driver. For a slow driver set "
+            "cdi_host_driver_timeout of role cdi_host."
+        )
+    return found.seen, warnings
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return (result, warnings) of module spec for its `options`. Raises CdiError."""
+    """Return (result, warnings) of module spec for its `options`. Raises CdiError.
+
+    Without `kind` the result has a list of kinds, and `failed` with `msg` if a kind could not be converged.
+    """
     warnings = guard.check(options["prefix"], options["release"], check)
     listing = options["device_list"]
     live = options["root"] == "/"
     if not live:
         image.enter(options["root"])
         listing = ""  # an image has no inventory: it has not booted
-    present = options["state"] == "present"
-    wanted = WantedKind(
-        options["kind"],
-        options["devices"] if present else None,
-        options["content"] if present else None,
-        options["managed_by"],
-        options["on_unsupported"],
-        options["runtime_versions"],
-        options["on_foreign_kind"],
-    )
     paths = Layout(
         options["state_dir"],
         listing,
@@ -114,27 +142,61 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         path=os.environ.get("PATH", ""),
     )
     find = containers.find_containers if live else _nobody
-    outcome = converge_spec(
-        wanted, paths, options["force"], check, live, options["on_held"], find, options["release"] or ""
-    )
-    spec = outcome.spec
+    terms = (options["force"], check, live, options["on_held"], find, options["release"] or "")
+    kind = options["kind"]
+    if kind:
+        present = options["state"] == "present"
+        one = converge_spec(
+            _wanted(options, kind, options["devices"] if present else None, options["content"] if present else None),
+            paths,
+            *terms,
+        )
+        changed = bool(one.plan.changes or one.plan.kinds)
+        result = {"changed": changed, **_result(kind, one), "diff": _diff(one.plan, [kind])}
+        return result, [*warnings, *one.warnings]
+    groups = entry_options.by_kind(options["devices"])
+    done = converge_specs([_wanted(options, name, entries) for name, entries in groups.items()], paths, *terms)
+    inventories = [(_listed(change.before), _listed(change.after)) for change in done.plan.changes if not change.kind]
+    results = []
+    for name, one in done.kinds.items():
+        listed = any(before.get(name) != after.get(name) for before, after in inventories)
+        results.append({"changed": listed or bool(one.plan.changes or one.plan.kinds), **_result(name, one)})
+    failed = [one_line(f"{name}: {error}") for name, error in done.failed.items()]
     result = {
-        "changed": bool(outcome.plan.changes or outcome.plan.kinds),
-        "kind": wanted.kind,
-        "path": outcome.plan.path,
-        "cdi_version": spec["cdiVersion"] if spec else "",
-        "names": [f"{wanted.kind}={device['name']}" for device in spec["devices"]] if spec else [],
-        "foreign": as_document(outcome.foreign),
-        "held": as_document(outcome.held),
-        "runtimes": as_document(outcome.runtimes),
-        "diff": [
-            module_diff.diff(
-                change.path, *(_shown(content, change, wanted.kind) for content in (change.before, change.after))
-            )
-            for change in outcome.plan.changes
-        ],
+        "changed": bool(done.plan.changes or done.plan.kinds),
+        "kinds": results,
+        "diff": _diff(done.plan, list(groups)),
+        **({"failed": True, "msg": "; ".join(failed)} if failed else {}),
     }
-    return result, [*warnings, *outcome.warnings]
+    return result, [*warnings, *done.warnings, *(text for one in done.kinds.values() for text in one.warnings)]
+
+
+def _wanted(
+    options: Mapping[str, Any], kind: str, entries: Optional[dict[str, Any]], content: Optional[dict[str, Any]] = None
+) -> WantedKind:
+    return WantedKind(
+        kind,
+        entries,
+        content,
+        options["managed_by"],
+        options["on_unsupported"],
+        options["runtime_versions"],
+        options["on_foreign_kind"],
+    )
+
+
+def _result(kind: str, one: SpecOutcome) -> dict[str, Any]:
+    """Return what module spec returns for one kind."""
+    spec = one.spec
+    return {
+        "kind": kind,
+        "path": one.plan.path,
+        "cdi_version": spec["cdiVersion"] if spec else "",
+        "names": [f"{kind}={device['name']}" for device in spec["devices"]] if spec else [],
+        "foreign": as_document(one.foreign),
+        "held": as_document(one.held),
+        "runtimes": as_document(one.runtimes),
+    }
 
 
 def _nobody(_names: Any) -> containers.RunningContainers:
@@ -142,13 +204,28 @@ def _nobody(_names: Any) -> containers.RunningContainers:
     return containers.RunningContainers(())
 
 
-def _shown(content: Optional[bytes], change: Change, kind: str) -> Any:
-    """Return the content of a file for the diff.
+def _diff(plan: Plan, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the diff of all files.
 
-    Of the inventory show only the devices of `kind`: others come from other runs, and check mode has none of theirs.
+    Of the inventory show only the devices of `kinds`: others come from other runs, and check mode has none of theirs.
     """
+
+    def shown(content: Optional[bytes], change: Change) -> Any:
+        if change.kind:
+            return module_diff.parsed(content)
+        listed = _listed(content)
+        return {"devices": [device for kind in sorted(kinds) for device in listed.get(kind, ())]}
+
+    return [
+        module_diff.diff(change.path, *(shown(content, change) for content in (change.before, change.after)))
+        for change in plan.changes
+    ]
+
+
+def _listed(content: Optional[bytes]) -> dict[str, list[dict[str, Any]]]:
+    """Return kind -> its devices in an inventory."""
     document = module_diff.parsed(content)
-    if change.kind:
-        return document
-    devices = document.get("devices", ()) if isinstance(document, dict) else ()
-    return {"devices": [device for device in devices if device["kind"] == kind]}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for device in document.get("devices", ()) if isinstance(document, dict) else ():
+        found.setdefault(device["kind"], []).append(device)
+    return found

@@ -69,25 +69,6 @@ def test_merge_refuses_a_layer_that_is_no_mapping() -> None:
         settings.merge({"cdi_host_devices_x": ["a"]})
 
 
-def test_kinds_collect_their_entries() -> None:
-    entries = {
-        "ve": {"profile": "rule", "match": {"driver": "ve_drv"}},
-        "low": {"profile": "tty", "num_system_reserved": 20},
-        "gpus": {"profile": "drm", "kind": "example.com/gpu"},
-        "high": {"profile": "tty"},
-    }
-    assert {kind: list(group) for kind, group in settings.by_kind(entries).items()} == {
-        "example.com/gpu": ["gpus"],
-        "fleet.cdi/tty": ["low", "high"],
-        "fleet.cdi/ve": ["ve"],
-    }
-
-
-def test_kinds_refuse_what_a_host_would() -> None:
-    with pytest.raises(CdiError, match="did you mean 'drm'"):
-        settings.by_kind({"gpus": {"profile": "drn"}})
-
-
 TREES = st.recursive(
     st.integers(), lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3), max_leaves=8
 )

@@ -208,3 +208,22 @@ def test_expand_is_format(text, field):
         return
     values = {name: f"<{name}>" for name in entry_options.FIELDS}
     assert entry_options.expand(template, values) == template.format(**values)
+
+
+def test_kinds_collect_their_entries() -> None:
+    entries = {
+        "ve": {"profile": "rule", "match": {"driver": "ve_drv"}},
+        "low": {"profile": "tty", "num_system_reserved": 20},
+        "gpus": {"profile": "drm", "kind": "example.com/gpu"},
+        "high": {"profile": "tty"},
+    }
+    assert {kind: list(group) for kind, group in entry_options.by_kind(entries).items()} == {
+        "example.com/gpu": ["gpus"],
+        "fleet.cdi/tty": ["low", "high"],
+        "fleet.cdi/ve": ["ve"],
+    }
+
+
+def test_kinds_refuse_what_a_host_would() -> None:
+    with pytest.raises(CdiError, match="did you mean 'drm'"):
+        entry_options.by_kind({"gpus": {"profile": "drn"}})

@@ -11,8 +11,9 @@ import re
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign, libraries
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import foreign
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_spec import plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest

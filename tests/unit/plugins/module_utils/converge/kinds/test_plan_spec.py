@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import libraries
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.apply import apply
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, libraries, plan_spec
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import build_spec, plan_spec
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.records import (
     CdiError,

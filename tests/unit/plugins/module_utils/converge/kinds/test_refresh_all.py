@@ -10,7 +10,7 @@ import os
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import converge_kinds, plan_kind, refresh_all
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
@@ -116,7 +116,7 @@ class TestRuntimes:
         monkeypatch.setattr(plan_kind.detect, "named", lambda runtimes: asked.append(1) or named(runtimes))
         host.insert(1)
         host.refresh()
-        assert asked  # in the preview and under the lock
+        assert asked
         asked.clear()
         host.boot("second")
         host.refresh()
@@ -179,7 +179,7 @@ class TestTrouble:
     def test_what_module_spec_changed_meanwhile_is_not_overwritten(self, host, monkeypatch, forgotten):
         """Between the look and the lock the module forgot the kind, or was asked for something else."""
         host.insert(1)
-        look = refresh_all.discover_kind
+        look = converge_kinds.discover_kind
 
         def late(*arguments):
             seen = look(*arguments)
@@ -189,6 +189,6 @@ class TestTrouble:
                 manifest.remember({KIND: None if forgotten else other})
             return seen
 
-        monkeypatch.setattr(refresh_all, "discover_kind", late)
+        monkeypatch.setattr(converge_kinds, "discover_kind", late)
         host.refresh()
         assert not host.spec_path.exists()

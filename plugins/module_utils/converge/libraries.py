@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...runtimes import table
-from ...runtimes.detect import DetectedRuntimes
-from ...runtimes.place import InstalledRuntime
-from ...spec.seen import releases
+from ..runtimes import table
+from ..runtimes.detect import DetectedRuntimes
+from ..runtimes.place import InstalledRuntime
+from ..spec.seen import releases
 
 
 class Linked(NamedTuple):

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The steps from settings to specs, for several kinds of one host at once. Module spec and a refresh take them.
+
+One snapshot serves all kinds, each kind is discovered once, and one plan has the changes of all specs and inventories.
+A kind that fails hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Callable, NamedTuple, Optional
+
+from ...discovery.discover import Enricher
+from ...discovery.out_of_service import Disabled
+from ...discovery.snapshot import Snapshot
+from ...manifest import Manifest
+from ...records import CdiError
+from ..apply import apply
+from ..change import Change, Plan
+from .plan_kind import FoundDevices, HostSpecs, KindPlan, WantedKind, discover_kind, plan_listing
+
+
+class FoundKinds(NamedTuple):
+    """The result of discovery, by kind."""
+
+    seen: dict[str, FoundDevices]
+    failed: dict[str, CdiError]
+
+
+class KindRequest(NamedTuple):
+    """One kind to converge."""
+
+    wanted: WantedKind
+    seen: FoundDevices
+    around: HostSpecs
+
+
+class ConvergedKinds(NamedTuple):
+    """The changes that were made, or with `check` would be made."""
+
+    plan: Plan  # of all kinds
+    parts: dict[str, KindPlan]
+    failed: dict[str, CdiError]  # kinds that could not be planned
+
+
+# Plans one kind. None leaves the kind out: it keeps its spec and its part of the inventory. Raises CdiError.
+PlanStep = Callable[[KindRequest, Manifest], Optional[KindPlan]]
+
+
+def discover_kinds(
+    kinds: Iterable[WantedKind], snapshot: Snapshot, enricher: Optional[Enricher], disabled: Mapping[str, Disabled]
+) -> FoundKinds:
+    """Discover the devices of each of `kinds`, which have entries, in one snapshot."""
+    found = FoundKinds({}, {})
+    for wanted in kinds:
+        try:
+            found.seen[wanted.kind] = discover_kind(wanted, snapshot, enricher, disabled)
+        except CdiError as error:
+            found.failed[wanted.kind] = error
+    return found
+
+
+def converge_kinds(
+    requests: Sequence[KindRequest],
+    step: PlanStep,
+    state_dir: str,
+    check: bool,
+    beside: Callable[[Manifest], tuple[Change, ...]] = lambda _manifest: (),
+) -> ConvergedKinds:
+    """Plan each kind by `step`, and carry out all plans, with the inventories and the changes that `beside` returns.
+
+    Raises CdiError, with nothing changed, if an inventory can't be written.
+    """
+    parts: dict[str, KindPlan] = {}
+    failed: dict[str, CdiError] = {}
+
+    def make_plan(manifest: Manifest) -> Plan:
+        parts.clear()
+        failed.clear()
+        for request in requests:
+            try:
+                part = step(request, manifest)
+            except CdiError as error:
+                failed[request.wanted.kind] = error
+            else:
+                parts.update({request.wanted.kind: part} if part else {})
+        changes = [change for part in parts.values() for change in part.plan.changes]
+        changes += [*_listings(requests, parts, manifest), *beside(manifest)]
+        kinds = {kind: memory for part in parts.values() for kind, memory in part.plan.kinds.items()}
+        return Plan("", tuple(changes), (), kinds)
+
+    return ConvergedKinds(apply(make_plan, state_dir, check), parts, failed)
+
+
+def _listings(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], manifest: Manifest) -> Iterable[Change]:
+    """Yield the changes that make each inventory list the found devices of its planned kinds."""
+    places = {request.around.inventory: request.around for request in requests if request.wanted.kind in parts}
+    homes = {request.wanted.kind: request.around.inventory for request in requests}
+    for path in sorted(places):
+        here = {kind: part for kind, part in parts.items() if homes[kind] == path}
+        found = {kind: part.found for kind, part in here.items()}
+        yield from plan_listing(places[path], found, manifest, next(part.by for part in here.values()))
