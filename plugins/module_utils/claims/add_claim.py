@@ -10,22 +10,23 @@ the next `claim add` of the same id or by `claim gc`.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from .. import files
 from ..layout import Layout
 from ..manifest import read_manifest
-from ..protocol.configurations import Configuration, find
+from ..protocol.configurations import Configuration, directories, find
 from ..records import CdiError, Node
 from ..spec import registry
 from ..system import device_nodes
 from . import calls
-from .calls import Caller
+from .calls import AddReply, Caller
 from .claim_spec import claim_spec, granted_names
 from .delete_claim import spec_path, undo_claim
 from .device_name import request_id
 from .ended import has_ended
-from .record import ASKED, GRANTED, ClaimRecord, WantedClaim
+from .record import ASKED, GRANTED, ClaimPart, ClaimRecord, WantedClaim
 from .store import alone, read_claim, write_claim
 
 
@@ -49,23 +50,22 @@ def add_claim(places: Layout, caller: Caller, boot_id: str, wanted: WantedClaim,
             undo_claim(places, caller, claim)
         configurations = check_wanted(places, boot_id, wanted, reuse)
         token = os.urandom(8).hex()
-        claim = ClaimRecord(wanted, ASKED, tuple(one.path for one in configurations), boot_id=boot_id, token=token)
-        write_claim(places.state_dir, claim)
+        asked = ClaimRecord(
+            wanted, ASKED, tuple(ClaimPart(one.path) for one in configurations), boot_id=boot_id, token=token
+        )
+        write_claim(places.state_dir, asked)
         try:
-            claim = _granted(places, caller, claim, configurations)
+            claim = _granted(places, caller, asked, configurations)
             seen = registry.load(places.spec_dirs)
-            manifest = read_manifest(places.state_dir)
-            own = {file.path for file in seen.specs if manifest.record(file.path)}
-            claim = claim._replace(names=granted_names([node.path for node in claim.nodes], seen, own))
+            claim = claim._replace(state=GRANTED, names=names_of(places, claim, seen))
             write_spec(places, claim, seen)
-            claim = claim._replace(state=GRANTED)
             write_claim(places.state_dir, claim)
         except CdiError as error:
             try:
-                undo_claim(places, caller, claim._replace(configurations=tuple(one.path for one in configurations)))
+                undo_claim(places, caller, asked)
             except CdiError as second:
-                raise CdiError(f"{error}; then {second}") from None
-            raise
+                raise CdiError(f"claim {wanted.id}: {error}; then {second}") from None
+            raise CdiError(f"claim {wanted.id}: {error}") from None
         return AddedClaim(claim, True)
 
 
@@ -80,15 +80,17 @@ def check_wanted(places: Layout, boot_id: str, wanted: WantedClaim, reuse: bool)
             "id, or say that this one is meant again (--reuse)."
         )
     found: list[Configuration] = []
+    config_dirs = directories(read_manifest(places.state_dir).files, places.config_dir)
     for type_ in wanted.types:
-        these = find(places.config_dir, type_)
-        if not these.configurations:
-            why = "; ".join(f"{path}: {error}" for path, error in these.errors.items())
+        looks = [find(config_dir, type_) for config_dir in config_dirs]
+        these = [one for look in looks for one in look.configurations]
+        if not these:
+            why = "; ".join(f"{path}: {error}" for look in looks for path, error in look.errors.items())
             raise CdiError(
-                f"claim {wanted.id}: {places.config_dir}/{type_}.d has no configuration for {type_}"
+                f"claim {wanted.id}: {type_}.d in {' or '.join(config_dirs)} has no configuration"
                 + (f" that can be used: {why}" if why else ". Module cdi_plugin writes one.")
             )
-        found += these.configurations
+        found += these
     return tuple(found)
 
 
@@ -119,18 +121,27 @@ def _granted(
     places: Layout, caller: Caller, claim: ClaimRecord, configurations: tuple[Configuration, ...]
 ) -> ClaimRecord:
     """Ask the plugins of all resource-types. Raises CdiError if one does not grant its part."""
-    paths: list[str] = []
-    granted: dict[str, None] = {}
+    parts: list[ClaimPart] = []
     locality: set[int] = set()
-    for type_, amounts in claim.wanted.types.items():
+    for type_ in claim.wanted.types:
         these = [one for one in configurations if one.config.type == type_]
-        request = {spec: str(amount) for spec, amount in amounts.items()}
-        reply = calls.add(caller, these, request, request_id(claim.id), claim.wanted.near)
-        paths.append(reply.path)
-        granted.update(dict.fromkeys(reply.devices))
+        reply = ask(caller, these, claim.wanted, type_)
+        parts.append(ClaimPart(reply.path, tuple(read_node(places.root, path) for path in reply.devices)))
         locality.update(reply.numa_locality)
-    nodes = tuple(read_node(places.root, path) for path in granted)
-    return claim._replace(configurations=tuple(paths), nodes=nodes, numa_locality=tuple(sorted(locality)))
+    return claim._replace(parts=tuple(parts), numa_locality=tuple(sorted(locality)))
+
+
+def ask(caller: Caller, these: Sequence[Configuration], wanted: WantedClaim, type_: str) -> AddReply:
+    """Get the part of the claim that is of one resource-type. Raises ProtocolError."""
+    request = {spec: str(amount) for spec, amount in wanted.types[type_].items()}
+    return calls.add(caller, these, request, request_id(wanted.id), wanted.near)
+
+
+def names_of(places: Layout, claim: ClaimRecord, seen: registry.Registry) -> tuple[str, ...]:
+    """Return the CDI devices that the claim has; if several are the same hardware, that of a spec of ours."""
+    manifest = read_manifest(places.state_dir)
+    own = {file.path for file in seen.specs if manifest.record(file.path)}
+    return granted_names([node.path for node in claim.nodes], seen, own)
 
 
 def read_node(root: str, path: str) -> Node:

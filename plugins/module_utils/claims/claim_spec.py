@@ -80,7 +80,7 @@ def claim_spec(id_: str, nodes: Sequence[Node], names: Sequence[str], registry: 
     spec["cdiVersion"] = versions.minimum_version(spec)
     wrong = errors_in(validate.validate(spec))
     if wrong:
-        raise CdiError(f"claim {id_}: its spec would not be valid: {wrong}")
+        raise CdiError(f"its spec would not be valid: {wrong}")
     return encode(spec)
 
 

@@ -11,9 +11,16 @@ from __future__ import annotations
 import os
 
 from .. import directories, documents, files
+from ..discovery import inventory
+from ..layout import Layout
 from .device_name import device_name
 
 LARGEST = 256 << 20  # bytes: some million names
+
+
+def this_boot(places: Layout) -> str:
+    """Return the id of this boot."""
+    return inventory.boot_id(places.root) or inventory.boot_id()
 
 
 def note_ended(path: str, boot_id: str, id_: str) -> None:

@@ -45,13 +45,19 @@ class WantedClaim(NamedTuple):
         return f"{text}{near}{', released on stop' if self.release_on_stop else ''}"
 
 
+class ClaimPart(NamedTuple):
+    """What one configuration granted to a claim."""
+
+    configuration: str  # path
+    nodes: tuple[Node, ...] = ()  # of the host; () while it is not known whether it granted anything
+
+
 class ClaimRecord(NamedTuple):
     """A stored claim."""
 
     wanted: WantedClaim
     state: str = ASKED
-    configurations: tuple[str, ...] = ()  # paths: those that granted; while it is asked, all that may have
-    nodes: tuple[Node, ...] = ()  # of the host, as they were granted
+    parts: tuple[ClaimPart, ...] = ()  # of those that granted; while it is asked, of all that may have
     names: tuple[str, ...] = ()  # qualified names of the CDI devices whose edits it has
     numa_locality: tuple[int, ...] = ()
     boot_id: str = ""  # of the numbers in `nodes`
@@ -64,6 +70,16 @@ class ClaimRecord(NamedTuple):
         return self.wanted.id
 
     @property
+    def configurations(self) -> tuple[str, ...]:
+        """Return the paths of the configurations that granted; while it is asked, of all that may have."""
+        return tuple(part.configuration for part in self.parts)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the granted nodes, each once."""
+        return tuple({node.path: node for part in self.parts for node in part.nodes}.values())
+
+    @property
     def device(self) -> str:
         """Return the qualified name for containers."""
         return qualified_name(self.wanted.id)
@@ -71,9 +87,10 @@ class ClaimRecord(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """Return the claim for people and programs, as `--json` and the modules show it."""
-        fields = as_document(self._replace(wanted=None))  # type: ignore[arg-type]
-        nodes = [{name: node[name] for name in ("path", "type", "major", "minor")} for node in fields["nodes"]]
-        return {**as_document(self.wanted), "device": self.device, **fields, "nodes": nodes}
+        fields = {name: value for name, value in as_document(self).items() if name not in ("wanted", "parts")}
+        nodes = [{"path": one.path, "type": one.type, "major": one.major, "minor": one.minor} for one in self.nodes]
+        own = {"device": self.device, "configurations": [*self.configurations], "nodes": nodes}
+        return {**as_document(self.wanted), **fields, **own}
 
 
 def parse_amounts(words: Sequence[str]) -> dict[str, int]:
@@ -94,6 +111,14 @@ def parse_amounts(words: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def parse_near(text: str) -> tuple[int, ...]:
+    """Parse NUMA nodes with commas between them, sorted. Raises CdiError."""
+    words = [word for word in text.split(",") if word]
+    if not all(word.isascii() and word.isdigit() and len(word) < 6 for word in words):
+        raise CdiError(f"near: found {text!r}; expected numbers of NUMA nodes, such as 0 or 0,1")
+    return tuple(sorted({int(word) for word in words}))
+
+
 def render_claim(claim: ClaimRecord) -> bytes:
     """Return the content of the claim's file."""
     return (json.dumps({"version": VERSION, **as_document(claim)}, indent=2, sort_keys=True) + "\n").encode("ascii")
@@ -106,8 +131,11 @@ def parse_claim(content: bytes, path: str) -> ClaimRecord:
         if document["version"] != VERSION:
             raise documents.other_version(path, document["version"], VERSION)
         wanted = _record(WantedClaim, document["wanted"])
-        nodes = tuple(_record(Node, node) for node in document["nodes"])
-        claim: ClaimRecord = _record(ClaimRecord, {**document, "wanted": wanted, "nodes": nodes})
+        parts = tuple(
+            ClaimPart(part["configuration"], tuple(_record(Node, node) for node in part["nodes"]))
+            for part in document["parts"]
+        )
+        claim: ClaimRecord = _record(ClaimRecord, {**document, "wanted": wanted, "parts": parts})
         if claim.state not in STATES or not all(amount > 0 for amount in wanted.amounts.values()):
             raise ValueError("state or amounts")
         return claim

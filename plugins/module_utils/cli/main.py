@@ -44,6 +44,24 @@ class Verb(NamedTuple):
 JSON = {"--json": "print one JSON document instead of text"}
 
 VERBS = {
+    "claim": Verb(
+        "give devices to a container, job or service by a name, and take them back; exit code 1 if something is wrong",
+        {
+            "--release-on-stop": "add: free them when the container stops; by default a stopped container keeps them",
+            "--reuse": "add: the id ended in this boot, and is meant again",
+            **JSON,
+        },
+        {
+            "action": Operand("add|del|list|check|gc|restore", None, "what to do; restore is for the boot"),
+            "what": Operand("WHAT", "*", "add: an ID, then TYPE:AMOUNT or TYPE-PROPERTY:AMOUNT; del: an ID"),
+        },
+        {
+            "--near": Operand("NODES", None, "add: prefer devices close to these NUMA nodes: 0 or 0,1"),
+            "--token": Operand(
+                "TOKEN", None, "del: only if the claim has this token: a later one with the same id has another"
+            ),
+        },
+    ),
     "device": Verb(
         "take a device out of service, or back; who holds it keeps it",
         {"--check": "say what would be done, and do nothing", **JSON},

@@ -10,11 +10,15 @@ differ.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import files
+from ...claims.calls import Caller
+from ...claims.delete_claim import spec_path
+from ...claims.restore_claims import restore_claims
 from ...discovery import inventory, snapshot, udev
 from ...discovery.out_of_service import Disabled, in_force
 from ...layout import Layout
@@ -81,9 +85,22 @@ def refresh(
         changed.update(dict.fromkeys(report.changed))
         if left <= 0 or not any(one.kept for one in report.missing):
             trouble = (f"{ledger.trouble}: until then nothing that is gone is dropped",) if ledger.trouble else ()
-            return report._replace(changed=tuple(changed), failed=(*report.failed, *trouble))
+            report = report._replace(changed=tuple(changed), failed=(*report.failed, *trouble))
+            return report if check else _with_claims(report, places, boot_id)
         sleep(min(pause, left))
         pause = min(2 * pause, LONGEST)
+
+
+def _with_claims(report: Report, places: Layout, boot_id: str) -> Report:
+    """Give claims their specs again after a reboot, now that specs and pools are of this boot."""
+    caller = Caller(os.path.join(places.prefix, "bin"))
+    try:
+        done = restore_claims(places, caller, boot_id or inventory.boot_id())
+    except CdiError as error:
+        return report._replace(failed=(*report.failed, str(error)))
+    ids = (*done.restored, *done.dropped)
+    changed = [spec_path(places, id_) for id_ in ids]
+    return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed))
 
 
 def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:

@@ -7,26 +7,34 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import check_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     ASKED,
     GRANTED,
+    IDLE,
     ClaimRecord,
     WantedClaim,
     parse_amounts,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT as BOOT_FILE
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
+from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 BOOT = "boot-1"
 FOREIGN = """#!/bin/sh
@@ -81,6 +89,29 @@ class Claims:
 
     def stored(self, id_):
         return store.read_claim(self.places.state_dir, id_)
+
+    def reboot(self, memories=(4096, 8192)):
+        """Restart with GPUs of these sizes, an empty /run, and a refresh."""
+        shutil.rmtree(self.host.root)
+        tree = gpus(memories)
+        tree["files"][BOOT_FILE] = "boot-2\n"
+        render(tree, Path(self.host.root))
+        shutil.rmtree(self.places.spec_dirs[0])
+        self.host.refresh()
+
+    def check(self, boot=BOOT):
+        return [(fault.id, fault.fault, fault.advice) for fault in check_claims(self.places, boot).faults]
+
+    def collect(self):
+        return collect_claims(self.places, self.caller, BOOT)
+
+    def restore(self):
+        return restore_claims(self.places, self.caller, "boot-2")
+
+    def change(self, id_, **fields):
+        """Change the record of a claim."""
+        with store.alone(self.places.state_dir, id_):
+            store.write_claim(self.places.state_dir, self.stored(id_)._replace(**fields))
 
     def held(self):
         """What the foreign plugin holds, and whether both GPUs are free."""
@@ -167,7 +198,7 @@ class TestAdd:
         assert claims.add("job-42", "gpu:1").changed
 
     def test_a_type_without_a_configuration_is_refused_before_anything(self, claims):
-        with pytest.raises(CdiError, match="has no configuration for fpga"):
+        with pytest.raises(CdiError, match=r"fpga.d in .* has no configuration"):
             claims.add("job-42", "gpu:1", "fpga:1")
         assert claims.stored("job-42") is None and claims.free()
 
@@ -220,6 +251,130 @@ class TestDelete:
             claims.delete("job-42")
         (tmp_path / "kept.conf").rename(tmp_path / "etc/gpu.d/drm0.conf")
         assert claims.delete("job-42") and claims.free()
+
+
+class TestCheck:
+    def test_all_is_well(self, claims):
+        claims.add("one", "gpu:1", "zero:1")
+        claims.add("two", "gpu:1")
+        assert claims.check() == []
+
+    def test_what_disagrees_is_told_with_the_next_step(self, claims):
+        path = spec_path(claims.places, "one")
+        claims.add("one", "gpu:1")
+        content = Path(path).read_text()
+        os.unlink(path)
+        assert claims.check() == [("one", f"{path} is missing", "run `fleet-cdi claim restore`")]
+        Path(path).write_text(content.replace("128", "129"))
+        ((_id, fault, _advice),) = claims.check()
+        assert "is not what the claim and the specs of its devices say" in fault
+        Path(path).write_text(content)
+        assert claims.check() == []
+        claims.host.ask("DEL", config(), request_id="one")
+        ((_id, fault, advice),) = claims.check()
+        assert fault == "the ledger has no grant of gpu/drm for it any more" and "claim del" in advice
+
+    def test_a_node_that_is_another_device_now(self, claims):
+        claims.add("one", "gpu:1")
+        node = claims.stored("one").nodes[0]
+        os.unlink(claims.host.root + node.path)
+        os.mknod(claims.host.root + node.path, stat.S_IFCHR | 0o600, os.makedev(226, 63))
+        ((_id, fault, _advice),) = claims.check()
+        assert fault == f"{node.path}: has minor 63, expected {node.minor}"
+
+    def test_half_done_and_orphaned(self, claims):
+        claims.add("one", "gpu:1")
+        claims.change("one", state=ASKED)
+        claims.add("two", "gpu:1")
+        os.unlink(store.claim_path(claims.places.state_dir, "two"))
+        assert [(id_, advice) for id_, _fault, advice in claims.check()] == [
+            ("one", "run `fleet-cdi claim gc`"),
+            (spec_path(claims.places, "two"), "run `fleet-cdi claim gc`"),
+        ]
+
+    def test_before_a_restore(self, claims):
+        claims.add("one", "gpu:1")
+        ((_id, fault, advice),) = claims.check("boot-2")
+        assert "before the last reboot" in fault and "claim restore" in advice
+
+
+class TestCollect:
+    def test_half_done_ones_and_specs_without_a_claim(self, claims):
+        claims.add("one", "gpu:1", "zero:1")
+        claims.change("one", state=ASKED)
+        claims.add("kept", "gpu:1")
+        spec = spec_path(claims.places, "lost")
+        Path(spec).write_text(json.dumps(claims.spec("one")))
+        done = claims.collect()
+        assert (done.freed, done.removed, done.failed) == (("one",), (spec,), ())
+        assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == ["kept"]
+        assert claims.how.with_suffix(".held").read_text() == ""
+
+    def test_an_idle_one_only_if_it_is_released_on_stop(self, claims):
+        claims.add("kept", "gpu:1")
+        claims.add("freed", "gpu:1", release_on_stop=True)
+        for id_ in ("kept", "freed"):
+            claims.change(id_, state=IDLE)
+        assert claims.collect().freed == ("freed",)
+
+    def test_what_fails_is_told_and_stays(self, claims):
+        claims.add("one", "zero:1")
+        claims.add("two", "gpu:1")
+        for id_ in ("one", "two"):
+            claims.change(id_, state=ASKED)
+        claims.behave("del")
+        done = claims.collect()
+        assert done.freed == ("two",) and "stuck" in done.failed[0]
+
+
+class TestRestore:
+    def test_after_a_reboot(self, claims):
+        claims.add("kept", "gpu:1", "zero:1")
+        claims.add("dropped", "gpu:1", release_on_stop=True)
+        claims.reboot()
+        done = claims.restore()
+        assert (done.restored, done.dropped, done.failed) == (("kept",), ("dropped",), ())
+        assert claims.check("boot-2") == []
+        assert claims.add("kept", "gpu:1", "zero:1", boot="boot-2").changed is False
+        assert claims.restore() == ((), (), ())
+
+    def test_renumbered_nodes_are_those_of_the_same_card(self, claims):
+        claims.add("one", "gpu:1")
+        claims.add("two", "gpu:1")
+        before = claims.stored("two").nodes
+        claims.reboot()
+        claims.change("two", parts=tuple(part._replace(nodes=part.nodes[:1]) for part in claims.stored("two").parts))
+        claims.restore()
+        assert claims.stored("two").nodes == before
+
+    def test_a_vanished_device_is_told_and_not_swapped(self, claims):
+        claims.add("one", "gpu:1")
+        claims.add("two", "gpu:1")
+        claims.reboot((4096,))
+        done = claims.restore()
+        assert done.restored == ("one",)
+        (why,) = done.failed
+        assert "claim two: can't be restored" in why and "do not start" in why
+        assert claims.spec("two") is None and claims.stored("two").reason
+        with pytest.raises(CdiError, match="has not been restored"):
+            claims.add("two", "gpu:1", boot="boot-2")
+        claims.reboot()
+        assert "two" in claims.restore().restored
+
+    def test_a_grant_that_the_ledger_lost_is_not_made_anew(self, claims):
+        claims.add("one", "gpu:1")
+        claims.host.ask("DEL", config(), request_id="one")
+        claims.reboot()
+        (why,) = claims.restore().failed
+        assert "the ledger has no grant" in why and claims.free()
+
+    def test_a_foreign_device_that_is_of_another_type(self, claims):
+        claims.add("one", "zero:1")
+        claims.reboot()
+        os.unlink(claims.host.root + "/dev/null")
+        os.mknod(claims.host.root + "/dev/null", stat.S_IFBLK | 0o600, os.makedev(7, 0))
+        (why,) = claims.restore().failed
+        assert "another type" in why and claims.spec("one") is None
 
 
 class TestRecord:

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare grants of claims with the ledger, in which our executables note them.
+
+Others' executables have a store of their own, and the protocol of 2017 has no command that reads it. Nothing here
+writes: a claim gets and gives back devices only by the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from ..layout import Layout
+from ..protocol.configurations import read
+from ..protocol.errors import ProtocolError
+from ..protocol.pools import PROFILES
+from ..records import CdiError
+from .device_name import request_id
+from .record import ClaimRecord
+
+
+class LedgerGrants:
+    """The requests in the ledger. It is read at the first question. `trouble`: why it can't be read."""
+
+    def __init__(self, places: Layout, boot_id: str) -> None:
+        self._state_dir = places.state_dir
+        self._boot_id = boot_id
+        self._held: Optional[set[tuple[str, str, str]]] = None
+        self.trouble = ""
+
+    def lost(self, claim: ClaimRecord) -> str:
+        """Return why a plugin of ours does not hold what it granted to the claim; "" if all do, or it is not known."""
+        for path in claim.configurations:
+            try:
+                config = read(path).config
+            except ProtocolError as error:
+                return f"{path} granted it, and can't be used: {error}"
+            if config.plugin in PROFILES and not self._holds((config.type, config.plugin, request_id(claim.id))):
+                return self.trouble or f"the ledger has no grant of {config.type}/{config.plugin} for it any more"
+        return ""
+
+    def _holds(self, key: tuple[str, str, str]) -> bool:
+        if self._held is None:
+            self._held = self._read()
+        return key in self._held
+
+    def _read(self) -> set[tuple[str, str, str]]:
+        if not os.path.lexists(os.path.join(self._state_dir, "ledger.db")):  # a question would create it
+            return set()
+        # Imported here, because the import of SQLite takes long, and a refresh without claims asks nothing.
+        from ..allocation.ledger.ledger import Ledger
+
+        try:
+            return {(*grant.key,) for grant in Ledger(self._state_dir, self._boot_id).grants()}
+        except CdiError as error:
+            self.trouble = str(error)
+            return set()

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""After a reboot, give claims their specs again, with the device nodes read anew; drop those that do not survive one.
+
+A claim gets the hardware that it had, or none: a device that is gone is reported, its claim has no spec, and the next
+restore tries again. Runs at the end of each refresh, so before the container engines (docs/refresh.md).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ..layout import Layout
+from ..protocol.configurations import read
+from ..protocol.pools import PROFILES
+from ..records import CdiError
+from ..spec import registry
+from .add_claim import ask, names_of, read_node, write_spec
+from .calls import Caller
+from .delete_claim import spec_path, undo_claim
+from .ledger_grants import LedgerGrants
+from .record import ASKED, ClaimPart, ClaimRecord
+from .store import alone, read_claim, read_claims, write_claim
+
+
+class RestoredClaims(NamedTuple):
+    """What a restore did."""
+
+    restored: tuple[str, ...] = ()  # ids
+    dropped: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClaims:
+    """Restore all claims of earlier boots, and specs that are missing. Raises CdiError if they can't be listed."""
+    stored = read_claims(places.state_dir)
+    restored, dropped, failed = [], [], list(stored.errors.values())
+    ledger = LedgerGrants(places, boot_id)
+    for found in stored.claims:
+        if found.state == ASKED or not _is_lost(places, found, boot_id):
+            continue
+        try:
+            with alone(places.state_dir, found.id):
+                claim = read_claim(places.state_dir, found.id)
+                if claim is None or claim.state == ASKED or not _is_lost(places, claim, boot_id):
+                    continue
+                if claim.boot_id != boot_id and claim.wanted.release_on_stop:
+                    undo_claim(places, caller, claim)
+                    dropped.append(claim.id)
+                else:
+                    _restore(places, caller, boot_id, claim, ledger)
+                    restored.append(claim.id)
+        except CdiError as error:
+            failed.append(str(error))
+    return RestoredClaims(tuple(restored), tuple(dropped), tuple(failed))
+
+
+def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str) -> bool:
+    """Tell if the claim is of an earlier boot, or its spec is missing."""
+    return claim.boot_id != boot_id or not os.path.lexists(spec_path(places, claim.id))
+
+
+def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, ledger: LedgerGrants) -> None:
+    """Write the claim's spec again; the caller holds the claim. Raises CdiError, with the reason in its record."""
+    before = claim
+    try:
+        if claim.boot_id != boot_id:
+            claim = claim._replace(parts=_parts(places, caller, claim, ledger))
+        seen = registry.load(places.spec_dirs)
+        claim = claim._replace(names=names_of(places, claim, seen))
+        write_spec(places, claim, seen)
+    except CdiError as error:
+        write_claim(places.state_dir, before._replace(reason=str(error)))
+        raise CdiError(
+            f"claim {claim.id}: can't be restored: {error}. Containers that ask for {claim.device} do not start. "
+            "Bring the device back, or give the claim back (fleet-cdi claim del)."
+        ) from None
+    write_claim(places.state_dir, claim._replace(boot_id=boot_id, reason=""))
+
+
+def _parts(places: Layout, caller: Caller, claim: ClaimRecord, ledger: LedgerGrants) -> tuple[ClaimPart, ...]:
+    """Return the claim's parts with their device nodes in this boot. Raises CdiError if one is gone or another device.
+
+    Our executables answer a repeated ADD with the same hardware and its present nodes. Others' must not be called twice
+    for one request (proposal, "ADD"), so of those a path stands for its device.
+    """
+    lost = ledger.lost(claim)
+    if lost:
+        raise CdiError(lost)  # a repeated ADD would now be a new one, of any hardware
+    found = []
+    for part in claim.parts:
+        configuration = read(part.configuration)
+        if configuration.config.plugin in PROFILES:
+            paths = ask(caller, [configuration], claim.wanted, configuration.config.type).devices
+        else:
+            paths = tuple(node.path for node in part.nodes)
+        nodes = tuple(read_node(places.root, path) for path in paths)
+        changed = [node.path for node, before in zip(nodes, part.nodes) if node.type != before.type]
+        if changed:
+            raise CdiError(f"{changed[0]}: is of another type than the device that was granted")
+        found.append(part._replace(nodes=nodes))
+    return tuple(found)

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""fleet-cdi claim: devices by name for containers, jobs and services, and given back."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, NamedTuple
+
+from ..claims.add_claim import add_claim
+from ..claims.calls import Caller
+from ..claims.check_claims import check_claims
+from ..claims.collect_claims import collect_claims
+from ..claims.delete_claim import delete_claim
+from ..claims.ended import this_boot
+from ..claims.record import ClaimRecord, WantedClaim, parse_amounts, parse_near
+from ..claims.restore_claims import restore_claims
+from ..claims.store import read_claims
+from ..layout import Layout
+from ..records import CdiError, as_document
+from .terminal import complain, say, say_document, table
+
+HEADER = ("CLAIM", "STATE", "REQUEST", "DEVICE", "NODES")
+
+
+class _Asked(NamedTuple):
+    """A command of the verb."""
+
+    arguments: Any
+    paths: Layout
+    caller: Caller
+    boot_id: str
+
+
+def run(arguments: Any, paths: Layout) -> int:
+    """Do `action` with `what`. Raises CdiError."""
+    action = ACTIONS.get(arguments.action)
+    if action is None:
+        raise CdiError(f"claim: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
+    if arguments.what and arguments.action not in ("add", "del"):
+        raise CdiError(f"claim {arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
+    return action(_Asked(arguments, paths, Caller(os.path.join(paths.prefix, "bin")), this_boot(paths)))
+
+
+def _add(asked: _Asked) -> int:
+    given = asked.arguments
+    if len(given.what) < 2:
+        raise CdiError("claim add: expected an id and what it is for: claim add job-42 gpu:1 tty:1")
+    wanted = WantedClaim(
+        given.what[0], parse_amounts(given.what[1:]), parse_near(given.near or ""), given.release_on_stop
+    )
+    claim, changed = add_claim(asked.paths, asked.caller, asked.boot_id, wanted, given.reuse)
+    if given.json:
+        say_document({**claim.document, "changed": changed})
+    else:
+        say(claim.device)
+    return 0
+
+
+def _del(asked: _Asked) -> int:
+    given = asked.arguments
+    if len(given.what) != 1:
+        raise CdiError(f"claim del: found {len(given.what)} operands; expected the id of a claim")
+    done = delete_claim(asked.paths, asked.caller, asked.boot_id, given.what[0], given.token or "")
+    if given.json:
+        say_document({"id": given.what[0], "changed": done})
+    else:
+        say(f"given back: {given.what[0]}" if done else "Nothing to give back.")
+    return 0
+
+
+def _list(asked: _Asked) -> int:
+    stored = read_claims(asked.paths.state_dir)
+    if asked.arguments.json:
+        say_document({"claims": [claim.document for claim in stored.claims], "errors": [*stored.errors.values()]})
+    elif stored.claims:
+        say(*table(HEADER, map(_row, stored.claims)))
+    else:
+        say("No claims on this host.")
+    _complain(stored.errors.values(), asked)
+    return 1 if stored.errors else 0
+
+
+def _row(claim: ClaimRecord) -> list[list[str]]:
+    return [[claim.id], [claim.state], [str(claim.wanted)], [claim.device], [node.path for node in claim.nodes]]
+
+
+def _check(asked: _Asked) -> int:
+    found = check_claims(asked.paths, asked.boot_id)
+    if asked.arguments.json:
+        say_document({"claims": [claim.document for claim in found.claims], "faults": as_document(found.faults)})
+    else:
+        for fault in found.faults:
+            say(f"{fault.id}: {fault.fault}; {fault.advice}")
+        if not found.faults:
+            say(f"{len(found.claims)} claims, and all agree with this host.")
+    return 1 if found.faults else 0
+
+
+def _gc(asked: _Asked) -> int:
+    done = collect_claims(asked.paths, asked.caller, asked.boot_id)
+    lines = [*(f"given back: {id_}" for id_ in done.freed), *(f"removed: {path}" for path in done.removed)]
+    return _told(asked, done, lines)
+
+
+def _restore(asked: _Asked) -> int:
+    done = restore_claims(asked.paths, asked.caller, asked.boot_id)
+    lines = [*(f"restored: {id_}" for id_ in done.restored), *(f"given back: {id_}" for id_ in done.dropped)]
+    return _told(asked, done, lines)
+
+
+def _told(asked: _Asked, done: Any, lines: list[str]) -> int:
+    if asked.arguments.json:
+        say_document(as_document(done))
+    else:
+        say(*(lines or ["Nothing to do."]))
+    _complain(done.failed, asked)
+    return 1 if done.failed else 0
+
+
+def _complain(texts: Any, asked: _Asked) -> None:
+    if not asked.arguments.json:
+        for text in texts:
+            complain(text)
+
+
+ACTIONS: dict[str, Callable[[_Asked], int]] = {
+    "add": _add,
+    "del": _del,
+    "list": _list,
+    "check": _check,
+    "gc": _gc,
+    "restore": _restore,
+}
