@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..allocation.choosing.choose import ChoiceRequest, Infeasible, choose
 from ..allocation.choosing.machine import fold
@@ -63,15 +63,25 @@ class Picker:
             left = [device for device in free if device.id not in out]
             alike = many.left(locks, out.union(self.lost)) if many else {}
             chosen = self._choose(finest(left, needs), alike, locks, wanted)
-            lost = self.faults(chosen)
-            clash = "" if lost else _overlapping(chosen)
-            busy = {} if lost or clash else self._busy(chosen, locks)
-            if not lost and not clash and not (busy and self.refuse):
-                self.occupied = [*busy.values()]
+            unusable = self._unusable(chosen, locks)
+            if not unusable:
                 return [hold_of(device, amounts) for device in chosen]
-            lost = {**lost, **{name: f"{one}, and nobody holds it" for name, one in busy.items()}}
-            self.lost.update(lost)
-            out.update(lost, [clash])
+            out.update(unusable)
+
+    def _unusable(self, chosen: Sequence[Device], locks: Mapping[str, Lock]) -> Collection[str]:
+        """Return the ids of the chosen devices that can't be had after all, and remember why they are lost."""
+        lost = self.faults(chosen)
+        if not lost:
+            clash = _overlapping(chosen)
+            if clash:
+                return (clash,)
+            busy = self._busy(chosen, locks)
+            if not (busy and self.refuse):
+                self.occupied = [*busy.values()]
+                return ()
+            lost = {name: f"{one}, and nobody holds it" for name, one in busy.items()}
+        self.lost.update(lost)
+        return lost.keys()
 
     def _is_free(self, device: Device, amounts: Mapping[str, int], locks: Mapping[str, Lock]) -> bool:
         """Tell if the device, or `amounts` of it, can be held beside `locks`."""

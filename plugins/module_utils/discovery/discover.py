@@ -62,6 +62,15 @@ class Candidate(NamedTuple):
     names: Mapping[str, str]  # sort -> name that it would have
 
 
+class Gathered(NamedTuple):
+    """What the profiles of all entries found. The devices do not have their names yet."""
+
+    candidates: list[Candidate]
+    kinds: dict[str, Kind]  # by name
+    links: list[Link]  # what drivers' libraries say
+    warnings: list[str]
+
+
 def discover(
     entries: dict[str, dict[str, Any]],
     snapshot: Snapshot,
@@ -75,55 +84,73 @@ def discover(
     can't be used.
     """
     check(entries)
-    warnings: list[str] = []
-    candidates: list[Candidate] = []
-    kinds: dict[str, Kind] = {}
-    drivers: list[Link] = []  # what drivers' libraries say
+    found = _gathered(entries, snapshot, enricher)
+    aggregates = [f"{kind.name}={name}" for kind in found.kinds.values() for name in kind.aggregates]
+    claimants = [
+        device_names.Claimant(one.device.id, one.device.kind, one.entry, one.names) for one in found.candidates
+    ]
+    names = device_names.share_out(claimants, aggregates)
+    by_entry, warnings = _named(found.candidates, names.of, entries, disabled or {})
+    files: dict[str, Topology] = {}  # what operators' files say, by path
+    for name, some in by_entry.items():
+        path = entries[name].get("topology_file")
+        if some and path:
+            files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
+            by_entry[name], odd = topology_file.apply(some, files[path])
+            warnings += [f"devices entry {name!r}: {text}" for text in odd]
+    devices = with_nics([device for some in by_entry.values() for device in some], snapshot, files.values())
+    links, odd_links = _links(devices, found.links, files, snapshot)
+    return Discovery(
+        devices,
+        (*found.warnings, *warnings, *names.warnings, *odd_links, *snapshot.reports),
+        tuple(found.kinds[name] for name in sorted(found.kinds)),
+        links,
+        names.ambiguous,
+    )
+
+
+def _gathered(entries: Mapping[str, dict[str, Any]], snapshot: Snapshot, enricher: Optional[Enricher]) -> Gathered:
+    """What the profiles of all entries find. Raises CdiError for an entry that finds nothing and is required."""
+    every = Gathered([], {}, [], [])
     for name, entry in sorted(entries.items()):
         where = f"devices entry {name!r}"
         found = PROFILES[entry["profile"]].find(entry, snapshot)
         if not found.groups and entry.get("required"):
             raise CdiError(f"{where}: found no device, but has required: true; {found.why}")
         if not found.groups and "required" not in entry:
-            warnings.append(f"{where}: found no device: {found.why}")
-        warnings += [f"{where}: {text}" for text in found.warnings]
-        candidates += [_describe(name, entry, index, group, enricher) for index, group in enumerate(found.groups)]
-        drivers += found.links
+            every.warnings.append(f"{where}: found no device: {found.why}")
+        every.warnings.extend(f"{where}: {text}" for text in found.warnings)
+        every.candidates.extend(
+            _describe(name, entry, index, group, enricher) for index, group in enumerate(found.groups)
+        )
+        every.links.extend(found.links)
         if found.groups:
             kind = _kind(name, entry, found)
-            kinds[kind.name] = _both(kinds[kind.name], kind) if kind.name in kinds else kind
-    aggregates = [f"{kind.name}={name}" for kind in kinds.values() for name in kind.aggregates]
-    names = device_names.share_out(
-        [device_names.Claimant(one.device.id, one.device.kind, one.entry, one.names) for one in candidates], aggregates
-    )
+            every.kinds[kind.name] = _both(every.kinds[kind.name], kind) if kind.name in every.kinds else kind
+    return every
+
+
+def _named(
+    candidates: Sequence[Candidate],
+    names: Sequence[tuple[str, ...]],
+    entries: Mapping[str, dict[str, Any]],
+    disabled: Mapping[str, Disabled],
+) -> tuple[dict[str, list[Device]], list[str]]:
+    """(the devices that have a name, by entry; warnings about the others). Raises CdiError for a required entry."""
     devices: dict[str, list[Device]] = {name: [] for name in sorted(entries)}
-    for one, own in zip(candidates, names.of):
+    warnings = []
+    for one, own in zip(candidates, names):
         warnings += _without(one, entries[one.entry], own)
         if own:
             device = _with_nodes(one, entries[one.entry], own)
-            devices[one.entry].append(device._replace(health=health_of(device, disabled or {}) or device.health))
+            devices[one.entry].append(device._replace(health=health_of(device, disabled) or device.health))
     for name in dict.fromkeys(one.entry for one in candidates):
         if entries[name].get("required") and not devices[name]:
             raise CdiError(
                 f"devices entry {name!r}: found no device that has a name, but has required: true; add 'index' to "
                 "name_by, or exclude the devices that claim each other's names"
             )
-    files: dict[str, Topology] = {}  # what operators' files say, by path
-    for name, some in devices.items():
-        path = entries[name].get("topology_file")
-        if some and path:
-            files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
-            devices[name], odd = topology_file.apply(some, files[path])
-            warnings += [f"devices entry {name!r}: {text}" for text in odd]
-    every = with_nics([device for some in devices.values() for device in some], snapshot, files.values())
-    links, odd_ones = _links(every, drivers, files, snapshot)
-    return Discovery(
-        every,
-        (*warnings, *names.warnings, *odd_ones, *snapshot.reports),
-        tuple(kinds[name] for name in sorted(kinds)),
-        links,
-        names.ambiguous,
-    )
+    return devices, warnings
 
 
 def unready(entries: Mapping[str, dict[str, Any]], devices: Sequence[Device]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from typing import NamedTuple, Optional
 
 from ...records import CdiError
@@ -14,6 +14,7 @@ from ..ledger.ledger import Ledger
 from .pod_holds import is_kept
 
 Configuration = tuple[str, str]  # resource-type, plugin
+Request = tuple[Optional[Configuration], str]  # with a request-id; None: of any configuration
 
 
 class Collected(NamedTuple):
@@ -28,7 +29,7 @@ class Collected(NamedTuple):
 
 def gc(
     ledger: Ledger,
-    valid: Optional[Collection[tuple[Optional[Configuration], str]]],
+    valid: Optional[Collection[Request]],
     as_of: float,
     *,
     configuration: Optional[Configuration] = None,
@@ -54,16 +55,11 @@ def gc(
         return Collected(refused=f"found {what}; nothing was freed. Use force to free everything")
     listed = set(valid or ())
     held = [grant for grant in ledger.grants() if _meant(grant, configuration, owner)]
-    known: set[tuple[Optional[Configuration], str]] = {(grant.key[:2], grant.key.request_id) for grant in held}
-    known |= {(None, request_id) for _configuration, request_id in known}
-    lost = sorted({request_id for name, request_id in listed if (name, request_id) not in known})
-    others = [grant for grant in held if not is_kept(grant.key)]
-    stale = [
-        g for g in others if (g.key[:2], g.key.request_id) not in listed and (None, g.key.request_id) not in listed
-    ]
-    young = [grant for grant in stale if _young(grant, ledger.boot_id, as_of)]
+    stale, young = _invalid(held, listed, ledger.boot_id, as_of)
+    known = {request for grant in held for request in _requests(grant.key)}
+    lost = sorted({request_id for _configuration, request_id in listed - known})
     freed, errors = [], []
-    for grant in (grant for grant in stale if grant not in young):
+    for grant in stale:
         try:
             gone = _collect(ledger, grant, teardown)
             if gone is not None:
@@ -75,14 +71,24 @@ def gc(
     return Collected(tuple(freed), tuple(grant.key for grant in young), tuple(errors), tuple(lost))
 
 
+def _requests(key: Key) -> tuple[Request, Request]:
+    """Return how a list may name the request of a grant."""
+    return (key[:2], key.request_id), (None, key.request_id)
+
+
 def _meant(grant: Grant, configuration: Optional[Configuration], owner: str) -> bool:
     return (not configuration or tuple(grant.key[:2]) == configuration) and (
         not owner or any(part.owner == owner for part in grant.parts)
     )
 
 
-def _young(grant: Grant, boot_id: str, as_of: float) -> bool:
-    return any(part.boot_id == boot_id and part.since >= as_of for part in grant.parts)
+def _invalid(
+    held: Collection[Grant], listed: Set[Request], boot_id: str, as_of: float
+) -> tuple[list[Grant], list[Grant]]:
+    """Return the grants that are not in the list: (those to free, those that were made after it)."""
+    unlisted = [grant for grant in held if not is_kept(grant.key) and listed.isdisjoint(_requests(grant.key))]
+    young = [one for one in unlisted if any(part.boot_id == boot_id and part.since >= as_of for part in one.parts)]
+    return [grant for grant in unlisted if grant not in young], young
 
 
 def _collect(ledger: Ledger, grant: Grant, teardown: Optional[Callable[[Grant], None]]) -> Optional[Grant]:
