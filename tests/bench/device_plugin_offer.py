@@ -35,7 +35,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.reso
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, resolve
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.registry import SpecFile, all_edits, resolve
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import StrangeNodes
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import numbers_at
 
 KIND = "nvidia.com/gpu"
 NULL = "/dev/null"  # a node that is there, so that a look goes all the way
@@ -114,9 +116,13 @@ def main() -> None:
         registry = resolve(("/etc/cdi",), [SpecFile("/etc/cdi/gpus.json", 0, spec)], {})
         (resource,) = offer(PluginSettings(), registry, known).resources
         assert len(resource.units) == number
+        edits, nodes = all_edits(registry), [node for one in known.devices for node in one.nodes]
+        strange = StrangeNodes(edits, nodes)
         roster = Roster(frozenset({0, 1}))
         roster.update(resource, {}, 0.0)
         cases: dict[str, Callable[[], Any]] = {
+            "nodes of specs, beside the inventory's": partial(StrangeNodes, edits, nodes),
+            "look for nodes under other paths": partial(strange.look, numbers_at),
             "offer": partial(offer, PluginSettings(), registry, known),
             "look": partial(look, resource, registry),
             "roster, nothing new": partial(roster.update, resource, {}, 1.0),

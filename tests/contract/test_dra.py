@@ -11,6 +11,7 @@ The forms of three drivers: NVIDIA/k8s-dra-driver-gpu 22407113 (cmd/gpu-kubelet-
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -229,3 +230,46 @@ def test_a_claim_on_what_an_executable_granted(host: Host, newer: Kubelet, start
     ledger(host).delete(Key("gpu", "drm", "job"))
     until(lambda: held(host))
     assert newer.wait_for(RESOURCE, 1)
+
+
+def test_a_claim_gives_a_device_under_another_path(host: Host, newer: Kubelet, start: Start) -> None:
+    """As drivers do that have the driver's device nodes in a tree of their own: /run/nvidia/driver/dev/nvidia0."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    host.devices(2)
+    tree = host.root / "run/driver/dev"
+    tree.mkdir(parents=True)
+    os.mknod(tree / "thing0", 0o600 | 0o020000, (host.root / "dev/thing0").stat().st_rdev)
+    (host.root / "dev/by-path").symlink_to("../run/driver/dev")
+    node = {"path": "/dev/thing0", "hostPath": "/dev/by-path/thing0"}
+    driver = DRIVERS[0]
+    plugin = start()
+    assert newer.wait_for(RESOURCE, 2)
+    device = {"name": f"{UID}-gpu-0", "containerEdits": {"deviceNodes": [node]}}
+    document = {"cdiVersion": "0.5.0", "kind": driver.kind, "devices": [device]}
+    (host.specs / driver.file(UID)).write_text(json.dumps(document))
+    plugin.said("claim-held", driver=driver.name, claim=f"uid:{UID}")
+    assert newer.wait_for(RESOURCE, 1)
+    holder = f"taken: claim uid:{UID} of DRA driver {driver.name} holds node:"
+    until(lambda: why(host, "d0").startswith(holder))  # the file is written after the list
+    with pytest.raises(Refused, match="thing0"):
+        add(host, "node:/dev/thing0")
+    driver.unprepare(host)
+    plugin.said("claim-released", driver=driver.name)
+    assert newer.wait_for(RESOURCE, 2)
+
+
+def test_the_spec_of_another_tool_gives_a_device_under_another_path(host: Host, newer: Kubelet, start: Start) -> None:
+    """Both kinds are offered, and the second pod is refused the device that the first one has."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    host.devices(1)
+    os.mknod(host.root / "dev/second", 0o600 | 0o020000, (host.root / "dev/thing0").stat().st_rdev)
+    host.spec("other.com/thing", {"x": ["second"]}, file="other.json")
+    start()
+    assert newer.wait_for(RESOURCE, 1)
+    assert newer.wait_for("other.com/thing", 1)
+    newer.run("one", **{RESOURCE: 1})
+    assert newer.wait_for("other.com/thing", 0)
+    with pytest.raises(Rejected):
+        newer.run("two", **{"other.com/thing": 1})

@@ -94,7 +94,7 @@ def _picker(call: Call, pool: Inventory, asked: request.DeviceRequest, near: tup
         from . import claimed
 
         picker.claimed, picker.claims = claimed.claimed_devices(
-            call.host.spec_dirs, pool, lambda why: complain(f"{call.plugin}: {why}")
+            call.host.spec_dirs, pool, lambda why: complain(f"{call.plugin}: {why}"), call.host.root
         )
     return picker
 

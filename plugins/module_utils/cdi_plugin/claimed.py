@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import site
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..allocation.holds.dra_holds import UNNAMED, claim_key
@@ -19,10 +20,13 @@ from ..allocation.holds.owners import Owners, finest
 from ..allocation.holds.pod_holds import claim_text
 from ..allocation.ledger.grant import WHOLE, hold_of
 from ..discovery.inventory import Inventory
+from ..discovery.root import Root
 from ..records import Device
 from ..spec import registry
-from ..spec.items import NEVER, items_of
+from ..spec.items import NEVER, Edits, items_of
 from ..spec.names import foreign_claim, named_uid
+from ..spec.same_nodes import SameNodes, StrangeNodes
+from ..system.device_nodes import numbers_at
 from .devices import Many, others
 
 SOME = 3  # devices that an error names with their claims
@@ -35,11 +39,33 @@ class Claimed(NamedTuple):
     told: tuple[str, ...]  # the first of them, in words
 
 
-def claimed_devices(directories: Sequence[str], pool: Inventory, complain: Callable[[str], None]) -> Claimed:
-    """Return the devices of the pool that claims have now. Unreadable files are reported by `complain`."""
+def claimed_devices(
+    directories: Sequence[str], pool: Inventory, complain: Callable[[str], None], root: str = "/"
+) -> Claimed:
+    """Return the devices of the pool that claims have now. Unreadable files are reported by `complain`.
+
+    The paths in specs are those of the host whose root directory is `root`.
+    """
     owners, many = Owners(others(pool)), pool.devices if isinstance(pool.devices, Many) else None
+    claims = [*_claims(directories, complain)]
+    same = _same_nodes([edits for edits, _holder in claims], pool, root)
     locks: dict[str, str] = {}
     told: dict[str, str] = {}
+    for edits, holder in claims:
+        items = items_of(edits, same)
+        found = {one.id: one for item in items for one in owners.of(item)}
+        holds = [*map(hold_of, finest(found.values()))]
+        if many:
+            holds += [hold_of(Device(many.resources[item], "", "", (), ())) for item in items if item in many.resources]
+        for hold in holds:
+            told.setdefault(hold.device, holder)
+            for name, mode in hold.locks().items():
+                locks[name] = mode if locks.get(name, mode) == mode else WHOLE
+    return Claimed(locks, tuple(f"{name}: {holder} has it" for name, holder in sorted(told.items())[:SOME]))
+
+
+def _claims(directories: Sequence[str], complain: Callable[[str], None]) -> Iterator[tuple[Edits, str]]:
+    """Yield the edits of each device of a claim, and the claim in words."""
     for priority, path in registry.find(directories).paths:
         if not named_uid(path):
             continue
@@ -51,19 +77,19 @@ def claimed_devices(directories: Sequence[str], pool: Inventory, complain: Calla
                 complain(f"{error}; what this claim of a DRA driver has is not known")
             continue
         claim = foreign_claim(path, file.spec["kind"])
-        if claim is None:
-            continue
-        driver, uid = claim
-        for device in file.spec["devices"]:
-            items = items_of(device["containerEdits"]) if device["name"] not in NEVER else ()
-            found = {one.id: one for item in items for one in owners.of(item)}
-            holds = [*map(hold_of, finest(found.values()))]
-            if many:
-                holds += [
-                    hold_of(Device(many.resources[item], "", "", (), ())) for item in items if item in many.resources
-                ]
-            for hold in holds:
-                told.setdefault(hold.device, claim_text(claim_key(driver, f"{UNNAMED}{uid}")))
-                for name, mode in hold.locks().items():
-                    locks[name] = mode if locks.get(name, mode) == mode else WHOLE
-    return Claimed(locks, tuple(f"{name}: {holder} has it" for name, holder in sorted(told.items())[:SOME]))
+        if claim:
+            driver, uid = claim
+            holder = claim_text(claim_key(driver, f"{UNNAMED}{uid}"))
+            yield from ((one["containerEdits"], holder) for one in file.spec["devices"] if one["name"] not in NEVER)
+
+
+def _same_nodes(edits: Sequence[Edits], pool: Inventory, root: str) -> SameNodes:
+    """Return the device nodes of claims that the pool has under another path."""
+    nodes = [node for device in others(pool) for node in device.nodes]
+    nodes += [node for kind in pool.kinds for node in kind.edits.nodes]
+    at = partial(numbers_at, stat=Root(root).stat)
+    if not isinstance(pool.devices, Many):
+        return StrangeNodes(edits, nodes).look(at)
+    known = pool.devices.resources
+    seen = StrangeNodes(edits, nodes, known).numbers(at)
+    return StrangeNodes(edits, [*nodes, *pool.devices.nodes({one[:2] for one in seen})], known).look(at)

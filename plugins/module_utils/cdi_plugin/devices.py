@@ -50,6 +50,18 @@ class Many:
         """Return one device of each group of equal ones, and all others."""
         return [*self.others, *self.named([group.ids[0] for group in self._found.alike if group.ids])]
 
+    def nodes(self, majors: Collection[tuple[object, ...]]) -> list[Node]:
+        """Return the nodes of the groups that have nodes of these types and majors. Reads all devices of such a group.
+
+        The devices of a group are of one driver, so that one tells the majors of all.
+        """
+        found = []
+        for group in self._found.alike:
+            first = self._found.device(group.at[0])
+            if not {node[1:3] for node in first.nodes}.isdisjoint(majors):
+                found += [node for line in group.at for node in self._found.device(line).nodes]
+        return found
+
     def left(self, held: Iterable[str], out: Collection[str]) -> dict[str, list[str]]:
         """Return the ids of each group without `out` and without devices that are `held`, by the first id."""
         taken = {self.resources[name] for name in held if name in self.resources}.union(out)

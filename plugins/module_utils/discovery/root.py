@@ -58,6 +58,10 @@ class Root:
         """What lies at `path`, a link itself included. Raises OSError."""
         return os.lstat(self._locate(path))
 
+    def stat(self, path: str) -> os.stat_result:
+        """What lies at `path`, with symlinks followed. Raises OSError."""
+        return os.lstat(self.prefix + self.resolve(path) or "/")
+
     def names(self, path: str) -> list[str]:
         """What lies in a directory, sorted; empty if there is no such directory."""
         try:

@@ -9,14 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import records
+from .same_nodes import SameNodes, spec_node
 
 # Aggregates and no device by their names (nvidia-container-toolkit and others), whatever they inject.
 NEVER = frozenset({"all", "none"})
 
+NO_OTHERS = SameNodes()
+
 Edits = Mapping[str, Any]  # containerEdits of a spec
 
 
-def items_of(edits: Edits) -> frozenset[str]:
-    """Return the device nodes and network interfaces of the host that `edits` inject."""
-    paths = [node.get("hostPath") or node["path"] for node in edits.get("deviceNodes") or ()]
-    return frozenset(records.items(paths, [one["hostInterfaceName"] for one in edits.get("netDevices") or ()]))
+def items_of(edits: Edits, same: SameNodes = NO_OTHERS) -> frozenset[str]:
+    """Return the device nodes and network interfaces of the host that `edits` inject, each under all of its paths."""
+    nodes = edits.get("deviceNodes") or ()
+    paths = [node.get("hostPath") or node["path"] for node in nodes]
+    if same.instead:
+        paths = [same.instead.get(spec_node(node), path) for node, path in zip(nodes, paths)]
+    found = records.items(paths, [one["hostInterfaceName"] for one in edits.get("netDevices") or ()])
+    return frozenset(same.closed(found))

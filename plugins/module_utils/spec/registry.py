@@ -23,6 +23,7 @@ from .. import files
 from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
+from .same_nodes import SameNodes
 from .seen import releases, seen
 from .seen.seen import TakenSpec, Unclear
 from .validate import Finding
@@ -77,6 +78,7 @@ class Registry(NamedTuple):
     crashes: Mapping[str, frozenset[str]] = {}  # path -> the releases that may die of the file, with their runtime
     unread: tuple[Hidden, ...] = ()
     targets: Mapping[str, str] = {}  # path -> the same file without symlinks, of files that are not among `specs`
+    same: SameNodes = SameNodes()  # device nodes with several paths; empty until a process looked at the host
 
 
 class Hidden(NamedTuple):
@@ -146,6 +148,12 @@ def load(directories: Sequence[str] = SPEC_DIRS, names: Collection[str] = releas
         crashes={path: look.crashes for path, look in looks.items() if look.crashes},
         targets={path: os.path.realpath(path) for path in broken},
     )
+
+
+def all_edits(registry: Registry) -> list[Mapping[str, Any]]:
+    """Return the edits of all devices, and of all files as a whole."""
+    found = [one.get("containerEdits") or {} for file in registry.specs for one in (file.spec, *file.spec["devices"])]
+    return [*found, *(registry.edits.values() if any(file.taken for file in registry.specs) else ())]
 
 
 def read_file(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from ..records import Node
 
@@ -44,6 +44,18 @@ def read(path: str, lstat: Lstat = os.lstat) -> Numbers:
     if type_ is None:
         raise NoNode(found.st_mode)
     return Numbers(type_, os.major(found.st_rdev), os.minor(found.st_rdev))
+
+
+def numbers_at(path: str, stat: Lstat = os.stat) -> Optional[Numbers]:
+    """Return the device at `path`, or None. Follows symlinks if `stat` does.
+
+    Opens nothing: to open a FIFO or a device may take forever.
+    """
+    try:
+        found = read(path, stat)
+    except (OSError, ValueError):
+        return None
+    return found if found.type != "p" else None
 
 
 def differences(found: Numbers, expected: Numbers) -> dict[str, tuple[str, str]]:

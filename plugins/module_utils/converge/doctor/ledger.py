@@ -13,6 +13,7 @@ from ...allocation.ledger import examine
 from ...allocation.ledger.grant import Hold
 from ...records import NET, NODE
 from ...spec.items import items_of
+from ...spec.registry import all_edits
 from .rule import DoctorRule, Symptom
 from .view import HostView
 
@@ -44,8 +45,7 @@ def _lost(view: HostView) -> Iterator[Symptom]:
         return
     devices = [*live.listed.devices, *live.pooled]
     there = {name for one in devices for name in (one.id, *one.part_of, *one.consists_of, *one.items)}
-    edits = [one.get("containerEdits") or {} for file in registry.specs for one in (file.spec, *file.spec["devices"])]
-    there.update(item for one in edits for item in items_of(one))
+    there.update(item for one in all_edits(registry) for item in items_of(one))
     for grant in view.running.ledger.grants or ():
         for part in grant.parts:
             gone = [hold.device for hold in part.holds if _is_gone(hold, there, bool(devices))]

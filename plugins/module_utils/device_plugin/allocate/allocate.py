@@ -31,13 +31,14 @@ from ...spec import registry as specs
 from ...spec.errors import InjectError
 from ...spec.items import items_of
 from ...spec.registry import Registry
+from ...system.device_nodes import numbers_at
 from ..config.configuration import ResourceSettings
 from ..config.faults import class_of, reason, some
-from ..health.probe import look
+from ..health.probe import host_below, look
 from ..offer.resources import OfferedUnit, Resource, units_of
 from . import commands, delivery
 from .delivery import Delivery
-from .dra_claims import paths_in_claims
+from .dra_claims import nodes_in_claims
 
 
 class AllocateFailed(CdiError):
@@ -120,15 +121,21 @@ class Allocator:
         with suppress(CdiError):  # each health check reports that error
             out = out_of_service.in_force(self._state_dir)
         found = look(resource, now, self._root, out, units)
+        at = partial(numbers_at, stat=host_below(self._root).stat)
         if now is not registry:
-            claimed = paths_in_claims(now)  # the ledger gets them with the next health check
+            claimed = nodes_in_claims(now, at)  # the ledger gets them with the next health check
             for unit in units:
                 for path in unit.paths:
-                    if path in claimed:
-                        found.setdefault(unit.id, reason("taken", f"{claimed[path]} has {path}"))
+                    who = claimed.get(path) or claimed.get(at(path))
+                    if who:
+                        found.setdefault(unit.id, reason("taken", f"{who} has {path}"))
                 if unit.id not in found and _items(unit, now) != _items(unit, registry):
                     text = f"{', '.join(unit.qualified_names)} gives other device nodes than a moment ago"
                     found[unit.id] = reason("unresolved", text)
+        for unit in units:
+            for path in unit.paths:
+                if path in registry.same.seen and at(path) != registry.same.seen[path]:
+                    found.setdefault(unit.id, reason("unresolved", f"{path} is not the device of a moment ago"))
         if found:
             raise _failed(resource, found)
         return now

@@ -10,8 +10,8 @@ devices of a permanent spec: then only the kubelet's list shows them. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 from ...allocation.holds.dra_holds import UNNAMED, Claim, claim_key, disjoint, kind_of
 from ...allocation.holds.owners import Owners, finest
@@ -23,6 +23,8 @@ from ...safe_text import one_line
 from ...spec.items import NEVER, items_of
 from ...spec.names import foreign_claim, named_uid
 from ...spec.registry import Registry
+from ...spec.same_nodes import spec_node
+from ...system.device_nodes import Numbers
 from ..kubelet.podresources import ListedClaim
 from ..offer import resources
 
@@ -91,20 +93,26 @@ class ClaimRegistry:
         for name in names:
             if name.partition("=")[2] not in NEVER:  # "all" does not mean that a claim has all devices of the host
                 edits = self.edits.get(name) or self._registry.edits.get(name, {})
-                devices.update((one.id, one) for one in self._hardware.of(items_of(edits)))
+                devices.update((one.id, one) for one in self._hardware.of(items_of(edits, self._registry.same)))
         holds = (hold_of(device)._replace(kind=kind_of(driver)) for _id, device in sorted(devices.items()))
         return Claim(claim_key(driver, claim), tuple(names), disjoint(holds))
 
 
-def paths_in_claims(registry: Registry) -> dict[str, str]:
-    """Map each path in a transient spec to its claim, in words; includes nodes that a whole family shares."""
+def nodes_in_claims(registry: Registry, at: Callable[[str], Optional[Numbers]]) -> dict[Union[str, Numbers, None], str]:
+    """Map each path and each device in a transient spec to its claim, in words; also nodes that a whole family shares.
+
+    `at` returns the device at a path of the host.
+    """
     known = ClaimRegistry(registry, None)
-    return {
-        item.partition(":")[2]: claim_text(claim_key(driver, f"{UNNAMED}{uid}"))
-        for (driver, uid), names in known.of_uid.items()
-        for name in names
-        for item in items_of(known.edits[name])
-    }
+    found: dict[Union[str, Numbers, None], str] = {}
+    for (driver, uid), names in known.of_uid.items():
+        text = claim_text(claim_key(driver, f"{UNNAMED}{uid}"))
+        for edits in map(known.edits.__getitem__, names):
+            found.update((item.partition(":")[2], text) for item in items_of(edits))
+            for path, given in map(spec_node, edits.get("deviceNodes") or ()):
+                found[given or at(path)] = text
+    found.pop(None, None)
+    return found
 
 
 class _Hardware:

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple, Optional
 
 from ...allocation.ledger import filesystem
 from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory, out_of_service
+from ...discovery.inventory import Inventory
 from ...records import REFUSE, CdiError
 from ...spec import registry as specs
+from ...spec.same_nodes import StrangeNodes
+from ...system.device_nodes import numbers_at
 from ..allocate.dra_claims import ClaimRegistry as Claims
 from ..allocate.dra_keeper import Keeper, KeptClaims, by_specs
 from ..config.configuration import PluginSettings
 from ..config.faults import MOVED, class_of, reason
 from ..health import held_elsewhere
 from ..health.occupied_units import Lookout, choice, held_hardware, is_free
-from ..health.probe import look
+from ..health.probe import host_below, look
 from ..offer.resources import Offer, Resource, offer
 from ..process import garbage, watch
 from . import inventories
@@ -45,6 +49,15 @@ class NodeView(NamedTuple):
     warnings: tuple[str, ...] = ()  # about claims of DRA drivers
 
 
+class _Files(NamedTuple):
+    """What the files of the host say."""
+
+    registry: specs.Registry = specs.resolve((), (), {})
+    inventory: Optional[Inventory] = None
+    strange: StrangeNodes = StrangeNodes((), ())
+    problems: Mapping[str, str] = {}
+
+
 class Viewer:
     """Look at the host by `settings`. With a `keeper`, each look also holds the devices of DRA claims."""
 
@@ -61,6 +74,7 @@ class Viewer:
         self._ledger = ledger
         self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
+        self._files = _Files()
         self._known: Optional[NodeView] = None  # the last view, without troubles
         self._former: Optional[NodeView] = None  # kept until the next look, so that this thread frees it
         self._held = held_elsewhere.LedgerView()  # the last reading of the ledger
@@ -132,22 +146,26 @@ class Viewer:
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
         states = (*map(watch.contents, folders), watch.state(settings.inventory))
-        if self._known is None or states != self._states:
-            registry = specs.load(settings.spec_dirs)
-            found, problems = inventories.read_inventories(
-                settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id()
-            )
+        is_new = self._known is None or states != self._states
+        if is_new:
+            self._files = _read(settings)
+        registry, found, strange, problems = self._files
+        same = strange.look(partial(numbers_at, stat=host_below(settings.root).stat))
+        before = self._known.registry.same if self._known else same
+        registry = registry._replace(same=same)
+        if self._known is None or is_new or (same.also, same.instead) != (before.also, before.instead):
             offered = offer(settings, registry, found)
             self._claims = Claims(registry, found)
             units = [unit for resource in offered.resources for unit in resource.units]
             directories = sorted({os.path.dirname(path) for unit in units for path in unit.paths})[:MOST_DIRECTORIES]
             directories = [one for one in directories if not _is_remote(settings.root.rstrip("/") + one)]
             overlapping = held_elsewhere.overlapping(offered.resources)
-            problems.update(registry.errors)
             garbage.left(len(units))
             self._former = self._known
             self._known = NodeView(registry, offered, {}, problems, overlapping, tuple(directories))
             self._states = states
+        elif same.seen != before.seen:
+            self._known = self._known._replace(registry=registry)
         return self._known
 
     def _let_go(self) -> None:
@@ -159,6 +177,17 @@ class Viewer:
             self._former = None
             while parts:
                 parts.pop()
+
+
+def _read(settings: PluginSettings) -> _Files:
+    registry = specs.load(settings.spec_dirs)
+    found, problems = inventories.read_inventories(
+        settings.inventory, inventory.boot_id(settings.root) or inventory.boot_id()
+    )
+    nodes = [node for one in found.devices for node in one.nodes] if found else []
+    nodes += [node for kind in found.kinds for node in kind.edits.nodes] if found else []
+    strange = StrangeNodes(specs.all_edits(registry), nodes)
+    return _Files(registry, found, strange, {**problems, **registry.errors})
 
 
 def _is_remote(directory: str) -> bool:

@@ -71,7 +71,7 @@ def host_below(root: str) -> FileView:
     def real(path: str) -> str:
         return inside.prefix + inside.resolve(path) or "/"
 
-    return FileView(inside.lstat, lambda path: os.lstat(real(path)), lambda path: os.listdir(real(path)))
+    return FileView(inside.lstat, inside.stat, lambda path: os.listdir(real(path)))
 
 
 def numa_nodes(root: str = "/") -> Optional[frozenset[int]]:

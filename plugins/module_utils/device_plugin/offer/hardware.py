@@ -16,6 +16,8 @@ from typing import NamedTuple, Optional
 from ...discovery.inventory import Inventory
 from ...locality import RELATIONS
 from ...records import Device, Health, Link
+from ...spec.items import NO_OTHERS
+from ...spec.same_nodes import SameNodes
 from .identity import Identity
 
 
@@ -30,7 +32,7 @@ class IdentifiedDevice(NamedTuple):
 class Hardware:
     """Index the inventory by the items and names that specs give."""
 
-    def __init__(self, inventory: Optional[Inventory]) -> None:
+    def __init__(self, inventory: Optional[Inventory], same: SameNodes = NO_OTHERS) -> None:
         self.links: tuple[Link, ...] = inventory.links if inventory else ()
         self._records: dict[str, list[Device]] = {}  # id -> records: a card may be found by several profiles
         self._items: dict[str, set[str]] = {}  # id -> its device nodes and network interfaces
@@ -38,7 +40,7 @@ class Hardware:
         self._of_item: dict[str, set[str]] = {}  # item -> ids: a part may have nodes of its whole
         for device in inventory.devices if inventory else ():
             self._records.setdefault(device.id, []).append(device)
-            self._items.setdefault(device.id, set()).update(device.items)
+            self._items.setdefault(device.id, set()).update(same.closed(device.items))
             for name in device.qualified_names:
                 self._names.setdefault(name, device.id)
         for name, items in self._items.items():

@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ...records import plain
-from ...spec.items import NEVER, Edits, items_of
+from ...spec.items import NEVER, NO_OTHERS, Edits, items_of
+from ...spec.same_nodes import SameNodes
 
 
 class Identity(NamedTuple):
@@ -42,15 +43,19 @@ FRAGMENT = "it is only a part of what a device consists of"
 NOTHING = "no device node, network interface or mount tells it apart"
 
 
-def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Collection[str]] = ()) -> KindIdentities:
+def identities(
+    names: Mapping[str, tuple[Edits, Edits]],
+    devices: Iterable[Collection[str]] = (),
+    same: SameNodes = NO_OTHERS,
+) -> KindIdentities:
     """Return the identities of a kind.
 
     `names`: device name -> (its edits, the edits of its whole spec). `devices`: the items of each device of the
-    inventory, which knows better than a spec what belongs together.
+    inventory, which knows better than a spec what belongs together. `same`: device nodes with several paths.
     """
     others = dict.fromkeys(sorted(NEVER.intersection(names)), AGGREGATE)
-    direct = {name: _direct(edits) for name, (edits, _common) in names.items() if name not in others}
-    full = {name: items | items_of(names[name][1]) for name, items in direct.items()}
+    direct = {name: _direct(edits, same) for name, (edits, _common) in names.items() if name not in others}
+    full = {name: items | items_of(names[name][1], same) for name, items in direct.items()}
     found = _told_apart(direct, full)
     groups: dict[frozenset[str], list[str]] = {}
     for name in sorted(found):
@@ -79,10 +84,11 @@ def identities(names: Mapping[str, tuple[Edits, Edits]], devices: Iterable[Colle
     return KindIdentities(tuple(sorted(made)), others)
 
 
-def _direct(edits: Edits) -> frozenset[str]:
+def _direct(edits: Edits, same: SameNodes) -> frozenset[str]:
     """Return the items of a device of a spec."""
     sources = (mount["hostPath"] for mount in edits.get("mounts") or ())
-    return items_of(edits) or frozenset(f"mount:{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
+    files = (f"mount:{plain(one)}" for one in sources if one.startswith("/"))  # no tmpfs
+    return items_of(edits, same) or frozenset(files)
 
 
 def _told_apart(direct: Mapping[str, frozenset[str]], full: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:

@@ -17,6 +17,7 @@ from ...discovery.inventory import Inventory
 from ...records import NET, Device, Link
 from ...spec.names import claim_uid, transient_id
 from ...spec.registry import Registry
+from ...spec.same_nodes import SameNodes
 from ..config import unit_ids
 from ..config.configuration import PROFILE, GroupSettings, PluginSettings, ResourceSettings
 from ..config.resource_names import why_no_resource
@@ -87,7 +88,7 @@ def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inve
 
     The order of files and devices does not change the result.
     """
-    hardware = Hardware(inventory)
+    hardware = Hardware(inventory, registry.same)
     kinds = _kinds(registry, hardware)
     warnings = [*_about(kinds, registry)]
     wanted = list(settings.resources.values()) or list(_all_kinds(kinds, warnings))
@@ -112,7 +113,7 @@ def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inve
 
 def known(registry: Registry, inventory: Optional[Inventory]) -> Iterator[IdentifiedDevice]:
     """Yield the hardware of all devices that the specs define permanently."""
-    for one in _kinds(registry, Hardware(inventory)).values():
+    for one in _kinds(registry, Hardware(inventory, registry.same)).values():
         if not one.passing:
             yield from one.found
 
@@ -125,7 +126,7 @@ def units_of(resource: Resource, device_ids: Iterable[str]) -> dict[str, Optiona
 def _kinds(registry: Registry, hardware: Hardware) -> dict[str, _Kind]:
     """Return the devices of each kind without those of claims, whose hardware is offered under its own kind or not."""
     return {
-        kind: _kind(kind, names, hardware)._replace(passing=_is_passing(kind, names, registry))
+        kind: _kind(kind, names, hardware, registry.same)._replace(passing=_is_passing(kind, names, registry))
         for kind, names in sorted(_by_kind(registry).items())
     }
 
@@ -147,8 +148,10 @@ def _by_kind(registry: Registry) -> dict[str, dict[str, tuple[Mapping[str, Any],
     return found
 
 
-def _kind(kind: str, names: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], hardware: Hardware) -> _Kind:
-    known = identities(names, hardware.items)
+def _kind(
+    kind: str, names: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], hardware: Hardware, same: SameNodes
+) -> _Kind:
+    known = identities(names, hardware.items, same)
     found = tuple(hardware.of_kind(kind, known.identities))
     by_name = {f"{kind}={name}": one for one in found for name in one.identity.names}
     return _Kind(found, by_name, {f"{kind}={name}": why for name, why in known.others.items()})

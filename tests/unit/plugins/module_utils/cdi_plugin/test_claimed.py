@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import subprocess
 
 import pytest
@@ -122,3 +124,67 @@ def test_a_claim_for_a_partition_leaves_the_others(tmp_path):
     made = spec({"x": nodes("/dev/nvidia0", "/dev/cap2", "/dev/nvidiactl")}, "k8s.gpu.nvidia.com/claim")
     (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
     assert claimed.claimed_devices((str(tmp_path),), pool, print).locks == {"gpu0": "parts", "mig2": "whole"}
+
+
+def link(root, path):
+    """A symlink, as udev makes them."""
+    os.makedirs(f"{root}/dev/dri/by-path")
+    os.symlink(f"../{os.path.basename(path)}", f"{root}/dev/dri/by-path/pci-0000:03:00.0-card")
+    return {"path": "/dev/dri/by-path/pci-0000:03:00.0-card"}
+
+
+def second(root, path):
+    """A second node of the same numbers, in a tree of its own, as NVIDIA's driver container has it."""
+    os.makedirs(f"{root}/run/nvidia/driver/dev")
+    os.mknod(f"{root}/run/nvidia/driver/dev/card0", stat.S_IFCHR | 0o600, os.stat(f"{root}{path}").st_rdev)
+    return {"path": path, "hostPath": "/run/nvidia/driver/dev/card0"}
+
+
+def numbered(root, path):
+    """No file at all: a runtime makes the node of the numbers that the spec gives."""
+    rdev = os.stat(f"{root}{path}").st_rdev
+    return {"path": "/dev/accel", "type": "c", "major": os.major(rdev), "minor": os.minor(rdev)}
+
+
+def renumbered(root, path):
+    """The path of another device, in the container."""
+    return {**numbered(root, path), "path": "/dev/dri/card1"}
+
+
+@pytest.mark.parametrize("way", [link, second, numbered, renumbered])
+def test_a_claim_has_a_device_under_another_path(two, way):
+    machine, conf = two
+    path = prepared(machine, *DRIVERS["NVIDIA"][:2], [])
+    edits = {"deviceNodes": [way(machine.root, "/dev/dri/card0")]}
+    path.write_text(json.dumps(spec({"x": edits}, DRIVERS["NVIDIA"][0])))
+    assert machine.add(conf, "gpu:1", "a") == nodes_of(1)
+    code, details = machine.refused(conf, "gpu:1", "b")
+    assert code == 100
+    assert f"claim uid:{UID} of DRA driver gpu.nvidia.com" in details
+    path.unlink()
+    assert machine.add(conf, "gpu:1", "b") == nodes_of(0)
+
+
+def test_a_path_of_a_claim_that_leads_nowhere_locks_nothing(two):
+    """Nor does the ADD wait for a FIFO."""
+    machine, conf = two
+    os.symlink("loop", f"{machine.root}/dev/loop")
+    os.mkfifo(f"{machine.root}/dev/fifo")
+    os.symlink("fifo", f"{machine.root}/dev/to-fifo")
+    os.symlink("../../../../../../../../../../../../dev/null", f"{machine.root}/dev/out")
+    paths = ["/dev/loop", "/dev/fifo", "/dev/to-fifo", "/dev/out", "/dev/none", "/etc"]
+    prepared(machine, *DRIVERS["NVIDIA"][:2], paths)
+    assert machine.add(conf, "gpu:2", "a") == [*nodes_of(0), *nodes_of(1)]
+
+
+def test_of_thousands_that_are_alike_a_claim_has_one_under_another_path(tmp_path):
+    pool = tmp_path / "pool.json"
+    alike = [Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), (Node(f"/dev/{n}", "c", 240, n),)) for n in range(100)]
+    pool.write_bytes(inventory.render(Inventory(tuple(alike)), "boot", sketched=True))
+    (tmp_path / "dev").mkdir()
+    made = spec({"x": nodes("/dev/other", "/dev/vendorctl")}, "k8s.gpu.nvidia.com/claim")
+    os.mknod(tmp_path / "dev/other", stat.S_IFCHR | 0o600, os.makedev(240, 7))
+    (tmp_path / f"k8s.gpu.nvidia.com-claim_{UID}.json").write_text(json.dumps(made))
+    found = read(str(pool), "boot")
+    assert isinstance(found.devices, Many)
+    assert claimed.claimed_devices((str(tmp_path),), found, print, str(tmp_path)).locks == {"tty:7": "whole"}

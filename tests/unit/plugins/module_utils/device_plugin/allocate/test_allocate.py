@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from functools import partial
 
 import pytest
@@ -16,6 +17,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.a
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read_ledger, taken
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import SameNodes
+from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import Numbers
 from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.device_plugin.units import NAME, Host
 
@@ -202,6 +205,24 @@ class TestLook:
         host.replace({"0": "/dev/gpu1", "1": "/dev/gpu0", "2": "/dev/gpu2"})
         assert host.refused("0")[1] == {"0": "unresolved: vendor.com/gpu=0 gives other device nodes than a moment ago"}
         assert names(host.allocate("2")) == ["vendor.com/gpu=2"]
+
+    def test_a_path_that_leads_to_another_device_now(self, host):
+        """Specs and inventory are as they were; since the last look another process changed what is at the path."""
+        seen = {"/dev/gpu0": Numbers("c", 1, 4), "/dev/gpu1": None, "/dev/gpu2": Numbers("c", 1, 5)}
+        host.registry = host.registry._replace(same=SameNodes(seen=seen))
+        why = "unresolved: {} is not the device of a moment ago"
+        assert host.refused("0", "1", "2")[1] == {"0": why.format("/dev/gpu0"), "1": why.format("/dev/gpu1")}
+        host.allocate("2", "3")
+
+    @pytest.mark.parametrize("node", [{"path": "/dev/second"}, {"path": "/dev/x", "type": "c", "major": 1, "minor": 3}])
+    def test_a_claim_that_came_since_the_last_look_has_it_under_another_path(self, host, node):
+        os.mknod(host.root / "dev/second", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        uid = "3b0e3f4c-8ed5-4b0a-9d2a-6f3a1c2d4e5f"
+        made = spec({"x": {"deviceNodes": [node]}}, "k8s.gpu.nvidia.com/claim")
+        (host.specs / f"k8s.gpu.nvidia.com-claim_{uid}.json").write_text(json.dumps(made))
+        said = f"taken: claim uid:{uid} of DRA driver gpu.nvidia.com has /dev/gpu0"
+        assert host.refused("0", "1")[1] == {"0": said}
+        host.allocate("1")
 
     def test_edits_of_the_new_spec_are_those_that_count(self, host):
         host.replace({str(index): f"/dev/gpu{index}" for index in range(4)}, {"env": ["GPU=2"]})

@@ -8,10 +8,11 @@ from __future__ import annotations
 import gc
 import json
 import os
+import stat
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import UnitsRefused, Want, take
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import filesystem
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors import Unusable
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
@@ -20,6 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
@@ -189,3 +191,95 @@ def test_no_collection_of_garbage_stops_others_during_a_look(viewer, tmp_path):
         gc.callbacks.remove(note)
     assert during.count("start") <= 1  # of what is new, when the look is over
     assert gc.isenabled()
+
+
+OURS, THEIRS = "acme.com/gpu", "other.com/gpu"
+
+
+class TestOneDeviceUnderTwoPaths:
+    """Another tool's spec gives a device node under another path than the inventory or the spec of a third one."""
+
+    @pytest.fixture
+    def make(self, tmp_path):
+        """Of a host with /dev/gpu0 and /dev/gpu1: makes the viewer; `edits` are those of THEIRS=x."""
+        if os.geteuid() != 0:
+            pytest.skip("only root can make device nodes")
+        for minor, name in enumerate(("gpu0", "gpu1")):
+            self.node(tmp_path, f"dev/{name}", minor)
+
+        def made(edits, known):
+            (tmp_path / "cdi").mkdir()
+            ours = specs.spec(OURS, {"0": ["/dev/gpu0"], "1": ["/dev/gpu1"]})
+            theirs = {**specs.spec(THEIRS, {"x": []}), "devices": [{"name": "x", "containerEdits": edits}]}
+            (tmp_path / "cdi/ours.json").write_text(json.dumps(ours))
+            (tmp_path / "cdi/theirs.json").write_text(json.dumps(theirs))
+            paths = {name: f"{tmp_path}/{name}" for name in ("state_dir", "inventory")}
+            nodes = [{"id": f"pci:{n}", "kind": OURS, "names": [n], "nodes": [f"/dev/gpu{n}"]} for n in range(2)]
+            nodes = [{**one, "nodes": [[one["nodes"][0], "c", 240, n]]} for n, one in enumerate(nodes)]
+            if known:
+                (tmp_path / "inventory").write_bytes(inventory.render(specs.inventory(nodes), inventory.boot_id()))
+            document = {"version": 1, "root": str(tmp_path), "spec_dirs": [f"{tmp_path}/cdi"], **paths}
+            return Viewer(configuration.parse(document, "c"), Ledger(paths["state_dir"], "boot-1"))
+
+        return made
+
+    @staticmethod
+    def node(root, path, minor):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(root / path, stat.S_IFCHR | 0o600, os.makedev(240, minor))
+
+    @staticmethod
+    def taken(view, name):
+        return sorted(view.troubles.get(name, {}))
+
+    @staticmethod
+    def hold(viewer, name, unit):
+        view = viewer.look()
+        (resource,) = (one for one in view.offer.resources if one.name == name)
+        take(
+            Ledger(viewer.settings.state_dir, "boot-1"),
+            name,
+            [Want(one.id, one.device) for one in resource.units if one.id == unit],
+        )
+
+    def second(self, root):
+        self.node(root, "run/driver/dev/gpu0", 0)
+        return {"path": "/dev/gpu0", "hostPath": "/run/driver/dev/gpu0"}
+
+    def link(self, root):
+        (root / "dev/by-path").mkdir()
+        (root / "dev/by-path/pci-1").symlink_to("../gpu0")
+        return {"path": "/dev/by-path/pci-1"}
+
+    def numbered(self, _root):
+        return {"path": "/dev/accel", "type": "c", "major": 240, "minor": 0}
+
+    @pytest.mark.parametrize("known", [True, False])
+    @pytest.mark.parametrize("way", [second, link, numbered])
+    def test_who_has_one_has_the_other(self, make, tmp_path, known, way):
+        viewer = make({"deviceNodes": [way(self, tmp_path)]}, known)
+        self.hold(viewer, OURS, "0")
+        view = viewer.look()
+        assert {one.name for one in view.offer.resources} == {OURS, THEIRS}
+        assert self.taken(view, THEIRS) == ["x"]
+        with pytest.raises(UnitsRefused):  # what keeps it from pods even if its faults are ignored
+            self.hold(viewer, THEIRS, "x")
+        assert "offer 1 of the same devices" in " ".join(view.offer.warnings)
+        assert self.taken(view, OURS) == []
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_the_other_way_around(self, make, tmp_path, known):
+        viewer = make({"deviceNodes": [self.second(tmp_path)]}, known)
+        self.hold(viewer, THEIRS, "x")
+        assert self.taken(viewer.look(), OURS) == ["0"]
+
+    def test_a_device_that_comes_later_is_known_then(self, make, tmp_path):
+        """No spec and no inventory changes; only a node appears."""
+        viewer = make({"deviceNodes": [{"path": "/dev/late"}]}, True)
+        self.hold(viewer, OURS, "0")
+        assert viewer.look().troubles[THEIRS]["x"].startswith("node-missing")
+        self.node(tmp_path, "dev/late", 0)
+        assert class_of(viewer.look().troubles[THEIRS]["x"]) == "taken"
+        (tmp_path / "dev/late").unlink()
+        self.node(tmp_path, "dev/late", 9)
+        assert self.taken(viewer.look(), THEIRS) == []
