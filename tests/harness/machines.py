@@ -190,9 +190,22 @@ def _ring(pairs: Matrix, members: tuple[int, ...]) -> int:
 
 
 def _closes(pairs: Matrix, members: Sequence[int], level: int) -> bool:
-    """Whether a ring of all members has links of this level and more: all paths from the first, by where they end."""
-    size = len(members)
-    near = [sum(1 << b for b in range(size) if a != b and pairs[members[a]][members[b]] >= level) for a in range(size)]
+    """Whether a ring of all members has links of this level and more."""
+    rows = [[pairs[one][other] for other in members] for one in members]
+    return _has_ring(
+        tuple(sum(1 << b for b, score in enumerate(row) if a != b and score >= level) for a, row in enumerate(rows))
+    )
+
+
+@functools.lru_cache(maxsize=100_000)
+def _has_ring(near: tuple[int, ...]) -> bool:
+    """Whether a ring joins all devices, each of which has these neighbours: all paths from the first, by where they end.
+
+    Most sets on a real machine look alike, which is why the answers are kept.
+    """
+    if any(bits & (bits - 1) == 0 for bits in near):
+        return False  # a device with fewer than two neighbours
+    size = len(near)
     ends = [0] * (1 << size)  # by the devices of a path that starts at the first one, those where it can end
     ends[1] = 1
     for path in range(1, 1 << size, 2):

@@ -38,6 +38,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect, oci_runtimes
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.place import InstalledRuntime, WantedCdi
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.runtime.docker_machine import Machine
@@ -100,9 +101,10 @@ class Everything:
             cdi_plugin.WantedConfiguration("zero", "zeros", document), places, f"{self.prefix}/bin"
         )
         device_state.converge_state(device_state.WantedDeviceState(f"{KIND}=full", "it is full"), places)
-        patch.setattr(
-            openers, "look", lambda _numbers: openers.OpenersSeen()
-        )  # processes of this machine may have /dev/zero
+        # Nothing of this machine: neither processes that have /dev/zero open, nor its runtimes, which take time to answer.
+        patch.setattr(openers, "look", lambda _numbers: openers.OpenersSeen())
+        for module in (detect, oci_runtimes):
+            patch.setattr(module, "DIRECTORIES", ())
         patch.setattr(refresh_unit, "UNIT_DIR", str(root / "units"))
         patch.setattr(refresh_unit, "RULES", str(root / "rules.d/70-fleet-cdi.rules"))
         patch.setattr(device_plugin_unit, "UNIT_DIR", refresh_unit.UNIT_DIR)

@@ -83,11 +83,6 @@ def gpus(number, length=1):
     return specs.spec("acme.com/gpu", {f"{index:0{length}}": [f"/dev/g{index}"] for index in range(number)})
 
 
-def test_60000_devices_are_offered():
-    (resource,) = resources.offer(configuration.PluginSettings(), specs.registry(gpus(60_000))).resources
-    assert len(resource.units) == 60_000
-
-
 def test_a_list_that_no_kubelet_reads_is_refused_and_names_the_way_out():
     """Replicas count; what else there is to offer is offered."""
     document = {"version": 1, "resources": {"acme.com/gpu": {"replicas": 1024}, "acme.com/nic": {}}}
