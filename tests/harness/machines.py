@@ -199,7 +199,7 @@ def _closes(pairs: Matrix, members: Sequence[int], level: int) -> bool:
 
 @functools.lru_cache(maxsize=100_000)
 def _has_ring(near: tuple[int, ...]) -> bool:
-    """Whether a ring joins all devices, each of which has these neighbours: all paths from the first, by where they end.
+    """Whether a ring joins all devices, which have these neighbours: all paths from the first, by where they end.
 
     Most sets on a real machine look alike, which is why the answers are kept.
     """

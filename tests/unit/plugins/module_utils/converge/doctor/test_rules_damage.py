@@ -101,7 +101,7 @@ class Everything:
             cdi_plugin.WantedConfiguration("zero", "zeros", document), places, f"{self.prefix}/bin"
         )
         device_state.converge_state(device_state.WantedDeviceState(f"{KIND}=full", "it is full"), places)
-        # Nothing of this machine: neither processes that have /dev/zero open, nor its runtimes, which take time to answer.
+        # Nothing of this machine: no processes that have /dev/zero open, and no runtimes, which take time to answer.
         patch.setattr(openers, "look", lambda _numbers: openers.OpenersSeen())
         for module in (detect, oci_runtimes):
             patch.setattr(module, "DIRECTORIES", ())
