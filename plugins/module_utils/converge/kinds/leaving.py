@@ -59,13 +59,9 @@ def keep_held(
     nodes = holders.offered(live)
     if before is None or wanted.content is not None:
         return _of_content(wanted, live, nodes, choice, find)
-    here = {device.id for device in seen.found.devices}
-    gone = {id_: names for id_, names in before.offered.items() if id_ not in here}
-    if wanted.entries is not None and wanted.entries == before.wanted["entries"]:
-        # A missing device was not dropped by the settings; docs/refresh.md describes what happens to it.
-        gone = {id_: names for id_, names in gone.items() if id_ in before.wanted.get("leaving", {})}
     every = f"{wanted.kind}=all"
-    asked = {id_: [*(f"{wanted.kind}={name}" for name in names), every] for id_, names in gone.items()}
+    dropped = _dropped(wanted, seen, before)
+    asked = {id_: [*(f"{wanted.kind}={name}" for name in names), every] for id_, names in dropped.items()}
     found = find({name: nodes[name] for names in asked.values() for name in names if name in nodes})
     leaving, held = {}, []
     for id_, names in asked.items():
@@ -81,6 +77,16 @@ def keep_held(
         known = {key: value for key, value in before.wanted.items() if key in WantedKind._fields}
         wanted = WantedKind(kind=wanted.kind, **known)._replace(entries={})
     return KeptKind(wanted._replace(leaving=leaving), tuple(held), (*found.trouble, *_warnings(wanted.kind, held)))
+
+
+def _dropped(wanted: WantedKind, seen: FoundDevices, before: Memory) -> dict[str, tuple[str, ...]]:
+    """Return id -> names of the offered devices that the settings drop."""
+    here = {device.id for device in seen.found.devices}
+    gone = {id_: names for id_, names in before.offered.items() if id_ not in here}
+    if wanted.entries is None or wanted.entries != before.wanted["entries"]:
+        return gone
+    # Under the same settings a missing device was not dropped; docs/refresh.md describes what happens to it.
+    return {id_: names for id_, names in gone.items() if id_ in before.wanted.get("leaving", {})}
 
 
 def _of_content(

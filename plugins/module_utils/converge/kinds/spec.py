@@ -143,32 +143,36 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     )
     find = containers.find_containers if live else _nobody
     terms = (options["force"], check, live, options["on_held"], find, options["release"] or "")
-    kind = options["kind"]
-    if kind:
-        present = options["state"] == "present"
-        one = converge_spec(
-            _wanted(options, kind, options["devices"] if present else None, options["content"] if present else None),
-            paths,
-            *terms,
-        )
-        changed = bool(one.plan.changes or one.plan.kinds)
-        result = {"changed": changed, **_result(kind, one), "diff": _diff(one.plan, [kind])}
-        return result, [*warnings, *one.warnings]
+    result, more = (_of_one if options["kind"] else _of_all)(options, paths, terms)
+    return result, [*warnings, *more]
+
+
+def _of_one(options: Mapping[str, Any], paths: Layout, terms: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
+    """Return (result, warnings) for the kind that `options` name."""
+    kind, present = options["kind"], options["state"] == "present"
+    entries, content = (options[name] if present else None for name in ("devices", "content"))
+    one = converge_spec(_wanted(options, kind, entries, content), paths, *terms)
+    changed = bool(one.plan.changes or one.plan.kinds)
+    return {"changed": changed, **_result(kind, one), "diff": _diff(one.plan, [kind])}, list(one.warnings)
+
+
+def _of_all(options: Mapping[str, Any], paths: Layout, terms: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
+    """Return (result, warnings) for all kinds of the entries in `options`."""
     groups = entry_options.by_kind(options["devices"])
-    done = converge_specs([_wanted(options, name, entries) for name, entries in groups.items()], paths, *terms)
+    done = converge_specs([_wanted(options, kind, entries) for kind, entries in groups.items()], paths, *terms)
     inventories = [(_listed(change.before), _listed(change.after)) for change in done.plan.changes if not change.kind]
     results = []
-    for name, one in done.kinds.items():
-        listed = any(before.get(name) != after.get(name) for before, after in inventories)
-        results.append({"changed": listed or bool(one.plan.changes or one.plan.kinds), **_result(name, one)})
-    failed = [one_line(f"{name}: {error}") for name, error in done.failed.items()]
+    for kind, one in done.kinds.items():
+        listed = any(before.get(kind) != after.get(kind) for before, after in inventories)
+        results.append({"changed": listed or bool(one.plan.changes or one.plan.kinds), **_result(kind, one)})
+    failed = [one_line(f"{kind}: {error}") for kind, error in done.failed.items()]
     result = {
         "changed": bool(done.plan.changes or done.plan.kinds),
         "kinds": results,
         "diff": _diff(done.plan, list(groups)),
         **({"failed": True, "msg": "; ".join(failed)} if failed else {}),
     }
-    return result, [*warnings, *done.warnings, *(text for one in done.kinds.values() for text in one.warnings)]
+    return result, [*done.warnings, *(text for one in done.kinds.values() for text in one.warnings)]
 
 
 def _wanted(

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refuse a spec that would clash with the specs of other tools on this host, and warn of lesser trouble.
+
+A spec clashes if a runtime of this host would then not resolve one of its names, or resolve it to another file. Pure
+functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable, NamedTuple
+
+from ..records import CdiError
+from ..spec.registry import Hidden, Registry, SpecFile, resolve
+from ..spec.seen.seen import Unclear
+from .libraries import ANY, Linked, named_libraries, with_future
+
+OVERRULES = "overrules"
+
+
+class _Problem(NamedTuple):
+    """A reason why a name of ours, or with OVERRULES a name of another file, is not found."""
+
+    sort: str
+    name: str
+    paths: tuple[str, ...]  # of the other files
+
+    def text(self, who: str) -> str:
+        """Return the problem for people; `who` are the runtimes that read the spec."""
+        if self.sort == "conflict":
+            clash = ", ".join(self.paths)
+            return f"{self.name} is also in {clash}: {who} would resolve neither. Remove or rename one."
+        if self.sort == OVERRULES:
+            return f"{self.name} takes the place of the one in {self.paths[0]}"
+        return (
+            f"{self.name} would have no effect: {self.paths[0]} defines it in a directory of higher priority, from "
+            f"which {who} takes it. Remove it there, or write to {os.path.dirname(self.paths[0])}."
+        )
+
+
+def _problems(ours: SpecFile, after: Registry) -> Iterator[_Problem]:
+    """Yield the problems of our names for one release of the library."""
+    for name in ours.qualified_names:
+        if name in after.conflicts:
+            yield _Problem("conflict", name, tuple(path for path in after.conflicts[name] if path != ours.path))
+        elif after.devices[name] != ours.path:
+            yield _Problem("overruled", name, (after.devices[name],))
+        elif name in after.shadowed:
+            yield _Problem(OVERRULES, name, after.shadowed[name])
+
+
+def find_clashes(
+    ours: SpecFile, registry: Registry, gone: set[str], libraries: Callable[[], Sequence[Linked]]
+) -> list[str]:
+    """Return warnings for names of other tools that `ours` overrules, or that a future runtime could not resolve.
+
+    `gone` are the files of `registry` that will be removed or replaced. `libraries` is called only if another file
+    makes a difference. Raises CdiError if a runtime of this host would resolve one of our names to another file, or not
+    at all.
+    """
+    _refuse_unclear(ours, {path: one for path, one in registry.unclear.items() if path not in gone}, libraries)
+    others = _beside(ours, registry, gone)
+    unread = [one for one in registry.unread if ours.priority in one.priorities]
+    crashes = {path: names for path, names in registry.crashes.items() if path not in gone}
+    if not (others or unread or crashes):
+        return []
+    linked = with_future(libraries())
+    _refuse_crashes(ours, crashes, [one for one in linked if one.is_here])
+    return [*_unread(ours, unread, linked), *_unresolved(ours, others, registry.directories, linked)]
+
+
+def _unread(ours: SpecFile, unread: Sequence[Hidden], linked: Sequence[Linked]) -> Iterator[str]:
+    """Yield a warning for each library of this host that does not look into the directory of `ours`."""
+    if linked[0] is ANY[0]:
+        return
+    strict = [reader for reader in linked if reader.is_here and not reader.follows_links]
+    for one in unread:
+        who = named_libraries(strict, one.releases)
+        if who:
+            yield f"{ours.path}: {who} will not find it: {one.path} {one.why}"
+
+
+def _unresolved(
+    ours: SpecFile, others: Sequence[SpecFile], directories: Sequence[str], linked: Sequence[Linked]
+) -> Iterator[str]:
+    """Yield a warning for each problem of a name. Raises CdiError for one that a runtime of this host has."""
+    problems: dict[_Problem, list[Linked]] = {}
+    for reader in linked:
+        if reader.release in ours.seen_by:
+            for problem in _problems(ours, resolve(directories, [*others, ours], {}, [reader.release])):
+                problems.setdefault(problem, []).append(reader)
+    for problem, readers in problems.items():
+        here = [one for one in readers if one.is_here]
+        text = f"{ours.path}: {problem.text(named_libraries(here or readers, [one.release for one in readers]))}"
+        if problem.sort != OVERRULES and here:
+            raise CdiError(text)
+        yield text
+
+
+def _refuse_unclear(ours: SpecFile, unclear: Mapping[str, Unclear], libraries: Callable[[], Sequence[Linked]]) -> None:
+    kind, linked = ours.spec["kind"], libraries() if unclear else ()
+    here = [reader.release for reader in linked] if linked is not ANY else []
+    for path, one in unclear.items():
+        if one.may_define(kind) or one.may_crash(here):
+            what = (
+                f"which devices of {kind} {path} defines" if one.may_define(kind) else f"what {path} does to runtimes"
+            )
+            raise CdiError(
+                f"{ours.path}: can't tell {what}: {one.why.removeprefix(path + ': ')}. Expected a file that every "
+                f"runtime reads alike, or none. Repair or remove it (`fleet-cdi validate {path}` names each fault), "
+                "then run this again."
+            )
+
+
+def _refuse_crashes(ours: SpecFile, crashes: Mapping[str, frozenset[str]], linked: Sequence[Linked]) -> None:
+    for path, names_ in crashes.items():
+        who = named_libraries(linked, names_)
+        if who:
+            raise CdiError(
+                f"{ours.path}: {path} makes the CDI library of {who} crash, which then resolves no device at all. "
+                f"Repair or remove it (`fleet-cdi validate {path}` names each fault), then run this again."
+            )
+
+
+def _beside(ours: SpecFile, registry: Registry, gone: set[str]) -> list[SpecFile]:
+    """Return the files of our kind that exist beside `ours` once the files in `gone` are removed.
+
+    A symlink to our file offers the new content from now on. A symlink to a removed file offers nothing.
+    """
+    links = [path for path, target in registry.targets.items() if target == ours.path and path != ours.path]
+    links += [file.path for file in registry.specs if file.target == ours.path and file.path != ours.path]
+    directories = {path: at for at, path in enumerate(registry.directories)}
+    return [
+        *(
+            file
+            for file in registry.specs
+            if ours.spec["kind"] in file.kinds and not {file.path, file.target} & gone and file.path not in links
+        ),
+        *(ours._replace(path=path, priority=directories[os.path.dirname(path)]) for path in links if path not in gone),
+    ]
