@@ -152,9 +152,7 @@ class Device(NamedTuple):
     hooks: tuple[Hook, ...] = ()
     additional_gids: tuple[int, ...] = ()
     net_devices: tuple[NetDevice, ...] = ()
-    part_of: tuple[
-        str, ...
-    ] = ()  # ids of the hardware that it is a part of: the GPU of a MIG instance, the physical function of a VF
+    part_of: tuple[str, ...] = ()  # ids of its wholes: the GPU of a MIG instance, the physical function of a VF
     consists_of: tuple[str, ...] = ()  # ids of its parts: the functions of an IOMMU group
     partition: str = ""  # the vendor's profile of a partition: "1g.5gb"
     capacity: Mapping[str, int] = {}  # from the driver; requests may ask for it: {"memory": MiB}
@@ -173,6 +171,11 @@ class Device(NamedTuple):
     def unique(self) -> str:
         """Return what distinguishes this card from another one in its slot, or ""."""
         return self.uuid or self.serial
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """Return the ids of all hardware that a hold on this device locks: its own, of its wholes and of its parts."""
+        return (self.id, *self.part_of, *self.consists_of)
 
     @property
     def items(self) -> list[str]:

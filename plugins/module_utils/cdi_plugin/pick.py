@@ -53,7 +53,7 @@ class Picker:
         amounts = {} if asked.devices else needs
         some = others(self.pool)
         many = self.pool.devices if isinstance(self.pool.devices, Many) and not amounts else None
-        names = {name for one in some for name in (*_resources(one), *one.items)}
+        names = {name for one in some for name in (*one.hardware, *one.items)}
         locks = held.locks(names.union(many.resources) if many else names)
         locks = {**locks, **{name: _both(locks.get(name), mode) for name, mode in self.claimed.items()}}
         free = [device for device in some if self._is_free(device, amounts, locks)]
@@ -90,11 +90,11 @@ class Picker:
         # Without an inventory the device plugin holds devices by the nodes in their specs.
         if any(name in locks and (locks[name].mode == WHOLE or not device.part_of) for name in device.items):
             return False
-        return locks.keys().isdisjoint(_resources(device)) or not why_not(hold_of(device, amounts), locks)
+        return locks.keys().isdisjoint(device.hardware) or not why_not(hold_of(device, amounts), locks)
 
     def _busy(self, chosen: Sequence[Device], locks: Mapping[str, Lock]) -> dict[str, Occupied]:
         """Return the devices that a process has open and no grant holds. A holder may have its device open."""
-        unheld = [one for one in chosen if locks.keys().isdisjoint((*_resources(one), *one.items))]
+        unheld = [one for one in chosen if locks.keys().isdisjoint((*one.hardware, *one.items))]
         found = ((device.id, self.open(device)) for device in unheld)
         return {name: one for name, one in found if one}
 
@@ -116,11 +116,6 @@ class Picker:
         ids = set(choice.ids)
         self.proved = choice.proved
         return named(self.pool, ids) if alike else [device for device in free if device.id in ids]
-
-
-def _resources(device: Device) -> tuple[str, ...]:
-    """Return the resources that a hold on the device can lock."""
-    return (device.id, *device.part_of, *device.consists_of)
 
 
 def _both(lock: Optional[Lock], mode: str) -> Lock:

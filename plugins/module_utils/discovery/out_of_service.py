@@ -75,7 +75,7 @@ def moment(seconds: float) -> str:
 
 def health_of(device: Device, devices: Mapping[str, Disabled]) -> Optional[Health]:
     """The health of a device that is out of service, or that is a part of one or holds one; None for the others."""
-    for name in (device.id, *device.part_of, *device.consists_of):
+    for name in device.hardware:
         found = devices.get(name)
         if found is None or (name == device.id and found.unique and found.unique != device.unique):
             continue

@@ -108,7 +108,7 @@ def _score(one: Device, other: Device, links: Mapping[tuple[str, str], int]) -> 
         return SAME
     if not links:
         return PCIE[relation(one, other)]
-    ends = product((one.id, *one.part_of, *one.consists_of), (other.id, *other.part_of, *other.consists_of))
+    ends = product(one.hardware, other.hardware)
     return PCIE[relation(one, other)] + sum(links.get(pair, 0) for pair in ends)
 
 

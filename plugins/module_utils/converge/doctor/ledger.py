@@ -44,7 +44,7 @@ def _lost(view: HostView) -> Iterator[Symptom]:
     if live.inventory_error or any(live.pools.values()) or registry.errors:
         return
     devices = [*live.listed.devices, *live.pooled]
-    there = {name for one in devices for name in (one.id, *one.part_of, *one.consists_of, *one.items)}
+    there = {name for one in devices for name in (*one.hardware, *one.items)}
     there.update(item for one in all_edits(registry) for item in items_of(one))
     for grant in view.running.ledger.grants or ():
         for part in grant.parts:

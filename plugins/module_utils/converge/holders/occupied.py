@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 from ...allocation.ledger.examine import Examined
 from ...discovery.inventory import Inventory
 from ...discovery.out_of_service import Disabled, health_of
-from ...records import IGNORE, OCCUPIED, Device
+from ...records import IGNORE, OCCUPIED
 from ...system import openers
 from ...system.occupied import Occupied, numbers, occupied, own_nodes
 
@@ -37,16 +37,9 @@ def find_occupied(
     every = [device for one in wanted for device in one.devices.devices]
     devices = [device for device in every if (health_of(device, out) or device.health).is_usable]
     nodes = own_nodes(devices, [node for one in wanted for kind in one.devices.kinds for node in kind.edits.nodes])
+    # The device plugin holds a device by its items if it knows only its spec.
     held = {name for grant in store.grants for hold in grant.holds for name in hold.locks()}
-    free = {device.id for device in devices if held.isdisjoint(_hardware(device))}
+    free = {device.id for device in devices if held.isdisjoint((*device.hardware, *device.items))}
     left = {name: own for name, own in nodes.items() if name in free}
     expected = {*openers.EXPECTED, *(pattern for one in wanted for pattern in one.ignore or ())}
     return tuple(occupied(left, openers.look(numbers(left)), expected).values())
-
-
-def _hardware(device: Device) -> tuple[str, ...]:
-    """Return the names that a hold on this device may lock.
-
-    These are its ids, or its items if the device plugin knew only its spec.
-    """
-    return (device.id, *device.part_of, *device.consists_of, *device.items)

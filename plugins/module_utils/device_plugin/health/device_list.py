@@ -79,33 +79,46 @@ class Roster:
         if not news and (self.due is None or now < self.due):
             return False, ()
         self._resource, self._troubles, self._used = resource, dict(troubles), used
-        self._in_use = in_use = frozenset(map(unit_id, used))
-        sharing = {unit_id(one): _shared(one) for one in sorted(used, reverse=True) if unit_id(one) != one}
+        self._in_use = frozenset(map(unit_id, used))
         health = resource.settings.health
-        wrong = {name: why for name, why in troubles.items() if not (name in in_use and class_of(why) in MOVED)}
-        made = self._made  # changed in place: freeing a whole former dict at once stops all threads
-        for unit in resource.units:
-            why = wrong.get(unit.id) or (sharing.get(unit.id, "") if unit.replicas == 1 else "")
-            why = self._reason(unit.id, why, health, now)
-            old = made.get(unit.id)
-            if not old or old[0] is not unit or old[1] != why:
-                made[unit.id] = unit, why, self._listed(unit, why)
-        offered = {unit.id for unit in resource.units}
-        for name in [name for name in made if name not in offered]:
-            del made[name]
-        found = [one for unit in resource.units for one in made[unit.id][2]]
+        found = self._offered(resource, now)
+        offered = self._made.keys()
         listed = self._with_gone(found, offered, health, now)
         self._units = {one.id: name for name, one in listed}
         self._gone = {name: since for name, since in self._gone.items() if name in self._units}
         self._forget(offered)
-        waits = [end for name, end in self._until.items() if name in offered]
-        waits += [since + health.linger for name, since in self._gone.items() if self._units[name] not in in_use]
-        if any(one.id not in self._units for _name, one in found):
-            waits += [since + TOLD for since in self._gone.values() if now < since + TOLD]
-        self.due = min(waits, default=None)
+        self.due = self._next(found, offered, health, now)
         before, self._states = self._states, _states(listed)
         told, self.advertised = self.advertised, tuple(one for _name, one in listed)
         return self.advertised != told, tuple(_events(before, self._states))
+
+    def _offered(self, resource: Resource, now: float) -> list[Listed]:
+        """Return the devices of all offered units, in order. A unit that did not change keeps its devices."""
+        sharing = {unit_id(one): _shared(one) for one in sorted(self._used, reverse=True) if unit_id(one) != one}
+        made = self._made  # changed in place: freeing a whole former dict at once stops all threads
+        for unit in resource.units:
+            why = self._troubles.get(unit.id, "")
+            if unit.id in self._in_use and class_of(why) in MOVED:
+                why = ""
+            if not why and unit.replicas == 1:
+                why = sharing.get(unit.id, "")
+            why = self._reason(unit.id, why, resource.settings.health, now)
+            old = made.get(unit.id)
+            if not old or old[0] is not unit or old[1] != why:
+                made[unit.id] = unit, why, self._listed(unit, why)
+        for name in made.keys() - {unit.id for unit in resource.units}:
+            del made[name]
+        return [one for unit in resource.units for one in made[unit.id][2]]
+
+    def _next(
+        self, found: Sequence[Listed], offered: Collection[str], health: HealthSettings, now: float
+    ) -> Optional[float]:
+        """Return when a hold-down or a removal ends, or there is room on the list; None if nothing is waited for."""
+        waits = [end for name, end in self._until.items() if name in offered]
+        waits += [since + health.linger for name, since in self._gone.items() if self._units[name] not in self._in_use]
+        if any(one.id not in self._units for _name, one in found):
+            waits += [since + TOLD for since in self._gone.values() if now < since + TOLD]
+        return min(waits, default=None)
 
     def _listed(self, unit: OfferedUnit, why: str) -> list[Listed]:
         near = tuple(node for node in unit.numa_nodes if node in self._numa_nodes)

@@ -123,4 +123,4 @@ def held_hardware(grants: Iterable[Grant]) -> frozenset[str]:
 
 def is_free(device: Device, taken: Collection[str]) -> bool:
     """Tell if no grant holds any hardware of a device."""
-    return not any(name in taken for name in (device.id, *device.part_of, *device.consists_of))
+    return not any(name in taken for name in device.hardware)

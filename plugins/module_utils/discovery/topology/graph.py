@@ -85,7 +85,7 @@ def between(devices: Iterable[Device], links: Iterable[Link]) -> tuple[tuple[Lin
 
     A link joins hardware, so an id is also one of what a device is a part of or consists of.
     """
-    here = {name for device in devices for name in (device.id, *device.part_of, *device.consists_of)}
+    here = {name for device in devices for name in device.hardware}
     all_ = tuple(links)
     joining = tuple(link for link in all_ if link.a in here and link.b in here)
     return joining, {end for link in all_ for end in (link.a, link.b)} - here
