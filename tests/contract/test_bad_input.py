@@ -65,6 +65,8 @@ def test_broken_specs_cost_their_own_devices(host: Host, newer: Kubelet, start: 
     assert registered(newer) == {RESOURCE}
     for name in ("half.json", "binary.json", "future.json", "bad-name.json"):
         assert name in plugin.text  # said, each of them
+    done = command(host, "status")
+    assert done.returncode == 1 and "half.json" in done.stdout
     host.spec("vendor.com/half", {"h0": ["thing0"]}, file="half.json")  # and mended
     assert newer.wait_for("vendor.com/half", 1)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -192,58 +191,6 @@ def test_without_devices_and_kubelet_it_idles_and_ends_cleanly(host: Host) -> No
     assert "event=stopped" in lines[-1]
 
 
-def test_sigterm_with_open_streams_leaves_no_socket(host: Host) -> None:
-    host.offer(GPU, "g0", "g1")
-    host.start_kubelet()
-    daemon = host.start()
-    host.allocatable(GPU, 2)
-    daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(timeout=DEADLINE) == 0
-    host.allocatable(GPU, 0)
-    assert [name for name in os.listdir(host.short / "p") if name.startswith("fleet-cdi")] == []
-    assert host.call("status").returncode == 1, "no instance lives"
-
-
-def test_hot_plug_and_unplug(host: Host) -> None:
-    host.offer(GPU, "g0")
-    host.start_kubelet()
-    host.start()
-    host.allocatable(GPU, 1)
-    host.offer(GPU, "g0", "g1")
-    host.allocatable(GPU, 2)
-    (host.dev / "g1").unlink()  # the spec still has it
-    host.allocatable(GPU, 1)
-    host.until(lambda: not host.status()["resources"][GPU]["devices"]["g1"]["healthy"])
-    assert "g1" in host.status()["resources"][GPU]["devices"]["g1"]["reason"]
-    (host.dev / "g1").touch()
-    host.allocatable(GPU, 2)
-    host.offer(NIC, "n0")  # the first device of a resource, while the daemon runs
-    host.allocatable(NIC, 1)
-    host.offer(GPU)
-    host.allocatable(GPU, 0)
-    host.until(lambda: host.status()["resources"][GPU]["devices"] == {}, "an empty list")
-    assert state(host, GPU) == "registered"
-    assert host.events("Register") == [GPU, NIC], "all of it on the first streams"
-
-
-def test_a_reload_costs_no_stream_of_what_stays_as_it_is(host: Host) -> None:
-    host.offer(GPU, "g0")
-    host.offer(NIC, "n0")
-    host.start_kubelet()
-    daemon = host.start()
-    host.allocatable(GPU, 1)
-    host.allocatable(NIC, 1)
-    host.configure(resources={GPU: {}, NIC: {"replicas": 3}})
-    host.allocatable(NIC, 3)
-    host.configure(resources={GPU: {}})
-    daemon.send_signal(signal.SIGHUP)  # either way is one
-    host.allocatable(NIC, 0)
-    host.until(lambda: NIC not in host.status()["resources"])
-    assert host.events("Register") == [GPU, NIC] or host.events("Register") == [NIC, GPU]
-    assert host.status()["resources"][GPU]["stream"]
-    assert host.log().count("event=lost") == 0
-
-
 def test_sighup_alone_has_it_read_its_configuration(host: Host) -> None:
     daemon = host.start(program=BLIND)
     host.until(lambda: "event=started" in host.log())
@@ -314,17 +261,6 @@ def test_a_configuration_that_is_broken_at_the_start_is_waited_for(host: Host) -
     assert host.status()["config"]["error"] is None
 
 
-def test_a_broken_spec_costs_only_its_own_devices(host: Host) -> None:
-    host.offer(GPU, "g0")
-    (host.specs / "broken.json").write_text("{")
-    host.start_kubelet()
-    host.start()
-    host.allocatable(GPU, 1)
-    done = host.call("status")
-    assert done.returncode == 1
-    assert "broken.json" in done.stdout
-
-
 def test_status_and_check_say_the_same_of_the_devices(host: Host) -> None:
     host.offer(GPU, "g0", "g1")
     (host.dev / "g1").unlink()
@@ -342,24 +278,6 @@ def test_status_and_check_say_the_same_of_the_devices(host: Host) -> None:
     told = {name: one["healthy"] for name, one in instance["resources"][GPU]["devices"].items()}
     assert told == checked
     assert any("g1 is Unhealthy" in text for text in document["findings"])
-
-
-def test_of_two_instances_the_younger_has_the_resources_and_the_older_is_there_if_it_dies(host: Host) -> None:
-    host.offer(GPU, "g0")
-    host.start_kubelet()
-    host.start("a")
-    host.allocatable(GPU, 1)
-    younger = host.start("b")
-    host.until(lambda: state(host, GPU, "b") == "registered")
-    host.until(lambda: state(host, GPU, "a") == "standby")
-    time.sleep(1.5)
-    host.allocatable(GPU, 1)
-    registered = len(host.events("Register"))
-    assert registered <= 3, "they do not take it from each other"
-    younger.kill()
-    younger.wait()
-    host.until(lambda: state(host, GPU, "a") == "registered")
-    host.allocatable(GPU, 1)
 
 
 def test_a_pod_is_ready_once_the_kubelet_watches_all_that_there_is(host: Host) -> None:

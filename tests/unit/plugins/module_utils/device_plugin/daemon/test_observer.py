@@ -23,6 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.obs
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 NIC = "acme.com/nic"
@@ -283,3 +284,26 @@ class TestOneDeviceUnderTwoPaths:
         (tmp_path / "dev/late").unlink()
         self.node(tmp_path, "dev/late", 9)
         assert self.taken(viewer.look(), THEIRS) == []
+
+
+def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tmp_path):
+    """Else each Allocate would start a look at the host, which would slow the next Allocate."""
+    ours, theirs = (Ledger(str(tmp_path / "state"), "boot-1") for _time in range(2))
+    found = configuration.PluginSettings(
+        spec_dirs=(str(tmp_path),), state_dir=str(tmp_path / "state"), inventory=str(tmp_path / "i")
+    )
+    subjects = Viewer(found, ours).subjects()
+
+    def states():
+        return [subject.look(subject.path) for subject in subjects]
+
+    def hold(ledger, name):
+        take(ledger, NIC, [Want(name, Device(f"tty:{name}", "rule", NIC, (name,), ()))])
+
+    hold(ours, "d0")
+    before = states()
+    hold(ours, "d1")
+    hold(ours, "d1")
+    assert states() == before
+    hold(theirs, "d2")
+    assert states() != before

@@ -1,15 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the daemon hears from outside besides files: the kubelet's podresources, udev; and looks that fail."""
+"""What podresources of the kubelet say to the daemon: a stream that is doubted, and when they are asked."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import os
-import socket
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,19 +15,13 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.pod_holds import Want, take
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import PluginSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import served_node as module
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.served_node import ServedNode
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import api
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer import udev_events
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.resources import OfferedUnit, Resource
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, NetDevice
 
 NAME = "acme.com/widget"
 DEADLINE = 30  # seconds, for what takes one at most
@@ -164,122 +155,3 @@ def test_podresources_that_can_not_be_asked_are_said_once_and_not_for_a_kubelet_
             asyncio.run(node.reclaim(pool))
             lines.append(stream.getvalue().count("event=no-podresources"))
     assert lines == [0, 0, 0, 1, 1]
-
-
-class Monitor:
-    """pyudev.Monitor, with events that a test puts into it."""
-
-    def __init__(self) -> None:
-        self.reader, self.writer = socket.socketpair()
-        self.events: list[str | OSError] = []
-
-    def put(self, *events: str | OSError) -> None:
-        self.events += events
-        self.writer.send(b"x" * len(events))
-
-    def set_receive_buffer_size(self, _size: int) -> None:
-        raise PermissionError("needs CAP_NET_ADMIN")
-
-    def start(self) -> None:
-        self.reader.setblocking(False)
-
-    def fileno(self) -> int:
-        return self.reader.fileno()
-
-    def poll(self, timeout: float) -> Any:
-        assert timeout == 0, "the loop must not wait here"
-        if not self.events:
-            return None
-        self.reader.recv(1)
-        event = self.events.pop(0)
-        if isinstance(event, OSError):
-            raise event
-        return SimpleNamespace(subsystem=event)
-
-
-@pytest.fixture
-def monitor(monkeypatch: pytest.MonkeyPatch) -> Monitor:
-    found = Monitor()
-    module = SimpleNamespace(
-        Context=lambda: None,
-        Monitor=SimpleNamespace(from_netlink=lambda _context, source: found if source == "udev" else None),
-    )
-    monkeypatch.setitem(sys.modules, "pyudev", module)
-    return found
-
-
-EVENTS = [
-    (["drm"], (), 1),
-    (["net", "queues", "bdi"], (), 0),
-    (["net"], (NetDevice("eth7"),), 1),
-    (["net", "drm", "net"], (), 1),
-    ([OSError("ENOBUFS")], (), 1),
-    (["usb"] * 300, (), 2),
-]
-
-
-@pytest.mark.parametrize(("events", "moves", "calls"), EVENTS)
-def test_events_of_devices_that_may_matter(monitor: Monitor, events: Any, moves: Any, calls: int) -> None:
-    told = []
-
-    async def scene() -> None:
-        found = udev_events.Events(lambda: told.append(1))
-        assert found.start() == ""
-        device = Device("d", "", NAME, ("d",), (), net_devices=moves)
-        found.noise = udev_events.noise([Resource(NAME, (OfferedUnit("d", (f"{NAME}=d",), device),))])
-        monitor.put(*events)
-        for _turn in range(DEADLINE * 100):
-            await asyncio.sleep(0.01)
-            if not monitor.events:
-                break
-        await asyncio.sleep(0.05)
-        found.stop()
-
-    asyncio.run(scene())
-    assert len(told) == calls
-
-
-def test_without_pyudev_there_are_no_events_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyudev", None)
-
-    async def scene() -> str:
-        found = udev_events.Events(lambda: None)
-        reason = found.start()
-        found.stop()
-        return reason
-
-    assert "pyudev" in asyncio.run(scene())
-
-
-@pytest.mark.skipif(not os.path.isdir("/sys/devices"), reason="no sysfs here")
-def test_the_real_monitor_opens() -> None:
-    pytest.importorskip("pyudev")
-
-    async def scene() -> str:
-        found = udev_events.Events(lambda: None)
-        reason = found.start()
-        found.stop()
-        return reason
-
-    assert asyncio.run(scene()) == ""
-
-
-def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tmp_path: Path) -> None:
-    """Each Allocate would have a look at the host at its heels, which the next one has to share the machine with."""
-    ours, theirs = (Ledger(str(tmp_path / "state"), "boot-1") for _time in range(2))
-    found = PluginSettings(spec_dirs=(str(tmp_path),), state_dir=str(tmp_path / "state"), inventory=str(tmp_path / "i"))
-    subjects = Viewer(found, ours).subjects()
-
-    def states() -> list[Any]:
-        return [subject.look(subject.path) for subject in subjects]
-
-    def hold(ledger: Ledger, name: str) -> None:
-        take(ledger, NAME, [Want(name, Device(f"tty:{name}", "rule", NAME, (name,), ()))])
-
-    hold(ours, "d0")
-    before = states()
-    hold(ours, "d1")
-    hold(ours, "d1")
-    assert states() == before
-    hold(theirs, "d2")
-    assert states() != before

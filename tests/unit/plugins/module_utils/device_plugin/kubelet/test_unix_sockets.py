@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether somebody listens at a socket, and calls to it, on real sockets."""
+"""Sockets: their names, which are stale, whether a process listens at one, and calls to it. All sockets are real."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import struct
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import unix_sockets
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
 @pytest.fixture
@@ -152,3 +156,42 @@ def test_a_call_that_fails_leaves_no_connection(python):
         [python, "-c", FAILING], env=environment, check=True, capture_output=True, text=True, timeout=60
     )
     assert found.stdout.split() == ["options", "0", "register", "0", "pods", "0"]
+
+
+@given(
+    st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,60}[A-Za-z0-9])?", fullmatch=True),
+    st.integers(1, 60),
+)
+def test_a_socket_is_a_path_that_the_kernel_takes_and_no_hidden_file(resource: str, length: int) -> None:
+    directory = "/" + "d" * length
+    name = unix_sockets.name(resource, "0123abcd", directory)
+    assert len(os.path.join(directory, f".{name}").encode()) <= unix_sockets.LONGEST_PATH
+    assert name.startswith(unix_sockets.OWN)
+    assert "/" not in name
+    assert name != unix_sockets.name(resource, "0123abce", directory)
+    assert name != unix_sockets.name(resource + "x", "0123abcd", directory)
+
+
+def test_a_directory_that_leaves_no_room_is_refused() -> None:
+    with pytest.raises(CdiError, match="choose a shorter directory"):
+        unix_sockets.name("acme.com/widget", "0123abcd", "/" + "d" * 90)
+
+
+def listener(path: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    found.bind(str(path))
+    found.listen()
+    return found
+
+
+def test_only_our_own_dead_sockets_are_removed(tmp_path: Path) -> None:
+    dead = ["fleet-cdi-a.sock", ".fleet-cdi-that-never-served.sock"]
+    for name in (*dead, "nvidia-gpu.sock", ".other.sock", "kubelet.sock"):
+        listener(tmp_path / name).close()
+    alive = listener(tmp_path / "fleet-cdi-b.sock")
+    (tmp_path / "fleet-cdi-file").write_text("x")
+    (tmp_path / "fleet-cdi-directory").mkdir()
+    assert unix_sockets.remove_stale(str(tmp_path)) == sorted(str(tmp_path / name) for name in dead)
+    left = {".other.sock", "fleet-cdi-b.sock", "fleet-cdi-directory", "fleet-cdi-file", "kubelet.sock"}
+    assert set(os.listdir(tmp_path)) == {*left, "nvidia-gpu.sock"}
+    alive.close()

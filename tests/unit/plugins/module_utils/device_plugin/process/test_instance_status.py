@@ -1,14 +1,13 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Instances of the daemon beside each other: which live, which has a resource; and the names of their sockets."""
+"""Instances of the daemon beside each other: which live, and which has a resource."""
 
 from __future__ import annotations
 
 import fcntl
 import gc
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -17,10 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import unix_sockets
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -205,42 +201,3 @@ def test_a_document_that_is_none_is_left_out(tmp_path: Path, content: str) -> No
     (tmp_path / "x.json").write_text(content)
     assert instance_status.instances_in(str(tmp_path)) == []
     assert instance_status.instances_in(str(tmp_path / "nowhere")) == []
-
-
-@given(
-    st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,60}[A-Za-z0-9])?", fullmatch=True),
-    st.integers(1, 60),
-)
-def test_a_socket_is_a_path_that_the_kernel_takes_and_no_hidden_file(resource: str, length: int) -> None:
-    directory = "/" + "d" * length
-    name = unix_sockets.name(resource, "0123abcd", directory)
-    assert len(os.path.join(directory, f".{name}").encode()) <= unix_sockets.LONGEST_PATH
-    assert name.startswith(unix_sockets.OWN)
-    assert "/" not in name
-    assert name != unix_sockets.name(resource, "0123abce", directory)
-    assert name != unix_sockets.name(resource + "x", "0123abcd", directory)
-
-
-def test_a_directory_that_leaves_no_room_is_refused() -> None:
-    with pytest.raises(CdiError, match="choose a shorter directory"):
-        unix_sockets.name(NAME, "0123abcd", "/" + "d" * 90)
-
-
-def listener(path: Path) -> socket.socket:
-    found = socket.socket(socket.AF_UNIX)
-    found.bind(str(path))
-    found.listen()
-    return found
-
-
-def test_only_our_own_dead_sockets_are_removed(tmp_path: Path) -> None:
-    dead = ["fleet-cdi-a.sock", ".fleet-cdi-that-never-served.sock"]
-    for name in (*dead, "nvidia-gpu.sock", ".other.sock", "kubelet.sock"):
-        listener(tmp_path / name).close()
-    alive = listener(tmp_path / "fleet-cdi-b.sock")
-    (tmp_path / "fleet-cdi-file").write_text("x")
-    (tmp_path / "fleet-cdi-directory").mkdir()
-    assert unix_sockets.remove_stale(str(tmp_path)) == sorted(str(tmp_path / name) for name in dead)
-    left = {".other.sock", "fleet-cdi-b.sock", "fleet-cdi-directory", "fleet-cdi-file", "kubelet.sock"}
-    assert set(os.listdir(tmp_path)) == {*left, "nvidia-gpu.sock"}
-    alive.close()
