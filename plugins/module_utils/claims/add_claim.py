@@ -45,7 +45,7 @@ def add_claim(places: Layout, caller: Caller, boot_id: str, wanted: WantedClaim,
     with alone(places.state_dir, wanted.id):
         claim = read_claim(places.state_dir, wanted.id)
         if claim and claim.state != ASKED:
-            return AddedClaim(_same(claim, wanted, boot_id), False)
+            return AddedClaim(same_claim(claim, wanted, boot_id), False)
         if claim:
             undo_claim(places, caller, claim)
         configurations = check_wanted(places, boot_id, wanted, reuse)
@@ -102,7 +102,7 @@ def write_spec(places: Layout, claim: ClaimRecord, seen: Optional[registry.Regis
     files.replace(path, claim_spec(claim.id, claim.nodes, claim.names, known))
 
 
-def _same(claim: ClaimRecord, wanted: WantedClaim, boot_id: str) -> ClaimRecord:
+def same_claim(claim: ClaimRecord, wanted: WantedClaim, boot_id: str) -> ClaimRecord:
     """Return the present claim if it is for the same request. Raises CdiError."""
     if claim.wanted != wanted:
         raise CdiError(

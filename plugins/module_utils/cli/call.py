@@ -26,6 +26,7 @@ CALLS = {
     "device_state": "converge.kinds.device_state",
     "host_release": "release.host_release",
     "host_release_info": "release.host_release_info",
+    "pod_devices": "claims.pods.pod_devices",
     "refresh_service": "converge.services.refresh_service",
     "refresh_service_info": "converge.services.refresh_service_info",
     "spec": "converge.kinds.spec",

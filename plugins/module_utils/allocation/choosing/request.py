@@ -15,15 +15,6 @@ from ...protocol import errors, grammar
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import shown
 
-LARGEST = (1 << 63) - 1  # amount that the store and most JSON parsers can hold
-MIB = 1 << 20
-
-# The suffixes of the proposal's examples (2048Mi, 8Gi), and those of Kubernetes' quantities.
-FACTORS = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
-FACTORS.update({unit: 1000**power for power, unit in enumerate("kMGTPE", 1)})
-
-LONGEST = 20  # digits of a number that we parse; LARGEST has 19
-
 
 class DeviceRequest(NamedTuple):
     """One request. Sub-resources count per device; the unit of memory is MiB."""
@@ -43,12 +34,11 @@ def parse(text: str, resource_type: str) -> DeviceRequest:
         spec, colon, amount = item.partition(":")
         if not colon or not grammar.is_resource_spec(spec):
             raise _refused(f"CDI_REQUEST has {shown(item)}; expected <resource-spec>:<amount>,...")
-        type_, _hyphen, subtype = spec.partition("-")
-        if type_ != resource_type:
+        if spec.partition("-")[0] != resource_type:
             raise _refused(f"Unsupported resource-spec: {spec}")
         if spec in amounts:
             raise _refused(f"CDI_REQUEST names {spec} twice; expected each resource-spec once")
-        amounts[spec] = _amount(spec, amount, is_memory(subtype))
+        amounts[spec] = _amount(spec, amount)
     needs = tuple(sorted((spec.partition("-")[2], amount) for spec, amount in amounts.items() if "-" in spec))
     return DeviceRequest(amounts.get(resource_type, 0), needs, tuple(sorted(amounts.items())))
 
@@ -66,14 +56,9 @@ def check(asked: DeviceRequest, resource_type: str, offered: Container[str], sha
         )
 
 
-def is_memory(subtype: str) -> bool:
-    """Return True for a sub-resource in MiB: `gpu-memory` of the proposal, and similar names."""
-    return subtype.endswith("memory")
-
-
 def numa_nodes(text: str) -> tuple[int, ...]:
     """Return the NUMA nodes in `CDI_REQUEST_NUMA_LOCALITY`, ascending. Raises ProtocolError 107 for a bad list."""
-    found = [_digits(item) for item in text.split(",")] if text else []
+    found = [grammar.digits(item) for item in text.split(",")] if text else []
     if not all(found):
         raise ProtocolError(
             errors.CONTENT, f"CDI_REQUEST_NUMA_LOCALITY is {shown(text)}; expected a comma separated list of integers"
@@ -81,28 +66,15 @@ def numa_nodes(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(map(int, found))))
 
 
-def _amount(spec: str, text: str, memory: bool) -> int:
-    """Return the amount in `text`. Memory is in MiB, rounded up, because the container needs at least that much."""
-    suffix = text.lstrip("0123456789")
-    digits = _digits(text[: len(text) - len(suffix)])
-    if not digits or (suffix and not (memory and suffix in FACTORS)):
+def _amount(spec: str, text: str) -> int:
+    amount = grammar.amount(spec, text)
+    if amount is None:
+        memory = grammar.is_memory(spec)
         expected = "an integer of MiB, or one with a suffix (Ki, Mi, Gi, k, M, G)" if memory else "an integer"
         raise _refused(f"the amount of {spec} is {shown(text)}; expected {expected}")
-    amount = int(digits)
-    if suffix:
-        amount = -(-amount * FACTORS[suffix] // MIB)
-    if not 1 <= amount <= LARGEST:
-        raise _refused(f"the amount of {spec} is {shown(text)}; expected 1 to {LARGEST}")
+    if not 1 <= amount <= grammar.LARGEST:
+        raise _refused(f"the amount of {spec} is {shown(text)}; expected 1 to {grammar.LARGEST}")
     return amount
-
-
-def _digits(text: str) -> str:
-    """Return `text` without leading zeros if it is a plain integer of bounded length, else "".
-
-    A plain integer has no sign, point or exponent.
-    """
-    digits = text.lstrip("0") or text[-1:]
-    return digits if len(digits) <= LONGEST and digits.isascii() and digits.isdecimal() else ""
 
 
 def _refused(details: str) -> ProtocolError:

@@ -9,17 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing import request
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.choosing.request import (
-    LARGEST,
     DeviceRequest,
     check,
     numa_nodes,
     parse,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.protocol import grammar
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
-AMOUNTS = st.integers(1, LARGEST)
+AMOUNTS = st.integers(1, grammar.LARGEST)
 OFFERED = ("memory", "cores", "bandwidth")
 
 
@@ -54,7 +53,7 @@ def test_any_text_is_a_request_or_refused(text):
         assert str(error).isascii()
         assert len(str(error)) < 300
     else:
-        assert all(1 <= amount <= LARGEST for _spec, amount in found.amounts)
+        assert all(1 <= amount <= grammar.LARGEST for _spec, amount in found.amounts)
         assert len(found.amounts) == text.count(":") == text.count(",") + 1
 
 
@@ -81,13 +80,13 @@ def test_suffixes_are_for_memory_only(spec):
         amounts(f"{spec}:1Mi")
 
 
-@pytest.mark.parametrize("text", [str(LARGEST), "0" * 500 + "7"])
+@pytest.mark.parametrize("text", [str(grammar.LARGEST), "0" * 500 + "7"])
 def test_the_largest_and_the_longest(text):
     assert amounts(f"gpu:{text}") == {"gpu": int(text)}
 
 
 def test_what_suffixes_make_too_large_is_refused():
-    assert amounts("gpu-memory:8388607Ei")["gpu-memory"] <= LARGEST
+    assert amounts("gpu-memory:8388607Ei")["gpu-memory"] <= grammar.LARGEST
     with pytest.raises(ProtocolError, match="expected 1 to"):
         amounts("gpu-memory:8388608Ei")
 
@@ -118,7 +117,7 @@ def test_what_is_no_list_of_numa_nodes(text):
 
 
 def test_which_sub_resources_are_memory():
-    assert [name for name in ("memory", "visiblememory", "cores", "memoryx") if request.is_memory(name)] == [
+    assert [name for name in ("memory", "visiblememory", "cores", "memoryx") if grammar.is_memory(f"gpu-{name}")] == [
         "memory",
         "visiblememory",
     ]

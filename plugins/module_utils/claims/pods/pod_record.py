@@ -1,0 +1,96 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods that have claims: a file for each in the state directory. Their users are counted by these files.
+
+A pod's file is written before its first claim is made, and removed after its last one has been given back. So the
+claims of a pod are known, also after its manifest was edited, and a claim that several pods use ends with the last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ... import documents, files
+from ...records import CdiError, as_document
+
+DIRECTORY = "pods"
+ENDING = ".json"
+LOCK = ".lock"
+VERSION = 1
+
+
+class PodRecord(NamedTuple):
+    """A pod and the claims of its containers."""
+
+    pod: str  # <namespace>/<pod>
+    containers: dict[str, tuple[str, ...]]  # container -> ids of its claims; only containers with claims
+
+    @property
+    def claims(self) -> frozenset[str]:
+        """Return the ids of all its claims."""
+        return frozenset(id_ for ids in self.containers.values() for id_ in ids)
+
+
+def read_pods(state_dir: str) -> dict[str, PodRecord]:
+    """Return all pods by name. Raises CdiError for a damaged file, which may be of another user of a claim."""
+    directory = os.path.join(state_dir, DIRECTORY)
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise documents.failed("list", directory, error) from None
+    paths = [os.path.join(directory, name) for name in names if name.endswith(ENDING) and name[0] != "."]
+    return {record.pod: record for record in map(_read, paths)}
+
+
+def write_pod(state_dir: str, record: PodRecord) -> None:
+    """Write the pod durably; the caller has the lock. Raises CdiError."""
+    content = json.dumps({"version": VERSION, **as_document(record)}, indent=2, sort_keys=True) + "\n"
+    files.replace(_path(state_dir, record.pod), content.encode("ascii"), 0o600)
+
+
+def remove_pod(state_dir: str, pod: str) -> None:
+    """Remove the pod durably; the caller has the lock. Raises CdiError."""
+    files.remove(_path(state_dir, pod))
+
+
+@contextmanager
+def alone_with_pods(state_dir: str) -> Iterator[None]:
+    """Keep other processes away from all pods. Makes the directory. Raises CdiError."""
+    directory = os.path.join(state_dir, DIRECTORY)
+    files.make_directory(state_dir)
+    files.make_directory(directory, 0o700)
+    handle = files.lock(os.path.join(directory, LOCK))
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _path(state_dir: str, pod: str) -> str:
+    return os.path.join(state_dir, DIRECTORY, pod.replace("/", "_") + ENDING)  # neither name has a "_"
+
+
+def _read(path: str) -> PodRecord:
+    live = files.read(path)
+    document = documents.parse(live.content if live else b"", path)
+    try:
+        if document["version"] != VERSION:
+            raise documents.other_version(path, document["version"], VERSION)
+        containers = {name: tuple(ids) for name, ids in document["containers"].items()}
+        if not all(isinstance(id_, str) for ids in containers.values() for id_ in ids):
+            raise TypeError("an id that is not text")
+        if os.path.basename(path) != os.path.basename(_path("", document["pod"])):
+            raise ValueError(f"pod {document['pod']!r}")
+        return PodRecord(document["pod"], containers)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CdiError(
+            f"{path}: is damaged ({error!r}); expected the pod that fleet-cdi wrote. Restore it, or move it away and "
+            "give back its claims (fleet-cdi claim list)."
+        ) from None

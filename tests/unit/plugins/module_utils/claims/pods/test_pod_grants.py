@@ -1,0 +1,265 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims of pods over the real executables: all or none, disjoint or shared, and given back by the last pod."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_grants, pod_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods, delete_pods
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE, REFERENCE
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import read_pods
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
+from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus, ttys
+
+from .manifests import RESOURCES, manifests
+from .test_rewritten import EXCLUSIVE, NAMED, SHARED
+
+BOOT = "boot-1"
+GPUS = 8
+
+
+class Pods:
+    """A host with eight GPUs and eight consoles, and pods with claims."""
+
+    def __init__(self, directory):
+        trees = gpus((32768,) * GPUS), ttys(GPUS)
+        self.host = Host(directory, {key: {**trees[1].get(key, {}), **trees[0][key]} for key in trees[0]})
+        self.host.configure(config(), config("generic-tty", "tty", num_system_reserved=0))
+        self.host.install()
+        self.specs = directory / "cdi"
+        self.caller = Caller(str(directory / "opt/bin"))
+        places = str(directory / "etc"), self.host.root, str(directory / "opt"), (str(self.specs),)
+        self.places = Layout(str(self.host.state), self.host.inventory, *places)
+
+    def add(self, manifest, check=False):
+        found = pod_manifest.read(manifest, RESOURCES)
+        return add_pods(self.places, self.caller, BOOT, found, check)
+
+    def delete(self, *pods, check=False):
+        return delete_pods(self.places, self.caller, BOOT, pods, check)
+
+    def granted(self):
+        """What specs give: claim id -> device nodes."""
+        found = {}
+        for path in sorted(self.specs.glob("*.json")) if self.specs.exists() else ():
+            for device in json.loads(path.read_text())["devices"]:
+                found[device["name"]] = {node["path"] for node in device["containerEdits"]["deviceNodes"]}
+        return found
+
+    def assert_all_free(self):
+        """Ask the executables: whoever lost a device can't grant all of them."""
+        assert read_claims(self.places.state_dir) == ((), {})
+        assert (read_pods(self.places.state_dir), self.granted()) == ({}, {})
+        for conf in (config(), config("generic-tty", "tty", num_system_reserved=0)):
+            self.host.add(conf, f"{conf['type']}:{GPUS}", "probe")
+            assert self.host.ask("DEL", conf, request_id="probe")[0] == 0
+
+
+@pytest.fixture
+def pods(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    return Pods(tmp_path)
+
+
+def a_pod(name, *shared, **own):
+    """A pod with one container."""
+    requests = {f"{OPAQUE}{spec}": amount for spec, amount in own.items()}
+    asked = {"requests": requests, "shared": [{REFERENCE: one} for one in shared]}
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "c", "resources": asked}]}}
+
+
+def a_request(name, **amounts):
+    requests = {f"{OPAQUE}{spec}": amount for spec, amount in amounts.items()}
+    return {"kind": "ResourceRequest", "metadata": {"name": name}, "spec": {"resources": {"requests": requests}}}
+
+
+class TestProposal:
+    @pytest.mark.parametrize(
+        ("manifest", "cards"),
+        [
+            (EXCLUSIVE, {"pod_default_exclusive_compute": 1}),
+            (SHARED, {"pod_default_sharing_preprocessor": 2, "pod_default_sharing__gpu": 1,
+                      "pod_default_sharing_analyst": 1}),
+            (NAMED, {"pod_default_sharing_preprocessor": 2, "pod_default__shared-gpus-8g": 1,
+                     "pod_default__shared-gpus-2x4g": 2}),
+        ],
+        ids=["exclusive", "shared", "named"],
+    )  # fmt: skip
+    def test_the_examples(self, pods, manifest, cards):
+        first = pods.add(manifest)
+        assert first.changed == tuple(sorted(cards))
+        granted = pods.granted()
+        assert {id_: len([path for path in paths if "card" in path]) for id_, paths in granted.items()} == cards
+        assert {id_: {node.path for node in claim.nodes} for id_, claim in first.claims.items()} == granted
+        assert not any(one & other for one, other in itertools.combinations(granted.values(), 2))
+        second = pods.add(manifest)
+        assert (second.changed, second.claims, second.before) == ((), first.claims, first.after)
+        (pod,) = first.after
+        assert pods.delete(pod).changed == tuple(sorted(cards))
+        assert pods.delete(pod).changed == ()
+        pods.assert_all_free()
+
+
+class TestAllOrNone:
+    def test_an_amount_that_no_host_has(self, pods):
+        where = (
+            r"document 2 \(Pod 'b'\): spec.containers\[0\].resources: asks for gpu:8: claim pod_default_b_c: Request"
+        )
+        with pytest.raises(CdiError, match=where):
+            pods.add([a_pod("a", gpu=1, tty=1), a_pod("b", gpu=GPUS)])
+        pods.assert_all_free()
+
+    def test_a_type_that_the_host_has_not(self, pods):
+        for check in (True, False):
+            with pytest.raises(CdiError, match=r"fpga.d in .* has no configuration"):
+                pods.add([a_pod("a", gpu=1), a_pod("b", fpga=1)], check)
+        pods.assert_all_free()
+
+    def test_what_others_were_granted_before_stays(self, pods):
+        pods.add([a_pod("a", gpu=2)])
+        with pytest.raises(CdiError, match="cannot be fulfilled"):
+            pods.add([a_pod("a", gpu=2), a_pod("b", gpu=GPUS)])
+        assert list(read_pods(pods.places.state_dir)) == ["default/a"]
+        assert list(pods.granted()) == ["pod_default_a_c"]
+
+    @pytest.mark.parametrize("after", ["add", "delete"])
+    def test_a_killed_call_is_completed_or_given_back(self, pods, monkeypatch, after):
+        add_claim, calls = pod_grants.add_claim, []
+
+        def killed_at_the_second(*arguments):
+            calls.append(arguments)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return add_claim(*arguments)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(pod_grants, "add_claim", killed_at_the_second)
+            pods.add(NAMED)
+        assert len(pods.granted()) == 1
+        if after == "add":
+            pods.add(NAMED)
+            assert len(pods.granted()) == 3
+        pods.delete("default/sharing")
+        pods.assert_all_free()
+
+
+class TestCheckMode:
+    def test_changes_nothing_and_tells_the_same(self, pods):
+        told = pods.add(SHARED, check=True)
+        assert not pods.specs.exists() and not os.path.exists(os.path.join(pods.places.state_dir, "pods"))
+        done = pods.add(SHARED)
+        assert (told.changed, told.after) == (done.changed, done.after)
+        assert pods.add(SHARED, check=True).changed == ()
+        told = pods.delete("default/sharing", check=True)
+        assert len(pods.granted()) == 3
+        assert told == pods.delete("default/sharing")
+
+
+class TestSharedByPods:
+    REQUEST = a_request("r", gpu=1)
+
+    def test_the_last_pod_frees(self, pods):
+        pods.add([self.REQUEST, a_pod("a", "r", tty=1)])
+        before = pods.granted()["pod_default__r"]
+        assert pods.add([self.REQUEST, a_pod("b", "r")]).changed == ("pod_default__r",)
+        assert pods.granted()["pod_default__r"] == before
+        pods.delete("default/a")
+        assert pods.granted() == {"pod_default__r": before}
+        pods.delete("default/b", "default/a", "default/unknown")
+        pods.assert_all_free()
+
+    def test_another_amount_than_the_other_pod_has(self, pods):
+        pods.add([self.REQUEST, a_pod("a", "r")])
+        for check in (True, False):
+            with pytest.raises(CdiError, match="claim pod_default__r: is there already, for gpu:1; found .* gpu:2"):
+                pods.add([a_request("r", gpu=2), a_pod("b", "r")], check)
+        assert list(read_pods(pods.places.state_dir)) == ["default/a"]
+
+
+class TestEditedBetweenAddAndDelete:
+    def test_another_manifest_is_refused_and_what_was_granted_is_given_back(self, pods):
+        pods.add(NAMED)
+        for change in ("add", "drop", "none"):
+            edited = copy.deepcopy(NAMED)
+            containers = edited[2]["spec"]["containers"]
+            if change == "add":
+                containers[2]["resources"]["requests"] = {f"{OPAQUE}tty": 1}
+            elif change == "drop":
+                containers.pop()
+            else:
+                edited[2]["spec"]["containers"] = [{"name": "other"}]
+            for check in (True, False):
+                with pytest.raises(CdiError, match="pod default/sharing: container .* has .*; the manifest asks for"):
+                    pods.add(edited, check)
+            assert len(pods.granted()) == 3
+        pods.delete(*pod_manifest.pods_in(edited))
+        pods.assert_all_free()
+
+    def test_another_amount(self, pods):
+        pods.add([a_pod("a", gpu=1)])
+        with pytest.raises(CdiError, match="claim pod_default_a_c: is there already, for gpu:1; found .* gpu:2"):
+            pods.add([a_pod("a", gpu=2)])
+
+
+class TestRecord:
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 1, "pod": "x/y", "containers": {"c": ["i"]}}',
+                                         '{"version": 1, "pod": "default/a", "containers": {"c": [1]}}'])  # fmt: skip
+    def test_a_damaged_one_stops_all_because_it_may_be_a_user(self, pods, content):
+        pods.add([a_pod("a", gpu=1), a_pod("b", gpu=1)])
+        Path(pods.places.state_dir, "pods/default_a.json").write_text(content)
+        with pytest.raises(CdiError, match=r"pods/default_a.json"):
+            pods.delete("default/b")
+        assert len(pods.granted()) == 2
+
+    def test_a_claim_that_cannot_be_given_back_keeps_its_pod(self, pods):
+        pods.add([a_pod("a", gpu=1), a_pod("b", tty=1)])
+        (path,) = Path(pods.host.directory, "etc/gpu.d").iterdir()
+        path.rename(path.with_suffix(".away"))
+        with pytest.raises(CdiError, match="claim pod_default_a_c: could not be given back"):
+            pods.delete("default/a", "default/b")
+        assert list(read_pods(pods.places.state_dir)) == ["default/a"]
+        path.with_suffix(".away").rename(path)
+        pods.delete("default/a")
+        pods.assert_all_free()
+
+
+@given(manifests(most_pods=2), st.randoms(use_true_random=False))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+def test_of_any_pods(manifest, random):
+    """Disjoint where they must be, shared where they must be; the last user frees; then nothing is left."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make device nodes")
+    with tempfile.TemporaryDirectory() as directory:
+        host = Pods(Path(directory))
+        try:
+            outcome = host.add(manifest)
+        except CdiError:  # more than the host has
+            host.assert_all_free()
+            return
+        granted = host.granted()
+        assert set(granted) == {claim.owner.id for claim in pod_manifest.read(manifest, RESOURCES).claims}
+        assert not any(one & other for one, other in itertools.combinations(granted.values(), 2))
+        left = dict(outcome.after)
+        for pod in random.sample(sorted(left), len(left)):
+            del left[pod]
+            host.delete(pod)
+            assert set(host.granted()) == {id_ for record in left.values() for id_ in record.claims}
+            assert all(host.granted()[id_] == granted[id_] for id_ in host.granted())
+        host.assert_all_free()
