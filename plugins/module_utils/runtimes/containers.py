@@ -20,6 +20,7 @@ import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 SECONDS = 30.0  # for all questions to one engine
@@ -76,6 +77,29 @@ def find_containers(
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             trouble.append(f"{engine}: its containers can't be told: {error}")
     return RunningContainers(tuple(found), tuple(trouble))
+
+
+def finder() -> Callable[[Mapping[str, Collection[str]]], RunningContainers]:
+    """Return `find_containers` with one question to each engine of this host, however often it is called."""
+    return partial(find_containers, engines={name: _once(inspect) for name, inspect in ENGINES.items()})
+
+
+def _once(inspect: Inspect) -> Inspect:
+    """Return a function that always answers, or fails, as the first call of `inspect` does."""
+    answers: list[list[dict[str, Any]]] = []
+    errors: list[Exception] = []
+
+    def answer() -> list[dict[str, Any]]:
+        if not answers and not errors:
+            try:
+                answers.append(inspect())
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                errors.append(error)
+        for failure in errors:
+            raise failure
+        return answers[0]
+
+    return answer
 
 
 def using(engine: str, inspect: Optional[Inspect] = None) -> RunningContainers:

@@ -141,7 +141,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         spec_dirs=(options["spec_dir"],),
         path=os.environ.get("PATH", ""),
     )
-    find = containers.find_containers if live else _nobody
+    find = containers.finder() if live else _nobody
     terms = (options["force"], check, live, options["on_held"], find, options["release"] or "")
     result, more = (_of_one if options["kind"] else _of_all)(options, paths, terms)
     return result, [*warnings, *more]
@@ -172,7 +172,8 @@ def _of_all(options: Mapping[str, Any], paths: Layout, terms: tuple[Any, ...]) -
         "diff": _diff(done.plan, list(groups)),
         **({"failed": True, "msg": "; ".join(failed)} if failed else {}),
     }
-    return result, [*done.warnings, *(text for one in done.kinds.values() for text in one.warnings)]
+    told = dict.fromkeys(text for one in done.kinds.values() for text in one.warnings)
+    return result, [*done.warnings, *told]
 
 
 def _wanted(

@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import pl
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import out_of_service, snapshot
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conftest import ENTRIES, KIND
 
 KINDS = [f"test.fleet.cdi/{name}" for name in ("one", "two", "three")]
@@ -140,6 +141,21 @@ class TestModuleSpec:
         with pytest.raises(CdiError, match="devices entry 'one': .*; devices entry 'three': .*smokes"):
             run(devices={**ALL, **required})
         assert not (tmp_path / "cdi").exists()
+
+    def test_an_engine_is_asked_once_for_the_containers_of_all_kinds(self, run, monkeypatch):
+        asked = []
+
+        def inspect():
+            asked.append(1)
+            raise ValueError("it hangs")
+
+        monkeypatch.setattr(containers, "ENGINES", {"docker": inspect})
+        run(devices=ALL)
+        assert asked == []
+        others = {name: entry(one["kind"], "/dev/zero") for name, one in ALL.items()}
+        _result, warnings = run(devices=others)
+        assert asked == [1]
+        assert [text for text in warnings if "docker" in text] == ["docker: its containers can't be told: it hangs"]
 
     def test_no_entry_is_no_kind(self, run, tmp_path, counted):
         assert run(devices={})[0] == {"changed": False, "kinds": [], "diff": []}
