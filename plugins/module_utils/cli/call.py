@@ -17,6 +17,8 @@ from ..safe_text import one_line
 CALLS = {
     "cdi_plugin": "converge.kinds.cdi_plugin",
     "cdi_plugin_info": "claims.cdi_plugin_info",
+    "claim": "claims.claim",
+    "claim_info": "claims.claim_info",
     "container_runtime": "converge.runtime.container_runtime",
     "container_runtime_info": "converge.runtime.container_runtime_info",
     "device_info": "discovery.device_info",
