@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.errors
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.dra_keeper import Keeper
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.configuration import ResourceSettings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config.faults import class_of
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.observer import Viewer
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
@@ -284,6 +285,24 @@ class TestOneDeviceUnderTwoPaths:
         (tmp_path / "dev/late").unlink()
         self.node(tmp_path, "dev/late", 9)
         assert self.taken(viewer.look(), THEIRS) == []
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_a_resource_of_both_kinds_has_the_device_once(self, make, tmp_path, known):
+        viewer = make({"deviceNodes": [self.second(tmp_path)]}, known)
+        both = ResourceSettings("acme.com/any", (OURS, THEIRS))
+        viewer.settings = viewer.settings._replace(resources={both.name: both})
+        (resource,) = viewer.look().offer.resources
+        assert [unit.id for unit in resource.units] == ["acme.com:gpu:0", "acme.com:gpu:1"]
+        assert "is not offered: it is the hardware of acme.com/gpu=0" in " ".join(viewer.look().offer.warnings)
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_two_names_of_one_kind_are_one_device(self, make, tmp_path, known):
+        viewer = make({"deviceNodes": [self.second(tmp_path)]}, known)
+        spec = json.loads((tmp_path / "cdi/theirs.json").read_text())
+        spec["devices"].append({"name": "y", "containerEdits": {"deviceNodes": [self.link(tmp_path)]}})
+        (tmp_path / "cdi/theirs.json").write_text(json.dumps(spec))
+        (units,) = [one.units for one in viewer.look().offer.resources if one.name == THEIRS]
+        assert len(units) == 1
 
 
 def test_what_the_daemon_holds_itself_wakes_no_look_and_what_others_hold_does(tmp_path):
