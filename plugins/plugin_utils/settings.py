@@ -22,7 +22,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config imp
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import table
-from ansible_collections.fleet.cdi.plugins.module_utils.schema import ABSOLUTE, PATH, did_you_mean, expectation, shown
+from ansible_collections.fleet.cdi.plugins.module_utils.schema import (
+    ABSOLUTE,
+    END,
+    PATH,
+    did_you_mean,
+    expectation,
+    shown,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import TYPES as STRICT
 
 ROLES = ("cdi_host", "cdi_device_plugin", "cdi_runtime_hooks")
@@ -32,7 +39,7 @@ LAYER = "cdi_host_devices_"  # with any suffix: a further layer of DEVICES
 RESOURCES = "cdi_device_plugin_resources"
 BOOLEANS = ("true", "false", "yes", "no", "on", "off")
 
-WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + r")$(?!\n)"
+WORDS = "^(" + "|".join(form for word in BOOLEANS for form in (word, word.title(), word.upper())) + ")" + END
 
 # The types of Ansible's argument_specs as JSON Schema. `-e name=value` on the command line gives text.
 TYPES: dict[str, dict[str, Any]] = {
@@ -40,7 +47,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "int": {
         "type": ["integer", "string"],
         "minimum": 0,
-        "pattern": r"^[0-9]{1,9}$(?!\n)",
+        "pattern": r"^[0-9]{1,9}" + END,
         "description": "a whole number, 0 or more",
     },
     "list": {"type": "array", "items": {"type": "string"}, "description": "a list of text"},
@@ -76,7 +83,7 @@ PLUGINS = {
     "type": "object",
     "description": "configurations by resource-type and name, as in {gpu/drm: {plugin: drm}}",
     "propertyNames": {
-        "pattern": r"^[A-Za-z][A-Za-z0-9]{0,15}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)",
+        "pattern": r"^[A-Za-z][A-Za-z0-9]{0,15}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}" + END,
         "description": "a resource-type and a name, as in gpu/drm",
     },
     "additionalProperties": {
@@ -85,7 +92,7 @@ PLUGINS = {
         "properties": {
             "plugin": {
                 "type": "string",
-                "pattern": r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$(?!\n)",
+                "pattern": r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}" + END,
                 "description": "the name of an executable, as in generic-tty",
             },
             "args": {"type": "object"},
@@ -101,7 +108,7 @@ FUNCTIONS = {
     "type": "object",
     "description": 'numbers of virtual functions by device, as in {"0000:3b:00.0": 8}',
     "propertyNames": {
-        "pattern": r"^[^/=.\s][^/=\s]*$(?!\n)",
+        "pattern": r"^[^/=.\s][^/=\s]*" + END,
         "description": "a PCI address or an interface, as in 0000:3b:00.0 or ens1f0",
     },
     "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 99999},
@@ -145,7 +152,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "cdi_device_plugin_grace": {
         **PLUGIN["grace"],
         "type": ["integer", "string"],
-        "pattern": r"^[1-9][0-9]{0,4}$(?!\n)",
+        "pattern": r"^[1-9][0-9]{0,4}" + END,
     },
     **{f"cdi_device_plugin_{name}": PATH for name in ("config", "spec_dir", "state_dir", "inventory")},
 }

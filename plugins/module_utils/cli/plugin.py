@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ..device_plugin.config import configuration
+from ..device_plugin.config import configuration, in_force
 from ..device_plugin.daemon import operate
 from ..device_plugin.process import openers_service
 from ..layout import Layout
@@ -44,7 +44,7 @@ def _openers(_arguments: Any, _path: str, _paths: Layout) -> int:
 
 def _status(arguments: Any, path: str, _paths: Layout) -> int:
     """Print the state of the running instances; return 1 if something is wrong."""
-    found, findings = operate.living(operate.run_dir_of(path))
+    found, findings = operate.living(in_force.run_dir(path))
     if arguments.json:
         say_document({"instances": found, "findings": findings})
         return int(bool(findings))

@@ -23,12 +23,12 @@ INSTALL = (
 LONGEST = 16384  # characters of a property; a line of udev's rules and database has no more (UDEV_LINE_SIZE)
 
 
-def enricher(root: str = "/", database: str = DATABASE) -> tuple[Optional[Enricher], list[str]]:
+def enricher(root: str = "/") -> tuple[Optional[Enricher], list[str]]:
     """(a look-up by sysfs path, warnings). None where udev is missing, and for an image or a dump: theirs is not up."""
     if root != "/":
         return None, []
-    if not os.path.isdir(database):
-        return None, [f"udev does not run here (no {database}); {LEFT_OUT}"]
+    if not os.path.isdir(DATABASE):
+        return None, [f"udev does not run here (no {DATABASE}); {LEFT_OUT}"]
     try:
         import pyudev
 

@@ -102,7 +102,7 @@ def _once(inspect: Inspect) -> Inspect:
     return answer
 
 
-def using(engine: str, inspect: Optional[Inspect] = None) -> RunningContainers:
+def using(engine: str) -> RunningContainers:
     """The containers of `engine` that were made with any CDI device.
 
     Docker alone is asked: podman can't be told to read no CDI, and containers of the others are the kubelet's.
@@ -110,7 +110,7 @@ def using(engine: str, inspect: Optional[Inspect] = None) -> RunningContainers:
     if engine != "docker":
         return RunningContainers(())
     try:
-        found = [(document, _requested(document)) for document in (inspect or ENGINES[engine])()]
+        found = [(document, _requested(document)) for document in ENGINES[engine]()]
         return RunningContainers(tuple(_container(engine, document, names) for document, names in found if names))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return RunningContainers((), (f"{engine}: its containers can't be told: {error}",))

@@ -87,15 +87,14 @@ class Installations(NamedTuple):
 
 def find_installations(
     path: str,
-    ask: Callable[[str], str] = detect.version_text,
     show: Callable[[str], str] = arguments.show,
     names: Iterable[str] = tuple(table.ENGINES),
 ) -> Installations:
     """The runtimes in the directories of `path` and those of INSTALLATIONS. Nothing is started, nothing raised.
 
-    `ask` answers what a program prints with --version, `show` what systemd says of a unit.
+    `show` answers what systemd says of a unit.
     """
-    found = detect.detect(path, ask)
+    found = detect.detect(path)
     wanted = set(names)
     places = [place(one, show) for one in found.runtimes if one.name in wanted]
     return Installations(tuple(places), found.warnings)

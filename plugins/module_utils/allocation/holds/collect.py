@@ -32,8 +32,6 @@ def gc(
     valid: Optional[Collection[Request]],
     as_of: float,
     *,
-    configuration: Optional[Configuration] = None,
-    owner: str = "",
     complete: bool = False,
     force: bool = False,
     teardown: Optional[Callable[[Grant], None]] = None,
@@ -42,10 +40,9 @@ def gc(
 
     `valid` names requests with their configuration, or with None for any configuration. It is None instead of a list if
     the list could not be read. Without a list, or with an empty one, nothing is freed unless `force`. `as_of` is the
-    time of the list, in seconds of `ledger.now()`. With `configuration` and `owner`, only their grants are examined.
-    Grants that the kubelet's device plugin keeps are never freed: only the plugin knows which containers and claims
-    exist. `complete` says that the list has the requests of all callers: if none of them is lost, a rebuilt store takes
-    new grants again.
+    time of the list, in seconds of `ledger.now()`. Grants that the kubelet's device plugin keeps are never freed: only
+    the plugin knows which containers and claims exist. `complete` says that the list has the requests of all callers:
+    if none of them is lost, a rebuilt store takes new grants again.
 
     `teardown` is called for each grant before it is freed, with its devices withheld. If it raises, they stay withheld
     and GC goes on. Raises Unusable if the ledger can't be read; later failures are in `errors`.
@@ -54,7 +51,7 @@ def gc(
         what = "no list of valid requests" if valid is None else "an empty list of valid requests"
         return Collected(refused=f"found {what}; nothing was freed. Use force to free everything")
     listed = set(valid or ())
-    held = [grant for grant in ledger.grants() if _meant(grant, configuration, owner)]
+    held = ledger.grants()
     stale, young = _invalid(held, listed, ledger.boot_id, as_of)
     known = {request for grant in held for request in _requests(grant.key)}
     lost = sorted({request_id for _configuration, request_id in listed - known})
@@ -66,7 +63,7 @@ def gc(
                 freed.append(gone)
         except CdiError as error:
             errors.append(str(error))
-    if complete and listed and not lost and not configuration and not owner:
+    if complete and listed and not lost:
         ledger.accept_loss()
     return Collected(tuple(freed), tuple(grant.key for grant in young), tuple(errors), tuple(lost))
 
@@ -74,12 +71,6 @@ def gc(
 def _requests(key: Key) -> tuple[Request, Request]:
     """Return how a list may name the request of a grant."""
     return (key[:2], key.request_id), (None, key.request_id)
-
-
-def _meant(grant: Grant, configuration: Optional[Configuration], owner: str) -> bool:
-    return (not configuration or tuple(grant.key[:2]) == configuration) and (
-        not owner or any(part.owner == owner for part in grant.parts)
-    )
 
 
 def _invalid(

@@ -16,7 +16,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ... import files
 from ...allocation.ledger.examine import Examined, examine
-from ...device_plugin.config import configuration
+from ...device_plugin.config import configuration, in_force
 from ...device_plugin.daemon import operate
 from ...device_plugin.process import instance_status
 from ...discovery import inventory, out_of_service
@@ -272,7 +272,7 @@ def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapp
     """Return (problems that the running instances report, the status files that can't be used)."""
     if not written.plugin_config and plugin_unit.path() not in manifest.files:
         return (), {}
-    run_dir = operate.run_dir_of(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
+    run_dir = in_force.run_dir(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
     serves = plugin_unit.path() in manifest.files or instance_status.instances_in(run_dir)
     return tuple(operate.living(run_dir)[1]) if serves else (), instance_status.unusable(run_dir)
 

@@ -30,14 +30,14 @@ class Survey(NamedTuple):
     disabled: Mapping[str, Disabled] = {}  # by id: devices that an operator took out of service
 
 
-def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "", host: FileView = LIVE) -> Survey:
+def survey(directories: Sequence[str], state_dir: str, inventory_path: str = "") -> Survey:
     """Compare every spec of `directories` with the host.
 
     Devices that are gone or new are found only in our own specs, by the inventory of this boot. They are left out if
     that inventory is missing, unusable or not wanted (""). Raises CdiError if the manifest or the record of devices out
     of service can't be read.
     """
-    return compare(load(directories), read_manifest(state_dir), _listed(inventory_path), in_force(state_dir), host)
+    return compare(load(directories), read_manifest(state_dir), _listed(inventory_path), in_force(state_dir))
 
 
 def compare(

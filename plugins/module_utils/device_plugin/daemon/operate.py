@@ -46,11 +46,6 @@ def settings_at(path: str) -> PluginSettings:
     return found.settings
 
 
-def run_dir_of(path: str) -> str:
-    """Return the directory with the status of the instances of a configuration."""
-    return in_force.run_dir(path)
-
-
 def living(run_dir: str) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Return the documents of the living instances, the youngest last, and the findings about them."""
     alive = [seen for seen in instance_status.instances_in(run_dir) if seen.alive]

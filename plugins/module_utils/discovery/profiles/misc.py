@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...schema import END
 from ..select import Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot
 
@@ -32,7 +33,7 @@ PROFILE = Profile(
             "type": "array",
             "items": {
                 "type": "string",
-                "pattern": r"^[A-Za-z0-9_-]+([/.][A-Za-z0-9_-]+)*$(?!\n)",
+                "pattern": r"^[A-Za-z0-9_-]+([/.][A-Za-z0-9_-]+)*" + END,
                 "description": "a name below /dev, as in net/tun",
             },
             "minItems": 1,

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...records import Health, Hook, Node
+from ...schema import END
 from ..functions import functions, physical_function, unusable
 from ..select import DeviceGroup, Profile, Selection, SelectRule, select
 from ..snapshot import Snapshot, SysDevice
 from ..topology import nvml as topology
 from . import nvidia_hooks, nvidia_host, nvidia_nvml, nvidia_proc
 from .drm import ROLES
+from .nvidia_proc import UUID_PATTERN
 
 VENDOR = "0x10de"
 DISPLAY = ("0x03",)  # PCI class: VGA and 3D controllers
@@ -31,10 +33,7 @@ DEVICES = {
     "type": "array",
     "items": {
         "type": "string",
-        "pattern": (
-            r"^([0-9]+(:[0-9]+)?|(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-            r"|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$(?!\n)"
-        ),
+        "pattern": rf"^([0-9]+(:[0-9]+)?|{UUID_PATTERN}|[0-9a-f]{{4}}:[0-9a-f]{{2}}:[0-9a-f]{{2}}\.[0-7]){END}",
         "description": 'an index, a UUID or a PCI address, in quotes: "0", "0:1", "GPU-...", "MIG-...", "0000:07:00.0"',
     },
     "minItems": 1,

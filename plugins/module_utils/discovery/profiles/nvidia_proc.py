@@ -22,7 +22,8 @@ from ..snapshot import NUMBER, Snapshot
 DRIVER = "/proc/driver/nvidia"
 MAJOR = 195  # of /dev/nvidia*: fixed (nv-linux.h, NV_MAJOR_DEVICE_NUMBER)
 # Until the GPU was first opened, its UUID reads as "GPU-????????-????-????-????-????????????".
-UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
+UUID_PATTERN = "(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+UUID = re.compile(UUID_PATTERN + r"\Z")
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024"
 VERSION = re.compile(r"\b[0-9]{2,4}\.[0-9]{1,4}(\.[0-9]{1,4})?\b")
 

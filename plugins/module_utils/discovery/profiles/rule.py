@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...schema import END
 from ..select import GLOBS, PCI_CLASSES, PCI_IDS, Profile, Selection, SelectRule, globs, select
 from ..snapshot import Snapshot
 
@@ -19,7 +20,7 @@ MATCH: dict[str, dict[str, Any]] = {
     "pci_class": PCI_CLASSES,
     "attributes": {
         "type": "object",
-        "propertyNames": {"pattern": r"^(?!.*\.\.)[^/].*$(?!\n)", "description": "a path below the device's directory"},
+        "propertyNames": {"pattern": r"^(?!.*\.\.)[^/].*" + END, "description": "a path below the device's directory"},
         "additionalProperties": GLOBS,
         "minProperties": 1,
     },

@@ -132,7 +132,7 @@ class _Reader:
         name = key[-1]
         found = above.tables.get(name)
         if name in above.entries or (found is not None and found.how != "implicit"):
-            raise SyntaxRefused(span.start, f"the table {_spelled(key)} is there twice")
+            raise SyntaxRefused(span.start, f"the table {toml_value.spelled(key)} is there twice")
         if found is None:
             found = above.tables[name] = TomlTable("header", span)
             above.data[name] = found.data
@@ -144,7 +144,7 @@ class _Reader:
         name = key[-1]
         found = above.tables.get(name)
         if name in above.entries or (found is not None and found.how != "array"):
-            raise SyntaxRefused(span.start, f"{_spelled(key)} is there already, and no array of tables")
+            raise SyntaxRefused(span.start, f"{toml_value.spelled(key)} is there already, and no array of tables")
         made = TomlTable("array", span)
         above.data.setdefault(name, []).append(made.data)
         above.tables[name] = made
@@ -156,7 +156,9 @@ class _Reader:
         for depth, part in enumerate(key[:-1]):
             below = found.tables.get(part)
             if part in found.entries:
-                raise SyntaxRefused(span.start, f"{_spelled(key[: depth + 1])} already has a value, and is not a table")
+                raise SyntaxRefused(
+                    span.start, f"{toml_value.spelled(key[: depth + 1])} already has a value, and is not a table"
+                )
             if below is None:
                 below = found.tables[part] = TomlTable("implicit")
                 found.data[part] = below.data
@@ -166,7 +168,7 @@ class _Reader:
     def _statement(self, start: int, at: int) -> int:
         key, at = toml_value.key(self.text, at)
         if not self.text.startswith("=", at):
-            raise SyntaxRefused(at, f"after the key {_spelled(key)} there is no =")
+            raise SyntaxRefused(at, f"after the key {toml_value.spelled(key)} there is no =")
         begin = toml_value.blank(self.text, at + 1)
         value, end = toml_value.value(self.text, begin)
         after = toml_value.line_end(self.text, toml_value.blank(self.text, end))
@@ -187,12 +189,12 @@ def _put(table: TomlTable, entry: Entry, value: Any, section: int, at: int) -> N
             below.how, below.section = "dotted", section
         if below is None or below.how != "dotted" or below.section != section:
             raise SyntaxRefused(
-                at, f"{_spelled(entry.key[: depth + 1])} is defined already, and takes no more keys by dots"
+                at, f"{toml_value.spelled(entry.key[: depth + 1])} is defined already, and takes no more keys by dots"
             )
         table = below
     name = entry.key[-1]
     if name in table.data:
-        raise SyntaxRefused(at, f"the key {_spelled(entry.key)} is there twice")
+        raise SyntaxRefused(at, f"the key {toml_value.spelled(entry.key)} is there twice")
     table.entries[name] = entry
     if isinstance(value, toml_value.Inline):
         table.tables[name] = _inline(value, section)
@@ -208,7 +210,3 @@ def _inline(value: toml_value.Inline, section: int) -> TomlTable:
         entry = Entry(member.key, Span(member.start, member.end), Span(member.value_start, member.end), True)
         _put(table, entry, member.value, section, member.start)
     return table
-
-
-def _spelled(key: tuple[str, ...]) -> str:
-    return toml_value.spelled(key)

@@ -351,10 +351,10 @@ class TestOthers:
         assert [grant.key.request_id for grant in done.freed] == (["job-42"] if force or valid else [])
         assert part(ledger, "GPU-0") is not None
 
-    def test_gc_of_the_owner_kubernetes_frees_what_executables_granted_for_it(self, ledger):
+    def test_gc_frees_what_executables_granted_for_kubernetes(self, ledger):
         take(ledger, RESOURCE, [want(0)])
         external(ledger, GPUS[1], owner="kubernetes")
-        done = gc(ledger, [(None, "listed")], ledger.now() + 1, owner="kubernetes")
+        done = gc(ledger, [(None, "listed")], ledger.now() + 1)
         assert [grant.key.request_id for grant in done.freed] == ["job-42"]
         assert part(ledger, "GPU-0") is not None
 

@@ -353,13 +353,6 @@ class TestCollect:
         later = Ledger(str(volatile / "cdi"), "boot-2", now=lambda: 5.0)
         assert gc(later, [(None, "2")], 5.0).freed
 
-    def test_only_one_configuration_or_owner(self, ledger):
-        add(ledger, "1", GPU)
-        add(ledger, "1", TTY, plugin="rule", owner="claims")
-        assert not gc(ledger, [(None, "2")], ledger.now() + 1, configuration=("tty", "drm")).freed
-        assert [g.key for g in gc(ledger, [(None, "2")], ledger.now() + 1, owner="claims").freed] == [key("1", "rule")]
-        assert gc(ledger, [(None, "2")], ledger.now() + 1, configuration=("gpu", "drm")).freed
-
     def test_goes_on_where_a_teardown_fails_and_withholds_the_device(self, ledger):
         add(ledger, "1", GPU)
         add(ledger, "2", TTY)

@@ -238,8 +238,6 @@ def test_new_grants_once_nothing_is_lost(ledger, whole):
     assert not info(ledger).complete
     gc(ledger, known, ledger.now() + 1)  # nobody said that these are all
     assert not info(ledger).complete
-    gc(ledger, known, ledger.now() + 1, configuration=("gpu", "drm"), complete=True)
-    gc(ledger, known, ledger.now() + 1, owner="external", complete=True)
     gc(ledger, [], ledger.now() + 1, complete=True)
     assert not info(ledger).complete
     gc(ledger, known, ledger.now() + 1, complete=True)

@@ -132,7 +132,7 @@ class Everything:
         document = device_plugin_config.rendered(options)
         device_plugin_config.write_config(self.plugin_config, document, self.state, False, False)
         patch.setattr(device_plugin_unit, "RUN_DIR", self.run_dir)
-        patch.setattr(view.operate, "run_dir_of", lambda _path: self.run_dir)
+        patch.setattr(view.in_force, "run_dir", lambda _path: self.run_dir)
         self.instance = instance_status.InstanceEntry(self.run_dir, "a")
         self.instance.enter()
         self.instance.write(
