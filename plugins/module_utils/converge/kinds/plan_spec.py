@@ -68,9 +68,10 @@ def _elsewhere(kind: str, path: str, manifest: Manifest) -> tuple[list[Change], 
 
     The settings named another directory before, and runtimes would read those specs too.
     """
+    here = canonical(path)
     changes, warnings = [], []
-    for other in manifest.files:
-        live = read(other) if other != canonical(path) and manifest.kind_of(other) == kind else None
+    for other, record in manifest.files.items():
+        live = read(other) if record["kind"] == kind and other != here else None
         if live is not None and manifest.owns(other):
             changes.append(Change(other, kind, live.content, None))
         elif live is not None:
