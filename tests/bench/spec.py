@@ -47,6 +47,7 @@ def spec(count: int) -> dict[str, Any]:
                         "hookName": "createContainer",
                         "path": "/usr/bin/vendor-hook",
                         "args": ["vendor-hook", "create-symlinks", "--link", f"../card{number}::/dev/dri/{number}"],
+                        "env": ["VENDOR_HOOK_LOG=/var/log/vendor-hook"],  # else reading it finds a hook without one
                     }
                 ],
             },
