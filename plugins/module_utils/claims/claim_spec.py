@@ -18,7 +18,7 @@ from ..spec import validate, versions
 from ..spec.codec import encode, errors_in
 from ..spec.inject import resolve_edits
 from ..spec.items import NEVER, Edits, items_of
-from ..spec.names import foreign_claim, transient_file_name
+from ..spec.names import foreign_claim
 from ..spec.registry import Registry
 from .device_name import KIND, device_name
 
@@ -31,11 +31,6 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "hooks": lambda item: json.dumps(item, sort_keys=True),
     "additionalGids": lambda item: item,
 }
-
-
-def spec_file(id_: str) -> str:
-    """Return the name of the claim's spec file, as the reference library's GenerateTransientSpecName gives it."""
-    return transient_file_name(KIND, device_name(id_))
 
 
 def granted_names(paths: Collection[str], registry: Registry, own: Collection[str] = ()) -> tuple[str, ...]:

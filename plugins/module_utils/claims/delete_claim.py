@@ -18,8 +18,7 @@ from ..protocol.errors import ProtocolError
 from ..records import CdiError
 from . import calls
 from .calls import Caller
-from .claim_spec import spec_file
-from .device_name import request_id
+from .device_name import request_id, spec_file
 from .ended import note_ended
 from .record import ASKED, ClaimRecord
 from .store import alone, claim_path, read_claim, remove_claim, write_claim

@@ -11,13 +11,12 @@ two hexadecimal digits, and a name whose first byte is written so has "id:" befo
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 from ..protocol import grammar
 from ..records import CdiError
 from ..spec.items import NEVER
-from ..spec.names import DEVICE, OURS
+from ..spec.names import DEVICE, OURS, transient_file_name
 
 KIND = f"{OURS}/claim"
 LONGEST = 200  # bytes of a device name: the name of its file has 255 at most, with a prefix and an ending
@@ -66,6 +65,11 @@ def qualified_name(id_: str) -> str:
     return f"{KIND}={device_name(id_)}"
 
 
+def spec_file(id_: str) -> str:
+    """Return the name of the claim's spec file, as the reference library's GenerateTransientSpecName gives it."""
+    return transient_file_name(KIND, device_name(id_))
+
+
 def request_id(id_: str) -> str:
     """Return the request-id of the claim `id_` for plugins: the id itself if it is one, a digest otherwise.
 
@@ -74,4 +78,6 @@ def request_id(id_: str) -> str:
     """
     if grammar.is_request_id(id_) and not _DIGEST.match(id_):
         return id_
+    import hashlib  # takes as long as the rest of this file
+
     return "claim-" + hashlib.sha256(id_.encode("utf-8", "surrogateescape")).hexdigest()[:40]

@@ -8,14 +8,9 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, NamedTuple
 
-from ..claims.add_claim import add_claim
 from ..claims.calls import Caller
-from ..claims.check_claims import check_claims
-from ..claims.collect_claims import collect_claims
-from ..claims.delete_claim import delete_claim
 from ..claims.ended import this_boot
 from ..claims.record import ClaimRecord, WantedClaim, parse_amounts, parse_near
-from ..claims.restore_claims import restore_claims
 from ..claims.store import read_claims
 from ..layout import Layout
 from ..records import CdiError, as_document
@@ -44,6 +39,8 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _add(asked: _Asked) -> int:
+    from ..claims.add_claim import add_claim  # each command imports what it needs: it runs for each container
+
     given = asked.arguments
     if len(given.what) < 2:
         raise CdiError("claim add: expected an id and what it is for: claim add job-42 gpu:1 tty:1")
@@ -59,6 +56,8 @@ def _add(asked: _Asked) -> int:
 
 
 def _del(asked: _Asked) -> int:
+    from ..claims.delete_claim import delete_claim
+
     given = asked.arguments
     if len(given.what) != 1:
         raise CdiError(f"claim del: found {len(given.what)} operands; expected the id of a claim")
@@ -87,6 +86,8 @@ def _row(claim: ClaimRecord) -> list[list[str]]:
 
 
 def _check(asked: _Asked) -> int:
+    from ..claims.check_claims import check_claims
+
     found = check_claims(asked.paths, asked.boot_id)
     if asked.arguments.json:
         say_document({"claims": [claim.document for claim in found.claims], "faults": as_document(found.faults)})
@@ -99,12 +100,16 @@ def _check(asked: _Asked) -> int:
 
 
 def _gc(asked: _Asked) -> int:
+    from ..claims.collect_claims import collect_claims
+
     done = collect_claims(asked.paths, asked.caller, asked.boot_id)
     lines = [*(f"given back: {id_}" for id_ in done.freed), *(f"removed: {path}" for path in done.removed)]
     return _told(asked, done, lines)
 
 
 def _restore(asked: _Asked) -> int:
+    from ..claims.restore_claims import restore_claims
+
     done = restore_claims(asked.paths, asked.caller, asked.boot_id)
     lines = [*(f"restored: {id_}" for id_ in done.restored), *(f"given back: {id_}" for id_ in done.dropped)]
     return _told(asked, done, lines)

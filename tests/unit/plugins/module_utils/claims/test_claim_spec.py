@@ -9,7 +9,8 @@ import json
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.claim_spec import claim_spec, granted_names, spec_file
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.claim_spec import claim_spec, granted_names
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.device_name import spec_file
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, inject, registry
 
