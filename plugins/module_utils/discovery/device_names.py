@@ -57,13 +57,7 @@ def share_out(claimants: Sequence[Claimant], aggregates: Iterable[str]) -> Names
     such a name of itself does without. Raises CdiError for names by the host that clash: only other settings help.
     """
     reserved = frozenset(aggregates)
-    said: dict[str, dict[int, bool]] = {}  # qualified name -> who claims it -> whether only the device itself says so
-    for index, one in enumerate(claimants):
-        for sort, name in one.names.items():
-            if name:
-                by_device = sort in SAID_BY_DEVICE
-                claim = said.setdefault(f"{one.kind}={name}", {})
-                claim[index] = claim.get(index, True) and by_device
+    said = _claims(claimants)
     clashes = {name: claim for name, claim in said.items() if len(claim) > 1 or name in reserved}
     for name, claim in clashes.items():
         by_host = [claimants[index].who for index in claim if not claim[index]]
@@ -85,6 +79,17 @@ def share_out(claimants: Sequence[Claimant], aggregates: Iterable[str]) -> Names
         shared.append(own)
     warnings = tuple(_warning(name, claim, claimants, kept, reserved) for name, claim in clashes.items())
     return Names(tuple(shared), frozenset(clashes) - kept, warnings)
+
+
+def _claims(claimants: Sequence[Claimant]) -> dict[str, dict[int, bool]]:
+    """Qualified name -> who claims it, by position -> whether only the device itself says so."""
+    said: dict[str, dict[int, bool]] = {}
+    for index, one in enumerate(claimants):
+        for sort, name in one.names.items():
+            if name:
+                claim = said.setdefault(f"{one.kind}={name}", {})
+                claim[index] = claim.get(index, True) and sort in SAID_BY_DEVICE
+    return said
 
 
 def _warning(

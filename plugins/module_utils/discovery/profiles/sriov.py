@@ -10,7 +10,7 @@ functions is not a task of discovery.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Optional
 
 from ...records import ContainerEdits, Health, NetDevice
 from ..functions import physical_function
@@ -39,34 +39,38 @@ def find(options: dict[str, Any], snapshot: Snapshot) -> Selection:
         part_of = physical_function(function)
         if not part_of:
             continue
-        parent = functions.get(part_of[0][len("pci:") :])
+        address = part_of[0][len("pci:") :]
+        parent = functions.get(address)
         ports = interfaces.get(parent.path, []) if parent else []
-        if wanted and not _matches([part_of[0][len("pci:") :], *(port.sysname for port in ports)], wanted):
+        if wanted and not _matches([address, *(port.sysname for port in ports)], wanted):
             continue
         if parent and function.name not in numbers:
             numbers.update(_numbers(parent, ports))
-        own = interfaces.get(function.path, [])
+        own, beside = interfaces.get(function.path, []), nodes.get(function.path, [])
         group = DeviceGroup(
             function,
-            ((function, ""), *((device, device.subsystem) for device in nodes.get(function.path, ()))),
+            ((function, ""), *((device, device.subsystem) for device in beside)),
             names={"type-index": numbers.get(function.name, "")},
             fields={"part_of": part_of, "net_devices": tuple(NetDevice(device.sysname) for device in own)},
         )
-        if parent is None:
-            group = _unhealthy(group, "its physical function is gone")
+        fault = _fault(function, parent, own + beside)
+        if fault:
+            group = group._replace(fields={**group.fields, "health": Health("unhealthy", f"{function.name}: {fault}")})
         elif function.bound in vfio.DRIVERS:
             group, uses_vfio = vfio.with_node(group, function, snapshot), True
-        elif not own and not nodes.get(function.path):
-            bound = f"bound to {function.bound}, which gives it neither an interface nor a node"
-            group = _unhealthy(group, bound if function.bound else "no driver is bound to it")
         groups.append(group)
     why = found.why or "none of the PCI functions that fulfil the other conditions is a virtual one of these"
     return Selection(tuple(groups), why, edits=vfio.SHARED if uses_vfio else ContainerEdits())
 
 
-def _unhealthy(group: DeviceGroup, reason: str) -> DeviceGroup:
-    health = Health("unhealthy", f"{group.members[0][0].name}: {reason}")
-    return group._replace(fields={**group.fields, "health": health})
+def _fault(function: SysDevice, parent: Optional[SysDevice], gives: list[SysDevice]) -> str:
+    """Why a function can't be used, whose driver gives it these interfaces and nodes; "" if it can."""
+    if parent is None:
+        return "its physical function is gone"
+    if gives or function.bound in vfio.DRIVERS:
+        return ""
+    bound = f"bound to {function.bound}, which gives it neither an interface nor a node"
+    return bound if function.bound else "no driver is bound to it"
 
 
 def _matches(values: list[str], patterns: tuple[str, ...]) -> bool:
