@@ -150,14 +150,7 @@ def plan_kind(
     """
     before = memory_of(manifest.kinds.get(wanted.kind))
     path = os.path.join(around.directory, names.file_name(wanted.kind))
-    if wanted.entries is None:
-        kept = KeptDevices((), {})
-        spec = None if wanted.content is None else complete(wanted.kind, wanted.content)
-    else:
-        terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
-        kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
-        live = next((file.spec for file in around.registry.specs if file.path == path), None)
-        spec = _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
+    kept, spec = _offered(wanted, seen, before, around, path, terms)
     engines: tuple[detect.Runtime, ...] = ()
     limits: list[str] = []
     current = files.read(path)
@@ -208,6 +201,23 @@ def plan_listing(around: HostSpecs, parts: Mapping[str, Inventory], manifest: Ma
     )
     after = inventory.render(whole, around.boot_id) if whole.devices else None
     return plan_file(around.inventory, after, manifest, by, advice="Choose another inventory, or remove it.")
+
+
+def _offered(
+    wanted: WantedKind,
+    seen: FoundDevices,
+    before: Optional[Memory],
+    around: HostSpecs,
+    path: str,
+    terms: Terms,
+) -> tuple[KeptDevices, Optional[dict[str, Any]]]:
+    """Return (the devices to offer, their spec, or that of the content; None for no file). Raises CdiError."""
+    if wanted.entries is None:
+        return KeptDevices((), {}), None if wanted.content is None else complete(wanted.kind, wanted.content)
+    terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
+    kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
+    live = next((file.spec for file in around.registry.specs if file.path == path), None)
+    return kept, _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
 
 
 def _spec(
