@@ -55,6 +55,11 @@ def main(words: Sequence[str], release: str) -> NoReturn:
 
 def perform(request: requests.HookRequest) -> list[str]:
     """Do the request. Return what was skipped on purpose, with the reasons. Raises HookError and OSError."""
+    if request.claim:
+        from . import claim_user
+
+        claim_user.note_user(request.claim, request.state)
+        return []
     root = container_root(request.state)
     try:
         if os.statvfs(root).f_flag & os.ST_RDONLY:

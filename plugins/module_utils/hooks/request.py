@@ -27,11 +27,13 @@ COMMANDS = {
     "chmod": ("--mode", "--path"),
     "enable-cuda-compat": ("--host-driver-version", "--host-cuda-version", "--cuda-compat-container-root"),
     "update-application-profile": (),
+    "use-claim": ("--directory",),
 }
 SWITCHES = ("--application-profile",)  # options without a value
 USAGE = """\
 usage: cdi-hook createContainer [option]...   all that a spec has to do, as its createContainer hook
        cdi-hook create-symlinks | update-ldcache | chmod | enable-cuda-compat | update-application-profile [option]...
+       cdi-hook use-claim --directory DIR            as the createRuntime hook of a claim
        cdi-hook --version
 
 The state of the container (OCI runtime specification) is read from standard input.
@@ -44,6 +46,7 @@ The state of the container (OCI runtime specification) is read from standard inp
   --ldconfig-path FILE        the host's ldconfig (/sbin/ldconfig)
   --chmod MODE:PATH           the mode of a directory or file, in octal; one that is missing stays so
   --application-profile       tell NVIDIA's EGL and Vulkan which GPUs the container has
+  --directory DIR             of the claim: note there that the container uses it, or fail if the claim is over
   --timeout SECONDS           for all of it (30)
   --container-spec FILE       the state, instead of standard input
 """
@@ -65,6 +68,7 @@ class HookRequest:
         self.ldconfig = "/sbin/ldconfig"
         self.modes: list[tuple[int, str]] = []
         self.wants_profile = False
+        self.claim = ""  # the directory of the claim that the container uses
         self.timeout = LONGEST
         self.state = ""  # a file with the container's state; "" is standard input
 
@@ -87,6 +91,8 @@ def parse(words: Sequence[str]) -> HookRequest:
     if command == "chmod":
         number = _mode("--mode", mode)
         request.modes += [(number, path) for path in paths]
+    if command == "use-claim" and not request.claim:
+        raise HookError("use-claim: found no --directory; expected that of the claim")
     # Without a folder, too, the linker must find libraries that the spec mounts.
     request.wants_cache = command == "update-ldcache" or bool(request.folders)
     request.wants_profile = request.wants_profile or command == "update-application-profile"
@@ -155,6 +161,7 @@ SETTERS: dict[str, Callable[[HookRequest, str], None]] = {
     "--ldconfig-path": lambda request, text: setattr(request, "ldconfig", _path("--ldconfig-path", text)),
     "--chmod": _chmod,
     "--application-profile": lambda request, _text: setattr(request, "wants_profile", True),
+    "--directory": lambda request, text: setattr(request, "claim", _path("--directory", text)),
     "--timeout": _timeout,
     "--container-spec": _set("state"),
 }

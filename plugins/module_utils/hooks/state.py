@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the root directory of a container in the state that its runtime gives to a hook.
+"""Find a container's root directory, id and process in the state that its runtime gives to a hook.
 
 OCI runtime specification, "State" and "Root".
 """
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LARGEST = 4 << 20  # bytes, of a state or a config.json: no process can be started with a larger environment
 BLANKS = " \t\r\n"
+LONGEST_ID = 128  # characters; ids of podman, docker and CRI have 64
+MARKS = "_-.+"  # that an id may have besides letters and digits
 
 
 def container_root(file: str) -> bytes:
@@ -37,6 +39,26 @@ def container_root(file: str) -> bytes:
     if not path.startswith("/") or path.strip("/") == "":
         raise HookError(f"the root directory of the container: found {path!r}; expected another one than the host's")
     return path.encode("utf-8", "surrogateescape")
+
+
+def container_process(file: str) -> tuple[str, int]:
+    """Return (id, pid) of the container whose state is in `file`, or on stdin. The id can be a file's name.
+
+    Raises HookError.
+    """
+    where = file or "standard input"
+    state = _object(_read(file), where)
+    id_, pid = _text(state, "id"), state.get("pid")
+    if not 0 < len(id_) <= LONGEST_ID or not id_[0].isalnum() or not id_.isascii() or not _is_word(id_):
+        raise HookError(f"{where}: found id {id_[:LONGEST_ID]!r}; expected the id of a container")
+    if type(pid) is not int or not 0 < pid < 1 << 31:
+        found = repr(pid)[:40]
+        raise HookError(f"{where}: found pid {found}; expected the container's process, as at createRuntime")
+    return id_, pid
+
+
+def _is_word(text: str) -> bool:
+    return all(character.isalnum() or character in MARKS for character in text)
 
 
 def _read(file: str) -> bytes:

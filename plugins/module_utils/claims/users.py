@@ -1,0 +1,97 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The containers that use a claim: a directory with a file for each, which the claim's hook writes at each start.
+
+The file has the mark of the container's process. So whether a container runs is a question to the kernel: an engine
+that is killed, and a runtime that calls no poststop hook, leave no wrong answer. The directory's name has the claim's
+token: a container that was made for an earlier claim with the same id does not start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from .. import documents, files
+from ..system import process_mark
+from .device_name import device_name
+from .record import ClaimRecord
+from .store import DIRECTORY
+
+LARGEST = 4096  # bytes of a mark
+
+
+class ClaimUser(NamedTuple):
+    """A container that was started with a claim."""
+
+    container: str  # id
+    runs: bool
+
+
+def users_path(state_dir: str, claim: ClaimRecord) -> str:
+    """Return the directory of the claim's users. Raises CdiError."""
+    return os.path.join(state_dir, DIRECTORY, f"{device_name(claim.id)}.{claim.token}.users")
+
+
+def make_users(state_dir: str, claim: ClaimRecord) -> None:
+    """Make the directory, without which no container with this claim starts. Raises CdiError."""
+    files.make_directory(users_path(state_dir, claim), 0o700)
+
+
+def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
+    """Return the containers that were started with the claim, sorted. Raises CdiError."""
+    path = users_path(state_dir, claim)
+    try:
+        names = sorted(os.listdir(path))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise documents.failed("list", path, error) from None
+    marks = ((name, documents.content(os.path.join(path, name), LARGEST) or b"") for name in names)
+    return tuple(ClaimUser(name, process_mark.runs(mark.decode("ascii", "replace"))) for name, mark in marks)
+
+
+def end_use(state_dir: str, claim: ClaimRecord, gone: Collection[str]) -> bool:
+    """End the use of a claim if no container but those in `gone` (ids) has it and none of them runs; return if so.
+
+    From then on no container with this claim starts. Raises CdiError.
+    """
+    with _held(users_path(state_dir, claim)):
+        users = read_users(state_dir, claim)
+        if any(user.runs or user.container not in gone for user in users):
+            return False
+        _remove(users_path(state_dir, claim), users)
+    return True
+
+
+def drop_users(state_dir: str, claim: ClaimRecord) -> None:
+    """Forget all containers of a claim, because it is given back. Raises CdiError."""
+    with _held(users_path(state_dir, claim)):
+        _remove(users_path(state_dir, claim), read_users(state_dir, claim))
+
+
+def _remove(path: str, users: Collection[ClaimUser]) -> None:
+    for user in users:
+        files.remove(os.path.join(path, user.container))
+    files.remove_directory(path)
+
+
+@contextmanager
+def _held(path: str) -> Iterator[None]:
+    """Keep hooks from the directory meanwhile: one that waits finds it removed, or notes its container afterwards."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise documents.failed("open", path, error) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

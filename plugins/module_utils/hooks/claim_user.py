@@ -1,0 +1,53 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Note that a container uses a claim: a file with its id in the claim's directory, in which its process stands.
+
+A claim that is over has no such directory, so a container that was about to start does not start with devices that
+another one may have by now. Who ends a claim holds the lock of the directory (claims/users.py); afterwards the kernel
+makes no file in it, because it is removed.
+
+Of the container's state only `id` and `pid` count. The rest may have text of the image's author; no path of it is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from ..system.process_mark import process_mark
+from .error import HookError
+from .state import container_process
+
+
+def note_user(directory: str, state: str) -> None:
+    """Note the container whose state is in the file `state`, or on stdin. Raises HookError, OSError."""
+    container, pid = container_process(state)
+    try:
+        mark = process_mark(pid)
+    except ProcessLookupError:
+        raise HookError(f"the state of container {container}: found pid {pid}, which no process has") from None
+    try:
+        at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(at, fcntl.LOCK_EX)  # not for longer than --timeout
+            _write(at, container, mark)
+        finally:
+            os.close(at)
+    except FileNotFoundError:
+        raise HookError(
+            f"{directory}: is missing, so the claim is over, and others may have its devices; make another "
+            "claim, and another container with it"
+        ) from None
+    except PermissionError as error:
+        raise HookError(f"{directory}: {error.strerror}; only containers that root starts can use this claim") from None
+
+
+def _write(at: int, name: str, text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(name, flags, 0o600, dir_fd=at)
+    try:
+        os.ftruncate(handle, 0)
+        os.write(handle, text.encode("ascii"))
+    finally:
+        os.close(handle)

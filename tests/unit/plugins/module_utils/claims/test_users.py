@@ -1,0 +1,151 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The containers of a claim: noted by the hook, judged by the kernel, and never forgotten while one starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.users import (
+    ClaimUser,
+    drop_users,
+    end_use,
+    make_users,
+    read_users,
+    users_path,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+
+CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011")
+
+
+@pytest.fixture
+def state(tmp_path):
+    make_users(str(tmp_path), CLAIM)
+    return str(tmp_path)
+
+
+@pytest.fixture
+def start(state, tmp_path):
+    """Start a container as its hook sees it: start(id) -> its process."""
+    started = []
+
+    def run(id_, claim=CLAIM):
+        process = subprocess.Popen(["sleep", "600"])
+        started.append(process)
+        given = tmp_path / f"{id_}.state"
+        given.write_text(json.dumps({"id": id_, "pid": process.pid}))
+        claim_user.note_user(users_path(state, claim), str(given))
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def stop(process):
+    process.kill()
+    process.wait()
+
+
+def test_the_directory_is_named_by_claim_and_token(state):
+    assert os.path.basename(users_path(state, CLAIM)) == "job:2f42.0011.users"
+    assert os.stat(users_path(state, CLAIM)).st_mode & 0o777 == 0o700
+    assert read_users(state, CLAIM) == ()
+
+
+def test_the_kernel_says_whether_a_container_runs(state, start):
+    first = start("a")
+    start("b")
+    assert read_users(state, CLAIM) == (ClaimUser("a", True), ClaimUser("b", True))
+    stop(first)  # as by kill -9 of everything: no hook tells
+    assert read_users(state, CLAIM) == (ClaimUser("a", False), ClaimUser("b", True))
+
+
+def test_one_that_has_ended_and_is_not_waited_for(state, start):
+    process = start("a")
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie
+    assert read_users(state, CLAIM) == (ClaimUser("a", False),)
+
+
+@pytest.mark.parametrize("mark", ["", "x", "boot 1 1\n", "a b c d", "ÿ\0", "9" * 5000])
+def test_a_damaged_file_is_one_that_does_not_run(state, mark):
+    with open(f"{users_path(state, CLAIM)}/a", "w", encoding="latin-1") as file:
+        file.write(mark[:4000])
+    assert read_users(state, CLAIM) == (ClaimUser("a", False),)
+
+
+def test_the_number_of_a_process_of_before_the_reboot(state):
+    mark = claim_user.process_mark(os.getpid())
+    with open(f"{users_path(state, CLAIM)}/a", "w", encoding="ascii") as file:
+        file.write("0000" + mark[4:])
+    assert read_users(state, CLAIM) == (ClaimUser("a", False),)
+
+
+def test_use_ends_when_none_runs_and_all_are_gone(state, start):
+    process = start("a")
+    assert not end_use(state, CLAIM, {"a"})  # runs, whatever the engine says
+    stop(process)
+    assert not end_use(state, CLAIM, ())  # the engine has it: a restart
+    again = start("a")
+    assert not end_use(state, CLAIM, {"a"})
+    stop(again)
+    start("b")
+    assert not end_use(state, CLAIM, {"a"})
+    drop_users(state, CLAIM)
+    assert not os.path.exists(users_path(state, CLAIM))
+    drop_users(state, CLAIM)
+
+
+def test_none_starts_with_a_claim_that_is_over(state, start):
+    stop(start("a"))
+    assert end_use(state, CLAIM, {"a"})
+    with pytest.raises(HookError, match="the claim is over"):
+        start("a")
+    later = CLAIM._replace(token="0022")
+    make_users(state, later)
+    with pytest.raises(HookError, match="the claim is over"):
+        start("a")  # made for the earlier claim of the same id
+    assert read_users(state, later) == ()
+    assert end_use(state, CLAIM, ())
+
+
+def test_a_start_and_the_end_at_the_same_time(state, tmp_path):
+    """Either the container is refused, or the use does not end: 200 times, as close as two threads get."""
+    outcomes = set()
+    given = tmp_path / "given"
+    given.write_text(json.dumps({"id": "a", "pid": os.getpid()}))
+    for _time in range(200):
+        make_users(state, CLAIM)
+        stale = users_path(state, CLAIM) + "/a"
+        with open(stale, "w", encoding="ascii") as file:
+            file.write("of before\n")
+        barrier, ended = threading.Barrier(2), []
+
+        def end(barrier=barrier, ended=ended):
+            barrier.wait()
+            ended.append(end_use(state, CLAIM, {"a"}))
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        barrier.wait()
+        try:
+            claim_user.note_user(users_path(state, CLAIM), str(given))
+            started = True
+        except HookError:
+            started = False
+        thread.join()
+        assert started != ended[0]
+        outcomes.add(started)
+        drop_users(state, CLAIM)
+    assert outcomes  # both, on most machines
