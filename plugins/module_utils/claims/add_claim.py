@@ -26,6 +26,7 @@ from .claim_spec import claim_spec, granted_names
 from .delete_claim import spec_path, undo_claim
 from .device_name import request_id
 from .ended import has_ended
+from .lifetime.users import make_users, start_hook
 from .record import ASKED, GRANTED, ClaimPart, ClaimRecord, WantedClaim
 from .store import alone, read_claim, write_claim
 
@@ -99,7 +100,9 @@ def write_spec(places: Layout, claim: ClaimRecord, seen: Optional[registry.Regis
     known = seen or registry.load(places.spec_dirs)
     path = spec_path(places, claim.id)
     files.make_directory(os.path.dirname(path))
-    files.replace(path, claim_spec(claim.id, claim.nodes, claim.names, known))
+    content = claim_spec(claim.id, claim.nodes, claim.names, known, [start_hook(places, claim)])
+    make_users(places.state_dir, claim)
+    files.replace(path, content)
 
 
 def same_claim(claim: ClaimRecord, wanted: WantedClaim, boot_id: str) -> ClaimRecord:

@@ -17,6 +17,7 @@ from .claim_spec import claim_spec
 from .delete_claim import spec_path
 from .device_name import KIND, claim_id
 from .ledger_grants import LedgerGrants
+from .lifetime.users import shown_state, start_hook
 from .record import ASKED, ClaimRecord
 from .store import read_claims
 
@@ -51,7 +52,8 @@ def check_claims(places: Layout, boot_id: str) -> CheckedClaims:
         ClaimFault(path, "is the spec of a claim that is over", GC)
         for path in orphans(places, {claim.id for claim in stored.claims})
     ]
-    return CheckedClaims(stored.claims, tuple(faults))
+    shown = tuple(shown_state(places.state_dir, claim) for claim in stored.claims)
+    return CheckedClaims(shown, tuple(faults))
 
 
 def orphans(places: Layout, ids: set[str]) -> list[str]:
@@ -97,7 +99,7 @@ def _spec_fault(claim: ClaimRecord, places: Layout, seen: registry.Registry) -> 
         live = files.read(path)
         if live is None:
             return f"{path} is missing"
-        if live.content != claim_spec(claim.id, claim.nodes, claim.names, seen):
+        if live.content != claim_spec(claim.id, claim.nodes, claim.names, seen, [start_hook(places, claim)]):
             return f"{path} is not what the claim and the specs of its devices say"
         winner = seen.devices.get(claim.device)
     except CdiError as error:

@@ -59,13 +59,17 @@ def granted_names(paths: Collection[str], registry: Registry, own: Collection[st
     return tuple(chosen)
 
 
-def claim_spec(id_: str, nodes: Sequence[Node], names: Sequence[str], registry: Registry) -> bytes:
+def claim_spec(
+    id_: str, nodes: Sequence[Node], names: Sequence[str], registry: Registry, hooks: Sequence[Mapping[str, Any]] = ()
+) -> bytes:
     """Return the spec of a claim: the edits of the devices `names`, and the granted `nodes` that these lack.
+
+    `hooks` of the claim itself run before those of its devices.
 
     It has the numbers of the granted nodes, so a container gets this hardware or none, though another device takes the
     path meanwhile. Raises CdiError if a name can't be resolved any more, and for a claim without any edit.
     """
-    edits = _merged([one for _path, one in resolve_edits(names, registry)])
+    edits = _merged([{"hooks": [*hooks]}, *(one for _path, one in resolve_edits(names, registry))])
     known = {node.path: node for node in nodes}
     listed = [_numbered(node, known) for node in edits.get("deviceNodes", ())]
     there = {node.get("hostPath") or node["path"] for node in listed}

@@ -20,6 +20,7 @@ from . import calls
 from .calls import Caller
 from .device_name import request_id, spec_file
 from .ended import note_ended
+from .lifetime.users import drop_users
 from .record import ASKED, ClaimRecord
 from .store import alone, claim_path, read_claim, remove_claim, write_claim
 
@@ -49,6 +50,7 @@ def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord) -> None:
     """
     try:
         files.remove(spec_path(places, claim.id))
+        drop_users(places.state_dir, claim)
         kept = _taken_back(caller, claim)
     except CdiError as error:
         kept = [str(error)]

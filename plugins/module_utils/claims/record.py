@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The record of a claim: what was asked, what was granted, and how far it has come.
 
-The states: `asked` before the first ADD, and again while it is undone; `granted`; `idle` when its container stopped. A
-claim that is over has no record.
+The states: `asked` before the first ADD, and again while it is undone; `granted`. A granted claim is shown as `idle` if
+its container stopped (users.py). A claim that is over has no record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ..protocol import grammar
 from ..records import CdiError, Node, as_document
 from .device_name import qualified_name
 
-ASKED, GRANTED, IDLE = STATES = ("asked", "granted", "idle")
+ASKED, GRANTED = STATES = ("asked", "granted")
+IDLE = "idle"  # never stored
 VERSION = 1
 
 

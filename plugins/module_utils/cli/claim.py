@@ -10,6 +10,7 @@ from typing import Any, Callable, NamedTuple
 
 from ..claims.calls import Caller
 from ..claims.ended import this_boot
+from ..claims.lifetime.users import shown_state
 from ..claims.record import ClaimRecord, WantedClaim, parse_amounts, parse_near
 from ..claims.store import read_claims
 from ..layout import Layout
@@ -71,10 +72,11 @@ def _del(asked: _Asked) -> int:
 
 def _list(asked: _Asked) -> int:
     stored = read_claims(asked.paths.state_dir)
+    claims = [shown_state(asked.paths.state_dir, claim) for claim in stored.claims]
     if asked.arguments.json:
-        say_document({"claims": [claim.document for claim in stored.claims], "errors": [*stored.errors.values()]})
-    elif stored.claims:
-        say(*table(HEADER, map(_row, stored.claims)))
+        say_document({"claims": [claim.document for claim in claims], "errors": [*stored.errors.values()]})
+    elif claims:
+        say(*table(HEADER, map(_row, claims)))
     else:
         say("No claims on this host.")
     _complain(stored.errors.values(), asked)
@@ -100,7 +102,7 @@ def _check(asked: _Asked) -> int:
 
 
 def _gc(asked: _Asked) -> int:
-    from ..claims.collect_claims import collect_claims
+    from ..claims.lifetime.collect_claims import collect_claims
 
     done = collect_claims(asked.paths, asked.caller, asked.boot_id)
     lines = [*(f"given back: {id_}" for id_ in done.freed), *(f"removed: {path}" for path in done.removed)]

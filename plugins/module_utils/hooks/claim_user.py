@@ -4,8 +4,8 @@
 """Note that a container uses a claim: a file with its id in the claim's directory, in which its process stands.
 
 A claim that is over has no such directory, so a container that was about to start does not start with devices that
-another one may have by now. Who ends a claim holds the lock of the directory (claims/users.py); afterwards the kernel
-makes no file in it, because it is removed.
+another one may have by now. Who ends a claim holds the lock of the directory (claims/lifetime/users.py); afterwards
+the kernel makes no file in it, because it is removed.
 
 Of the container's state only `id` and `pid` count. The rest may have text of the image's author; no path of it is used.
 """

@@ -55,6 +55,13 @@ class RunningContainers(NamedTuple):
     trouble: tuple[str, ...] = ()
 
 
+class ListedContainers(NamedTuple):
+    """The ids of all containers, and why an engine could not be asked."""
+
+    ids: frozenset[str] = frozenset()
+    trouble: tuple[str, ...] = ()
+
+
 # What an engine knows of all its containers, as `inspect` prints them. Raises OSError or ValueError.
 Inspect = Callable[[], list[dict[str, Any]]]
 
@@ -102,6 +109,18 @@ def _once(inspect: Inspect) -> Inspect:
     return answer
 
 
+def list_containers() -> ListedContainers:
+    """The ids of all containers of root's podman and of docker on this host, running or not."""
+    ids: set[str] = set()
+    trouble = []
+    for engine, listing in LISTS.items():
+        try:
+            ids.update(listing())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            trouble.append(f"{engine}: its containers can't be told: {error}")
+    return ListedContainers(frozenset(ids), tuple(trouble))
+
+
 def using(engine: str) -> RunningContainers:
     """The containers of `engine` that were made with any CDI device.
 
@@ -145,8 +164,16 @@ def _podman() -> list[dict[str, Any]]:
     if program is None:
         return []
     deadline = time.monotonic() + SECONDS
-    ids = _run([program, "ps", "--all", "--quiet", "--no-trunc"], deadline).split()
-    return list(_inspected(program, ids, deadline))
+    return list(_inspected(program, _ids(program, deadline), deadline))
+
+
+def _podman_ids() -> list[str]:
+    program = next((path for path in PODMAN if os.access(path, os.X_OK)), None)
+    return _ids(program, time.monotonic() + SECONDS) if program else []
+
+
+def _ids(program: str, deadline: float) -> list[str]:
+    return _run([program, "ps", "--all", "--quiet", "--no-trunc"], deadline).split()
 
 
 def _inspected(program: str, ids: Sequence[str], deadline: float) -> Iterator[dict[str, Any]]:
@@ -159,7 +186,7 @@ def _inspected(program: str, ids: Sequence[str], deadline: float) -> Iterator[di
                 try:
                     yield from json.loads(_run([program, "container", "inspect", one], deadline))
                 except ValueError:
-                    if one in _run([program, "ps", "--all", "--quiet", "--no-trunc"], deadline).split():
+                    if one in _ids(program, deadline):
                         raise
 
 
@@ -201,4 +228,14 @@ def _docker() -> list[dict[str, Any]]:
     return documents
 
 
+def _docker_ids() -> list[str]:
+    """The ids of docker's containers. Without an answer, those of a daemon that has stopped are unknown."""
+    if not os.path.exists(DOCKER):
+        return []
+    from . import running
+
+    return [str(one["Id"]) for one in json.loads(running.fetch(DOCKER, "/containers/json?all=1"))]
+
+
 ENGINES: dict[str, Inspect] = {"podman": _podman, "docker": _docker}
+LISTS: dict[str, Callable[[], list[str]]] = {"podman": _podman_ids, "docker": _docker_ids}

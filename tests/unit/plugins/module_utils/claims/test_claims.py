@@ -17,8 +17,15 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import check_claims
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import shown_state, users_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import (
+    PodRecord,
+    alone_with_pods,
+    remove_pod,
+    write_pod,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     ASKED,
     GRANTED,
@@ -30,7 +37,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
+from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT as BOOT_FILE
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
@@ -102,8 +111,9 @@ class Claims:
     def check(self, boot=BOOT):
         return [(fault.id, fault.fault, fault.advice) for fault in check_claims(self.places, boot).faults]
 
-    def collect(self):
-        return collect_claims(self.places, self.caller, BOOT)
+    def collect(self, *ids, trouble=()):
+        """Collect garbage while engines have the containers `ids`."""
+        return collect_claims(self.places, self.caller, BOOT, lambda: ListedContainers(frozenset(ids), trouble))
 
     def restore(self):
         return restore_claims(self.places, self.caller, "boot-2")
@@ -310,12 +320,67 @@ class TestCollect:
         assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == ["kept"]
         assert claims.how.with_suffix(".held").read_text() == ""
 
-    def test_an_idle_one_only_if_it_is_released_on_stop(self, claims):
-        claims.add("kept", "gpu:1")
-        claims.add("freed", "gpu:1", release_on_stop=True)
-        for id_ in ("kept", "freed"):
-            claims.change(id_, state=IDLE)
-        assert claims.collect().freed == ("freed",)
+    @pytest.mark.parametrize(
+        ("release_on_stop", "containers", "listed", "freed"),
+        [
+            (False, "", (), False),  # not used yet
+            (True, "", (), False),
+            (False, "run", (), False),  # the kernel knows better than an engine that lost it
+            (False, "run", ("run",), False),
+            (True, "run", (), False),
+            (False, "stopped", ("stopped", "other"), False),  # it may start again
+            (False, "stopped", ("other",), True),
+            (True, "stopped", ("stopped",), True),
+            (False, "stopped run", (), False),
+            (True, "stopped run", (), False),
+            (False, "stopped gone", ("stopped",), False),
+            (False, "stopped gone", (), True),
+        ],
+    )
+    def test_a_claim_is_over_when_all_its_containers_are(self, claims, release_on_stop, containers, listed, freed):
+        claim, _changed = claims.add("one", "gpu:1", release_on_stop=release_on_stop)
+        users = Path(users_path(claims.places.state_dir, claim))
+        for container in containers.split():
+            (users / container).write_text(process_mark(os.getpid()) if container == "run" else "boot-0 1 1\n")
+        state = shown_state(claims.places.state_dir, claim).state
+        assert state == (IDLE if containers and "run" not in containers else GRANTED)
+        assert claims.collect(*listed).freed == (("one",) if freed else ())
+        assert users.exists() == (not freed) == bool(claims.spec("one"))
+        assert claims.check() == []
+        if freed:
+            with pytest.raises(CdiError, match="ended in this boot"):
+                claims.add("one", "gpu:1")
+
+    def test_an_engine_that_does_not_answer_keeps_the_claims_that_wait_for_it(self, claims):
+        for id_, release in (("kept", False), ("freed", True)):
+            claim, _changed = claims.add(id_, "gpu:1", release_on_stop=release)
+            Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        done = claims.collect(trouble=("docker: does not run",))
+        assert done.freed == ("freed",)
+        assert done.failed == ("claim kept: is kept, because its container may still exist: docker: does not run",)
+
+    def test_pods_count_their_users_themselves(self, claims):
+        claim, _changed = claims.add("one", "gpu:1")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        with alone_with_pods(claims.places.state_dir):
+            write_pod(claims.places.state_dir, PodRecord("default/pod", {"c": ("one",)}))
+        assert claims.collect().freed == ()
+        remove_pod(claims.places.state_dir, "default/pod")
+        assert claims.collect().freed == ("one",)
+
+    def test_no_engine_is_asked_without_need(self, claims):
+        claims.add("one", "gpu:1")
+        assert collect_claims(claims.places, claims.caller, BOOT, listed=None).failed == ()
+
+    def test_a_claim_of_the_same_id_has_users_of_its_own(self, claims):
+        first, _changed = claims.add("one", "gpu:1")
+        claims.delete("one")
+        second, _changed = claims.add("one", "gpu:1", reuse=True)
+        paths = [users_path(claims.places.state_dir, claim) for claim in (first, second)]
+        assert [os.path.isdir(path) for path in paths] == [False, True]
+        (hook,) = claims.spec("one")["devices"][0]["containerEdits"]["hooks"]
+        assert hook["hookName"] == "createRuntime" and hook["env"]
+        assert hook["args"] == ["cdi-hook", "use-claim", f"--directory={paths[1]}"]
 
     def test_what_fails_is_told_and_stays(self, claims):
         claims.add("one", "zero:1")

@@ -14,13 +14,14 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .. import documents, files
-from ..system import process_mark
-from .device_name import device_name
-from .record import ClaimRecord
-from .store import DIRECTORY
+from ... import documents, files
+from ...layout import Layout
+from ...system import process_mark
+from ..device_name import device_name
+from ..record import GRANTED, IDLE, ClaimRecord
+from ..store import DIRECTORY
 
 LARGEST = 4096  # bytes of a mark
 
@@ -35,6 +36,20 @@ class ClaimUser(NamedTuple):
 def users_path(state_dir: str, claim: ClaimRecord) -> str:
     """Return the directory of the claim's users. Raises CdiError."""
     return os.path.join(state_dir, DIRECTORY, f"{device_name(claim.id)}.{claim.token}.users")
+
+
+def start_hook(places: Layout, claim: ClaimRecord) -> dict[str, Any]:
+    """Return the hook of the claim's spec that notes each container, and refuses one if the claim is over.
+
+    It runs at createRuntime: only there is the process in the state that of the host (OCI runtime specification,
+    "State"). Raises CdiError.
+    """
+    return {
+        "hookName": "createRuntime",
+        "path": os.path.join(places.prefix, "bin/cdi-hook"),
+        "args": ["cdi-hook", "use-claim", f"--directory={users_path(places.state_dir, claim)}"],
+        "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+    }
 
 
 def make_users(state_dir: str, claim: ClaimRecord) -> None:
@@ -53,6 +68,12 @@ def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
         raise documents.failed("list", path, error) from None
     marks = ((name, documents.content(os.path.join(path, name), LARGEST) or b"") for name in names)
     return tuple(ClaimUser(name, process_mark.runs(mark.decode("ascii", "replace"))) for name, mark in marks)
+
+
+def shown_state(state_dir: str, claim: ClaimRecord) -> ClaimRecord:
+    """Return the claim as `idle` if it was used and no container with it runs. Raises CdiError."""
+    users = read_users(state_dir, claim) if claim.state == GRANTED else ()
+    return claim._replace(state=IDLE) if users and not any(user.runs for user in users) else claim
 
 
 def end_use(state_dir: str, claim: ClaimRecord, gone: Collection[str]) -> bool:

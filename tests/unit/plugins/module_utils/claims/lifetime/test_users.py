@@ -12,8 +12,7 @@ import threading
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.users import (
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import (
     ClaimUser,
     drop_users,
     end_use,
@@ -21,6 +20,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.users import (
     read_users,
     users_path,
 )
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Free claims that were not finished, and those whose containers are gone: for `fleet-cdi claim gc`.
+
+A stopped container may start again with its device (`podman restart`), so its claim is kept as long as an engine has
+the container. A claim that was made with `release_on_stop` does not wait for that. A claim that no container used yet
+is kept, and so are those of pods: pods count their users themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from ... import files
+from ...layout import Layout
+from ...records import CdiError
+from ...runtimes.containers import ListedContainers, list_containers
+from ...spec.names import transient_id
+from ..calls import Caller
+from ..check_claims import orphans
+from ..delete_claim import undo_claim
+from ..device_name import KIND, claim_id
+from ..ended import note_ended
+from ..pods.pod_record import read_pods
+from ..record import ASKED, GRANTED, ClaimRecord
+from ..store import alone, claim_path, read_claim, read_claims
+from .users import end_use, read_users
+
+
+class CollectedClaims(NamedTuple):
+    """The claims that were freed, the specs of none that were removed, and what failed."""
+
+    freed: tuple[str, ...]  # ids
+    removed: tuple[str, ...]  # paths
+    failed: tuple[str, ...]
+
+
+def collect_claims(
+    places: Layout, caller: Caller, boot_id: str, listed: Callable[[], ListedContainers] = list_containers
+) -> CollectedClaims:
+    """Free all claims that are over. `listed` asks the engines. Raises CdiError if the claims can't be listed."""
+    stored = read_claims(places.state_dir)
+    gone, kept = _gone(places, stored.claims, listed)
+    freed, removed, failed = [], [], [*stored.errors.values(), *kept]
+    for found in stored.claims:
+        if found.state != ASKED and found.id not in gone:
+            continue  # takes no lock: who makes or frees it now would have to wait
+        try:
+            with alone(places.state_dir, found.id):
+                claim = read_claim(places.state_dir, found.id)
+                if claim is None or claim.token != found.token or claim.state != found.state:
+                    continue
+                if claim.state == GRANTED:
+                    if not end_use(places.state_dir, claim, gone[claim.id]):
+                        continue  # a container started meanwhile
+                    note_ended(places.ended_claims, boot_id, claim.id)
+                undo_claim(places, caller, claim)
+                freed.append(claim.id)
+        except CdiError as error:
+            failed.append(str(error))
+    for path in orphans(places, {claim.id for claim in stored.claims}):
+        try:
+            id_ = claim_id(transient_id(path, KIND))
+            with alone(places.state_dir, id_):
+                if not os.path.lexists(claim_path(places.state_dir, id_)):
+                    files.remove(files.canonical(path))
+                    removed.append(path)
+        except CdiError as error:
+            failed.append(str(error))
+    return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
+
+
+def _gone(
+    places: Layout, claims: Sequence[ClaimRecord], listed: Callable[[], ListedContainers]
+) -> tuple[dict[str, set[str]], list[str]]:
+    """Return the claims that are not used any more (id -> their containers), and why others are kept."""
+    stopped: dict[str, set[str]] = {}
+    of_pods = {id_ for pod in read_pods(places.state_dir).values() for id_ in pod.claims}
+    for claim in claims:
+        used = claim.state == GRANTED and claim.id not in of_pods  # another container of the pod may start yet
+        users = read_users(places.state_dir, claim) if used else ()
+        if users and not any(user.runs for user in users):
+            stopped[claim.id] = {user.container for user in users}
+    waiting = {claim.id for claim in claims if claim.id in stopped and not claim.wanted.release_on_stop}
+    # Asked after the claims were read: so a container that is made meanwhile does not count as gone.
+    engines = listed() if waiting else ListedContainers()
+    restartable = {id_ for id_ in waiting if stopped[id_] & engines.ids}
+    unknown = sorted(waiting - restartable) if engines.trouble else []
+    why = "; ".join(engines.trouble)
+    kept = [f"claim {id_}: is kept, because its container may still exist: {why}" for id_ in unknown]
+    return {id_: ids for id_, ids in stopped.items() if id_ not in {*restartable, *unknown}}, kept

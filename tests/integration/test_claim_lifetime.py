@@ -1,0 +1,234 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claims while real containers start, stop, restart, are killed and removed: kept while they may be used, then freed.
+
+The devices are consoles, granted by the executable of docs/writing-an-executable.md; the hook is that of a release.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+NODES = ("/dev/tty61", "/dev/tty62")
+PAGE = Path(__file__).parents[2] / "docs/writing-an-executable.md"
+CLI = "/opt/cdi/bin/fleet-cdi"
+FOREVER = "trap 'exit 0' TERM; while :; do busybox sleep 0.1; done"
+RUNTIMES = {"runc": [], "crun": ["--cgroups=disabled"]}
+
+pytestmark = [
+    pytest.mark.counterpart("podman", "runc", "crun", "busybox-static"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="writes to /var/run/cdi and runs containers: needs root"),
+    pytest.mark.skipif(not all(map(os.path.exists, NODES)), reason="needs the consoles tty61 and tty62"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def executable(ansible_module):
+    """A release, and the executable of the guide for NODES."""
+    ansible_module("fleet.cdi.host_release")
+    text = re.search(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    program = Path("/opt/cdi/bin/serial")
+    program.write_text(text.replace("/var/lib/serial-grants", "/var/lib/cdi/serial-grants"), encoding="utf-8")
+    program.chmod(0o755)
+    config = {
+        "cdiVersion": "0.0.1",
+        "name": "x",
+        "type": "serial",
+        "plugin": "serial",
+        "args": {"nodes": " ".join(NODES)},
+    }
+    Path("/etc/cdi/serial.d").mkdir()
+    Path("/etc/cdi/serial.d/lab.conf").write_text(json.dumps(config), encoding="utf-8")
+    yield
+    shutil.rmtree("/etc/cdi/serial.d")
+    program.unlink()
+    ansible_module("fleet.cdi.host_release", state="absent", on_needed="drop")
+
+
+class Podman:
+    """podman with one runtime, and containers that are removed at the end."""
+
+    def __init__(self, runtime, root):
+        self.runtime, self.root, self.names = runtime, root, []
+
+    def attempt(self, *words):
+        start = ["podman", "--log-level=error", "--runtime", self.runtime, *words]
+        return subprocess.run(start, capture_output=True, text=True, check=False)
+
+    def __call__(self, *words):
+        done = self.attempt(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def words(self, name, claim, *options):
+        """The words for a container after run or create."""
+        self.names.append(name)
+        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", *RUNTIMES[self.runtime]]
+        device = ["--device", f"fleet.cdi/claim={claim}"]
+        return [
+            "--network=none",
+            *limits,
+            *device,
+            "--name",
+            name,
+            *options,
+            "--rootfs",
+            str(self.root),
+            "/bin/sh",
+            "-c",
+        ]
+
+    def pid(self, name, which="Pid"):
+        return int(self("inspect", name, "--format", "{{.State." + which + "}}"))
+
+
+@pytest.fixture(params=RUNTIMES)
+def podman(request, tmp_path):
+    (tmp_path / "root/bin").mkdir(parents=True)
+    shutil.copy(shutil.which("busybox"), tmp_path / "root/bin/busybox")
+    (tmp_path / "root/bin/sh").symlink_to("busybox")
+    podman = Podman(request.param, tmp_path / "root")
+    yield podman
+    for name in podman.names:
+        podman.attempt("rm", "--force", "--ignore", "--time", "0", name)
+
+
+def claim(*words, failed=False):
+    """What fleet-cdi claim prints as JSON; with `failed`, its error."""
+    done = subprocess.run([CLI, "claim", *words, "--json"], capture_output=True, text=True, check=False)
+    assert bool(done.returncode) == failed, done.stdout + done.stderr
+    return done.stderr if failed else json.loads(done.stdout)
+
+
+def states():
+    return {one["id"]: one["state"] for one in claim("list")["claims"]}
+
+
+def freed():
+    return claim("gc")["freed"]
+
+
+@pytest.fixture
+def one(request):
+    """Make a claim of a console, whose name is used once; what is left is given back."""
+    made = []
+
+    def add(*options):
+        made.append(f"test-{os.getpid()}-{abs(hash(request.node.name)) % 100000}-{len(made)}")
+        claim("add", made[-1], "serial:1", *options)
+        return made[-1]
+
+    yield add
+    for name in made:
+        claim("del", name)
+    assert Path("/var/lib/cdi/serial-grants").read_text(encoding="ascii") == ""
+    assert [path.name for path in Path("/var/lib/cdi/claims").iterdir()] == []
+
+
+def test_a_container_has_its_device_again_after_a_stop(podman, one):
+    name = one()
+    podman("run", "--detach", *podman.words(name, name, "--stop-timeout=2"), FOREVER)
+    assert states() == {name: "granted"} and freed() == []
+    podman("exec", name, "/bin/busybox", "test", "-c", NODES[0])
+    for before, after in (("stop", "start"), ("kill", "start"), (None, "restart")):
+        if before:
+            podman(before, name)
+            podman("wait", name)
+            assert states() == {name: "idle"}
+            assert freed() == []  # it may start again
+        podman(after, name)
+        assert states() == {name: "granted"} and freed() == []
+        podman("exec", name, "/bin/busybox", "test", "-c", NODES[0])
+    if podman.runtime == "runc":  # crun pauses by cgroups, which it does not use here
+        podman("pause", name)
+    assert states() == {name: "granted"}
+    podman("rm", "--force", "--time=0", name)
+    assert states() == {name: "idle"} and freed() == [name]
+    assert states() == {}
+
+
+def test_the_last_of_two_containers_frees_it(podman, one):
+    name = one()
+    for container in (f"{name}-a", f"{name}-b"):
+        podman("run", "--detach", *podman.words(container, name), FOREVER)
+    podman("rm", "--force", "--time=0", f"{name}-a")
+    assert states() == {name: "granted"} and freed() == []
+    podman("rm", "--force", "--time=0", f"{name}-b")
+    assert freed() == [name]
+
+
+def test_release_on_stop(podman, one):
+    name = one("--release-on-stop")
+    assert freed() == []  # not used yet
+    podman("run", "--rm", *podman.words(name, name), f"busybox test -c {NODES[0]}")
+    assert freed() == [name]
+
+
+def test_one_that_restarts_all_the_time_is_never_taken_for_gone(podman, one):
+    name = one()
+    podman("run", "--detach", *podman.words(name, name, "--restart=always"), "busybox sleep 0.2")
+    seen = set()
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        assert freed() == []
+        seen.add(states()[name])
+    assert "granted" in seen
+    podman("rm", "--force", "--time=0", name)
+    assert freed() == [name]
+
+
+def test_killed_without_a_word(podman, one):
+    """conmon is killed: no poststop hook runs any more, and podman takes the container for a running one."""
+    name = one()
+    podman("run", "--detach", *podman.words(name, name), FOREVER)
+    init = podman.pid(name)
+    os.kill(podman.pid(name, "ConmonPid"), signal.SIGKILL)
+    assert states() == {name: "granted"} and freed() == []
+    os.kill(init, signal.SIGKILL)
+    end = time.monotonic() + 10
+    while states() != {name: "idle"} and time.monotonic() < end:
+        time.sleep(0.1)
+    assert states() == {name: "idle"}
+    assert freed() == []  # podman has it
+    podman.attempt("rm", "--force", "--time=0", name)  # fails at first: podman has to learn that it does not run
+    podman("rm", "--force", "--time=0", "--ignore", name)
+    assert freed() == [name]
+
+
+def test_no_container_starts_with_a_claim_that_is_over(podman, one):
+    name = one()
+    podman("create", *podman.words(name, name), FOREVER)
+    spec = Path(f"/var/run/cdi/fleet.cdi-claim_{name}.json")
+    kept = spec.read_bytes()
+    assert claim("del", name)["changed"]
+    assert podman.attempt("start", name).returncode != 0  # podman does not know the name any more
+    spec.write_bytes(kept)  # as if it had read the spec just before
+    done = podman.attempt("start", name)
+    assert done.returncode != 0
+    if podman.runtime == "runc":  # crun does not show what a hook says
+        assert "is missing, so the claim is over" in done.stderr, done.stderr
+    assert "ended in this boot" in claim("add", name, "serial:1", failed=True)
+    claim("add", name, "serial:1", "--reuse")
+    assert podman.attempt("create", *podman.words(f"{name}-new", name), FOREVER).returncode == 0
+    podman("start", f"{name}-new")
+    assert states() == {name: "granted"}
+
+
+def test_one_whose_start_fails_leaves_no_use(podman, one):
+    """runc runs poststop hooks then, and crun does not."""
+    name = one()
+    done = podman.attempt("run", *podman.words(name, name)[:-2], "/nowhere")
+    assert done.returncode != 0
+    assert states() == {name: "idle"}
+    podman.attempt("rm", "--force", name)
+    assert freed() == [name]
