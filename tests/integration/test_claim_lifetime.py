@@ -216,7 +216,7 @@ def test_no_container_starts_with_a_claim_that_is_over(podman, one):
     done = podman.attempt("start", name)
     assert done.returncode != 0
     if podman.runtime == "runc":  # crun does not show what a hook says
-        assert "is missing, so the claim is over" in done.stderr, done.stderr
+        assert "is closed or missing, so the claim is over" in done.stderr, done.stderr
     assert "ended in this boot" in claim("add", name, "serial:1", failed=True)
     claim("add", name, "serial:1", "--reuse")
     assert podman.attempt("create", *podman.words(f"{name}-new", name), FOREVER).returncode == 0

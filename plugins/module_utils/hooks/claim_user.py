@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Note that a container uses a claim: a file with its id in the claim's directory, in which its process stands.
 
-A claim that is over has no such directory, so a container that was about to start does not start with devices that
-another one may have by now. Who ends a claim holds the lock of the directory (claims/lifetime/users.py); afterwards
-the kernel makes no file in it, because it is removed.
+If the claim is over, the directory is closed or gone. Then a container that was about to start does not start: another
+one may have the devices by now. Who ends a claim holds the lock of the directory (claims/lifetime/users.py), and the
+kernel makes no file in a directory that is removed.
 
 Of the container's state only `id` and `pid` count. The rest may have text of the image's author; no path of it is used.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from ..system.process_mark import process_mark
+from ..system.process_mark import CLOSED, process_mark
 from .error import HookError
 from .state import container_process
 
@@ -31,12 +31,14 @@ def note_user(directory: str, state: str) -> None:
         at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(at, fcntl.LOCK_EX)  # not for longer than --timeout
+            if CLOSED in os.listdir(at):
+                raise FileNotFoundError
             _write(at, container, mark)
         finally:
             os.close(at)
     except FileNotFoundError:
         raise HookError(
-            f"{directory}: is missing, so the claim is over, and others may have its devices; make another "
+            f"{directory}: is closed or missing, so the claim is over, and others may have its devices; make another "
             "claim, and another container with it"
         ) from None
     except PermissionError as error:

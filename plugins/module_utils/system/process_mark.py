@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+CLOSED = ".closed"  # file in a directory of marks: no mark may be added any more
+
 
 def process_mark(pid: int) -> str:
     """Return the boot, the number and the start time (in clock ticks since the boot) of a process, as one line.

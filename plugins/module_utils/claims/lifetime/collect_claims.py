@@ -26,8 +26,8 @@ from ..device_name import KIND, claim_id
 from ..ended import note_ended
 from ..pods.pod_record import read_pods
 from ..record import ASKED, GRANTED, ClaimRecord
-from ..store import alone, claim_path, read_claim, read_claims
-from .users import end_use, read_users
+from ..store import alone, claim_path, read_claim, read_claims, write_claim
+from .users import end_use, read_users, use_ended
 
 
 class CollectedClaims(NamedTuple):
@@ -57,6 +57,7 @@ def collect_claims(
                     if not end_use(places.state_dir, claim, gone[claim.id]):
                         continue  # a container started meanwhile
                     note_ended(places.ended_claims, boot_id, claim.id)
+                    write_claim(places.state_dir, claim._replace(state=ASKED))  # if killed now, the next gc undoes it
                 undo_claim(places, caller, claim)
                 freed.append(claim.id)
         except CdiError as error:
@@ -84,7 +85,8 @@ def _gone(
         users = read_users(places.state_dir, claim) if used else ()
         if users and not any(user.runs for user in users):
             stopped[claim.id] = {user.container for user in users}
-    waiting = {claim.id for claim in claims if claim.id in stopped and not claim.wanted.release_on_stop}
+    ended = {claim.id for claim in claims if claim.wanted.release_on_stop or use_ended(places.state_dir, claim)}
+    waiting = stopped.keys() - ended
     # Asked after the claims were read: so a container that is made meanwhile does not count as gone.
     engines = listed() if waiting else ListedContainers()
     restartable = {id_ for id_ in waiting if stopped[id_] & engines.ids}

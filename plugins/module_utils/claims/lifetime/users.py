@@ -66,6 +66,7 @@ def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
         return ()
     except OSError as error:
         raise documents.failed("list", path, error) from None
+    names = [name for name in names if name != process_mark.CLOSED]
     marks = ((name, documents.content(os.path.join(path, name), LARGEST) or b"") for name in names)
     return tuple(ClaimUser(name, process_mark.runs(mark.decode("ascii", "replace"))) for name, mark in marks)
 
@@ -79,26 +80,32 @@ def shown_state(state_dir: str, claim: ClaimRecord) -> ClaimRecord:
 def end_use(state_dir: str, claim: ClaimRecord, gone: Collection[str]) -> bool:
     """End the use of a claim if no container but those in `gone` (ids) has it and none of them runs; return if so.
 
-    From then on no container with this claim starts. Raises CdiError.
+    From then on no container with this claim starts, also if this process is killed. Raises CdiError.
     """
     with _held(users_path(state_dir, claim)):
-        users = read_users(state_dir, claim)
-        if any(user.runs or user.container not in gone for user in users):
+        if any(user.runs or user.container not in gone for user in read_users(state_dir, claim)):
             return False
-        _remove(users_path(state_dir, claim), users)
+        files.replace(_closed(state_dir, claim), b"", 0o600)
     return True
+
+
+def use_ended(state_dir: str, claim: ClaimRecord) -> bool:
+    """Return True if `end_use` ended the use of this claim."""
+    return os.path.lexists(_closed(state_dir, claim))
+
+
+def _closed(state_dir: str, claim: ClaimRecord) -> str:
+    return os.path.join(users_path(state_dir, claim), process_mark.CLOSED)
 
 
 def drop_users(state_dir: str, claim: ClaimRecord) -> None:
     """Forget all containers of a claim, because it is given back. Raises CdiError."""
     with _held(users_path(state_dir, claim)):
-        _remove(users_path(state_dir, claim), read_users(state_dir, claim))
-
-
-def _remove(path: str, users: Collection[ClaimUser]) -> None:
-    for user in users:
-        files.remove(os.path.join(path, user.container))
-    files.remove_directory(path)
+        path = users_path(state_dir, claim)
+        for user in read_users(state_dir, claim):
+            files.remove(os.path.join(path, user.container))
+        files.remove(_closed(state_dir, claim))
+        files.remove_directory(path)
 
 
 @contextmanager

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import delete_claim as delete_claim_file
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import check_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims as collect_claims_file
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import shown_state, users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import (
@@ -35,6 +37,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     parse_amounts,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
@@ -358,6 +362,26 @@ class TestCollect:
         done = claims.collect(trouble=("docker: does not run",))
         assert done.freed == ("freed",)
         assert done.failed == ("claim kept: is kept, because its container may still exist: docker: does not run",)
+
+    @pytest.mark.parametrize("killed_in", ["note_ended", "write_claim", "undo_claim", "remove_claim"])
+    def test_one_that_is_killed_on_the_way_is_collected_by_the_next(self, claims, monkeypatch, killed_in):
+        claim, _changed = claims.add("one", "gpu:2")
+        users = users_path(claims.places.state_dir, claim)
+        Path(users, "a").write_text("")
+
+        def kill(*_arguments):
+            raise KeyboardInterrupt
+
+        module = delete_claim_file if killed_in == "remove_claim" else collect_claims_file
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(module, killed_in, kill)
+            claims.collect()
+        state = claims.places.state_dir + "/container"
+        Path(state).write_text(json.dumps({"id": "b", "pid": os.getpid()}))
+        with pytest.raises(HookError, match="the claim is over"):
+            note_user(users, state)
+        assert claims.collect().freed == ("one",)
+        assert not os.path.exists(users) and claims.free()
 
     def test_pods_count_their_users_themselves(self, claims):
         claim, _changed = claims.add("one", "gpu:1")

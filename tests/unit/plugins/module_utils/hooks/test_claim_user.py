@@ -131,7 +131,7 @@ def test_a_claim_that_is_over(hook, claim):
     claim.rmdir()
     status, said = hook({"id": ID, "pid": os.getpid()})
     assert status == 1
-    assert f"{claim}: is missing, so the claim is over" in said
+    assert f"{claim}: is closed or missing, so the claim is over" in said
     assert files(claim) == {}
 
 

@@ -117,7 +117,7 @@ def test_none_starts_with_a_claim_that_is_over(state, start):
     with pytest.raises(HookError, match="the claim is over"):
         start("a")  # made for the earlier claim of the same id
     assert read_users(state, later) == ()
-    assert end_use(state, CLAIM, ())
+    assert end_use(state, CLAIM, {"a"})
 
 
 def test_a_start_and_the_end_at_the_same_time(state, tmp_path):
