@@ -20,6 +20,7 @@ from .pod_manifest import CONTAINER, PARTS, POD, Owner, PodClaim, PodManifest, c
 
 Claims = Sequence[PodClaim]
 INSTEAD = "Rewrite the manifest for ResourceClaims (target: resource_claims)."
+CAPACITY = "device.capacity[device.driver]"  # in CEL
 CLAIM_API = "resource.k8s.io/v1"
 
 
@@ -156,9 +157,10 @@ def _resource_claim(name: str, claim: PodClaim, classes: Mapping[str, str]) -> d
 
 
 def _at_least(spec: str, amount: int) -> str:
-    """Return the CEL expression for a device that has this much of a sub-resource."""
+    """Return the CEL expression for a device that has this much of a sub-resource. A missing key would be an error."""
     quantity = f"{amount}Mi" if grammar.is_memory(spec) else str(amount)
-    return f'device.capacity[device.driver].{spec.partition("-")[2]}.compareTo(quantity("{quantity}")) >= 0'
+    name = spec.partition("-")[2]
+    return f'"{name}" in {CAPACITY} && {CAPACITY}["{name}"].compareTo(quantity("{quantity}")) >= 0'
 
 
 def _object_name(owner: Owner) -> str:

@@ -158,7 +158,10 @@ class TestResourceClaims:
     def test_amounts(self):
         first, *_others = for_resource_claims(pod.read(NAMED, {}), {}, CLASSES)
         assert first["metadata"] == {"name": "sharing-preprocessor", "namespace": "default"}
-        expression = 'device.capacity[device.driver].memory.compareTo(quantity("16384Mi")) >= 0'
+        expression = (
+            '"memory" in device.capacity[device.driver]'
+            ' && device.capacity[device.driver]["memory"].compareTo(quantity("16384Mi")) >= 0'
+        )
         request = {
             "deviceClassName": "gpu.example.com",
             "allocationMode": "ExactCount",
