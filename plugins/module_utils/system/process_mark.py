@@ -14,7 +14,7 @@ CLOSED = ".closed"  # file in a directory of marks: no mark may be added any mor
 
 
 def process_mark(pid: int) -> str:
-    """Return the boot, the number and the start time (in clock ticks since the boot) of a process, as one line.
+    """Return the boot, number and start time (in ticks since the boot) of a process, and our pid namespace, as a line.
 
     Raises ProcessLookupError if it has ended, OSError if /proc can't be read.
     """
@@ -25,16 +25,27 @@ def process_mark(pid: int) -> str:
         fields = ["Z"]
     if not fields or fields[0] in ("Z", "X"):
         raise ProcessLookupError(3, "No such process", f"/proc/{pid}")
-    return f"{_read('/proc/sys/kernel/random/boot_id').strip()} {pid} {fields[19]}\n"
+    return f"{_boot()} {pid} {fields[19]} {os.readlink('/proc/self/ns/pid')}\n"
 
 
 def runs(mark: str) -> bool:
-    """Return True if the process with this mark has not ended."""
+    """Return True if the process with this mark has not ended.
+
+    Also if this can't be told: in another pid namespace, or if /proc hides processes (hidepid, ProtectProc).
+    """
     words = mark.split()
-    try:
-        return len(words) == 3 and process_mark(int(words[1])) == mark
-    except (OSError, ValueError):
+    if len(words) != 4 or not words[1].isdigit() or words[0] != _boot():
         return False
+    try:
+        return words[3] != os.readlink("/proc/self/ns/pid") or process_mark(int(words[1])) == mark
+    except ProcessLookupError:
+        return not os.path.exists("/proc/1/stat")
+    except (OSError, ValueError):
+        return True
+
+
+def _boot() -> str:
+    return _read("/proc/sys/kernel/random/boot_id").strip()
 
 
 def _read(path: str) -> str:

@@ -78,7 +78,7 @@ def test_one_that_has_ended_and_is_not_waited_for(state, start):
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
 
 
-@pytest.mark.parametrize("mark", ["", "x", "boot 1 1\n", "a b c d", "ÿ\0", "9" * 5000])
+@pytest.mark.parametrize("mark", ["", "x", "boot 1 1 pid:[1]\n", "a b c d", "ÿ\0", "9" * 5000])
 def test_a_damaged_file_is_one_that_does_not_run(state, mark):
     with open(f"{users_path(state, CLAIM)}/a", "w", encoding="latin-1") as file:
         file.write(mark[:4000])
