@@ -26,7 +26,7 @@ options:
   manifest:
     description:
       - The manifest, one document or a list of documents - C(Pod), C(ResourceRequest), C(List), and other objects,
-        which are returned unchanged. For a file, use C(lookup('ansible.builtin.file', 'pod.yml') | from_yaml_all).
+        which are returned unchanged. The examples read a file.
       - A resource stands for devices if its name begins with C(pod.alpha.kubernetes.io/opaque-int-resource-),
         followed by a resource-spec such as C(gpu) or C(gpu-memory), or is in O(resources). C(requests) and C(limits)
         mean the same. Memory is in MiB, or has a suffix, as in C(8Gi).

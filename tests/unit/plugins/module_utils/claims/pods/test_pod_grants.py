@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import multiprocessing
 import os
 import tempfile
 from pathlib import Path
@@ -183,6 +184,21 @@ class TestSharedByPods:
         pods.delete("default/a")
         assert pods.granted() == {"pod_default__r": before}
         pods.delete("default/b", "default/a", "default/unknown")
+        pods.assert_all_free()
+
+    def test_pods_that_come_and_go_at_once(self, pods):
+        def live(name):
+            for _time in range(2):
+                pods.add([self.REQUEST, a_pod(name, "r", tty=1)])
+                assert pods.granted().keys() >= {"pod_default__r", f"pod_default_{name}_c"}
+                pods.delete(f"default/{name}")
+
+        processes = [multiprocessing.get_context("fork").Process(target=live, args=(name,)) for name in "abcde"]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * len(processes)
         pods.assert_all_free()
 
     def test_another_amount_than_the_other_pod_has(self, pods):
