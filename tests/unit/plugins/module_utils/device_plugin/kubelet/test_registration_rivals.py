@@ -42,8 +42,10 @@ def test_a_stream_that_the_kubelet_forgot_is_replaced(places: Places, kubelet: K
 
 
 def test_a_rival_that_took_the_resource_is_left_alone_though_the_stream_is_open(
-    places: Places, kubelet: Kubelet
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registration, "COURTESY", 0.5)
+
     async def scene() -> None:
         await kubelet.start()
         await until(state_is(places, instance_status.REGISTERED))
@@ -151,8 +153,10 @@ def test_takeover_registers_whoever_has_it(tmp_path: Path) -> None:
 
 
 def test_devices_that_the_kubelet_lists_while_nobody_of_ours_serves_them_are_a_rivals(
-    places: Places, kubelet: Kubelet
+    places: Places, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registration, "COURTESY", 0.5)
+
     async def scene() -> None:
         listed = ["theirs"]
         server = await pod_resources(places, listed)
