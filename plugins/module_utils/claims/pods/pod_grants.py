@@ -97,7 +97,7 @@ def _records(manifest: PodManifest) -> Iterator[PodRecord]:
             for one in claim.users:
                 if one.rpartition("/")[0] == pod:
                     containers.setdefault(one.rpartition("/")[2], []).append(claim.owner.id)
-        yield PodRecord(pod, {name: tuple(ids) for name, ids in sorted(containers.items())})
+        yield PodRecord(pod, {name: tuple(sorted(ids)) for name, ids in sorted(containers.items())})
 
 
 def _check_unedited(pod: str, before: Optional[PodRecord], wanted: Optional[PodRecord]) -> None:

@@ -228,6 +228,12 @@ class TestEditedBetweenAddAndDelete:
         pods.delete(*pod_manifest.pods_in(edited))
         pods.assert_all_free()
 
+    def test_another_order_is_no_change(self, pods):
+        pods.add(NAMED)
+        turned = copy.deepcopy(NAMED[::-1])
+        turned[0]["spec"]["containers"].reverse()
+        assert pods.add(turned).changed == ()
+
     def test_another_amount(self, pods):
         pods.add([a_pod("a", gpu=1)])
         with pytest.raises(CdiError, match="claim pod_default_a_c: is there already, for gpu:1; found .* gpu:2"):
