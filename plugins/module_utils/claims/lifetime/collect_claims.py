@@ -11,7 +11,7 @@ is kept, and so are those of pods: pods count their users themselves.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Callable, NamedTuple
 
 from ... import files
@@ -44,10 +44,44 @@ def collect_claims(
     """Free all claims that are over. `listed` asks the engines. Raises CdiError if the claims can't be listed."""
     stored = read_claims(places.state_dir)
     gone, kept = _gone(places, stored.claims, listed)
-    freed, removed, failed = [], [], [*stored.errors.values(), *kept]
-    for found in stored.claims:
-        if found.state != ASKED and found.id not in gone:
-            continue  # takes no lock: who makes or frees it now would have to wait
+    over = [claim for claim in stored.claims if claim.state == ASKED or claim.id in gone]
+    freed, failed = _free(places, caller, boot_id, over, gone)
+    removed: list[str] = []
+    failed = [*stored.errors.values(), *kept, *failed]
+    for path in orphans(places, {claim.id for claim in stored.claims}):
+        try:
+            id_ = claim_id(transient_id(path, KIND))
+            with alone(places.state_dir, id_):
+                if not os.path.lexists(claim_path(places.state_dir, id_)):
+                    files.remove(files.canonical(path))
+                    removed.append(path)
+        except CdiError as error:
+            failed.append(str(error))
+    return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
+
+
+def release_stopped(places: Layout, caller: Caller, boot_id: str) -> CollectedClaims:
+    """Free the claims with `release_on_stop` whose containers stopped, for a refresh: ask no engine.
+
+    Claims that are being made are left alone, because it would have to wait. Raises CdiError if the claims can't be
+    listed.
+    """
+    released = [claim for claim in read_claims(places.state_dir).claims if claim.wanted.release_on_stop]
+    gone, _kept = _gone(places, released, ListedContainers)
+    over = [claim for claim in released if claim.id in gone]
+    freed, failed = _free(places, caller, boot_id, over, gone)
+    return CollectedClaims(tuple(freed), (), tuple(failed))
+
+
+def _free(
+    places: Layout, caller: Caller, boot_id: str, over: Sequence[ClaimRecord], gone: Mapping[str, Collection[str]]
+) -> tuple[list[str], list[str]]:
+    """Free the claims that are `over` if they still are; return the ids of those that were freed, and the errors.
+
+    Other claims are not locked: who makes or frees one now would have to wait.
+    """
+    freed, failed = [], []
+    for found in over:
         try:
             with alone(places.state_dir, found.id):
                 claim = read_claim(places.state_dir, found.id)
@@ -62,16 +96,7 @@ def collect_claims(
                 freed.append(claim.id)
         except CdiError as error:
             failed.append(str(error))
-    for path in orphans(places, {claim.id for claim in stored.claims}):
-        try:
-            id_ = claim_id(transient_id(path, KIND))
-            with alone(places.state_dir, id_):
-                if not os.path.lexists(claim_path(places.state_dir, id_)):
-                    files.remove(files.canonical(path))
-                    removed.append(path)
-        except CdiError as error:
-            failed.append(str(error))
-    return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
+    return freed, failed
 
 
 def _gone(

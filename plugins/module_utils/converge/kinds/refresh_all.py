@@ -18,6 +18,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ... import files
 from ...claims.calls import Caller
 from ...claims.delete_claim import spec_path
+from ...claims.lifetime.collect_claims import release_stopped
 from ...claims.restore_claims import restore_claims
 from ...discovery import inventory, snapshot, udev
 from ...discovery.out_of_service import Disabled, in_force
@@ -92,15 +93,16 @@ def refresh(
 
 
 def _with_claims(report: Report, places: Layout, boot_id: str) -> Report:
-    """Give claims their specs again after a reboot, now that specs and pools are of this boot."""
+    """Give claims their specs again after a reboot, now that specs and pools are of this boot; free what stopped."""
     caller = Caller(os.path.join(places.prefix, "bin"))
     try:
         done = restore_claims(places, caller, boot_id or inventory.boot_id())
+        stopped = release_stopped(places, caller, boot_id or inventory.boot_id())
     except CdiError as error:
         return report._replace(failed=(*report.failed, str(error)))
-    ids = (*done.restored, *done.dropped)
+    ids = (*done.restored, *done.dropped, *stopped.freed)
     changed = [spec_path(places, id_) for id_ in ids]
-    return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed))
+    return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed, *stopped.failed))
 
 
 def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:

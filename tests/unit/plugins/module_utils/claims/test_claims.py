@@ -37,10 +37,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     parse_amounts,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
@@ -362,6 +364,25 @@ class TestCollect:
         done = claims.collect(trouble=("docker: does not run",))
         assert done.freed == ("freed",)
         assert done.failed == ("claim kept: is kept, because its container may still exist: docker: does not run",)
+
+    def test_a_refresh_frees_what_is_released_on_stop_and_asks_no_engine(self, claims, monkeypatch):
+        monkeypatch.setattr(containers, "LISTS", None)
+        for id_, release in (("kept", False), ("freed", True), ("unused", True), ("running", True)):
+            claim, _changed = claims.add(id_, "zero:1", release_on_stop=release)
+            if id_ != "unused":
+                mark = process_mark(os.getpid()) if id_ == "running" else ""
+                Path(users_path(claims.places.state_dir, claim), "a").write_text(mark)
+        claims.add("half", "zero:1", release_on_stop=True)
+        claims.change("half", state=ASKED)
+        report = refresh(claims.places)
+        assert report.failed == ()
+        assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == [
+            "half",
+            "kept",
+            "running",
+            "unused",
+        ]
+        assert spec_path(claims.places, "freed") in report.changed
 
     @pytest.mark.parametrize("killed_in", ["note_ended", "write_claim", "undo_claim", "remove_claim"])
     def test_one_that_is_killed_on_the_way_is_collected_by_the_next(self, claims, monkeypatch, killed_in):
