@@ -24,6 +24,7 @@ NO_TESTS_COLLECTED = 5  # pytest's exit status
 SLOW = (
     "test_hook_environment.py",
     "test_hook_kills.py",
+    "test_kube_play.py",
     "test_runtime.py",
     "test_runtimes.py",
     "test_writers.py",
