@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
@@ -22,6 +23,7 @@ from . import directories, documents
 from .records import CdiError
 
 DIRECTORY_MODE = 0o755  # of directories that we make
+PAUSE = 0.01  # seconds between two tries to lock a file
 DROP_INS = "conf.d"  # ends the name of a directory of drop-ins
 
 
@@ -242,14 +244,22 @@ def canonical(path: str) -> str:
     return os.path.join(directories.resolved(os.path.dirname(path)), os.path.basename(path))
 
 
-def lock(path: str) -> int:
-    """Wait for the lock at `path`; return the descriptor that holds it until it is closed. Raises CdiError."""
+def lock(path: str, limit: float = float("inf")) -> int:
+    """Wait for the lock at `path`; return the descriptor that holds it until it is closed.
+
+    Raises CdiError, also after `limit` seconds.
+    """
     directory, name = os.path.split(path)
     at = _opened(directory, "lock a file in")
     try:
         while True:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not _locked(handle, limit):
+                os.close(handle)
+                raise CdiError(
+                    f"{path}: another process has held this lock for {limit:g} s; expected it to be done by then. "
+                    f"`fuser {path}` tells its number."
+                )
             # The former holder may have removed the file (Manifest.clear): then other processes lock a new one.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=at, follow_symlinks=False)):
@@ -259,6 +269,22 @@ def lock(path: str) -> int:
         raise documents.failed("lock", path, error) from None
     finally:
         os.close(at)
+
+
+def _locked(handle: int, limit: float) -> bool:
+    """Lock an open file; return False if another process has it locked for `limit` seconds. Raises OSError."""
+    if limit == float("inf"):
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return True
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE)
 
 
 def _opened(directory: str, what: str) -> int:

@@ -43,7 +43,7 @@ def add_claim(places: Layout, caller: Caller, boot_id: str, wanted: WantedClaim,
 
     Raises CdiError; then this call leaves nothing behind, or a claim that is `asked`, with the reason.
     """
-    with alone(places.state_dir, wanted.id):
+    with alone(places.state_dir, wanted.id, caller) as caller:
         claim = read_claim(places.state_dir, wanted.id)
         if claim and claim.state != ASKED:
             return AddedClaim(same_claim(claim, wanted, boot_id), False)

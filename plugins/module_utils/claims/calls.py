@@ -29,6 +29,7 @@ class Caller(NamedTuple):
 
     directory: str = BIN  # of the plugins
     limit: float = LIMIT  # seconds for one call
+    keep: tuple[int, ...] = ()  # open files that plugins get: a lock that lasts as long as they run
 
 
 class AddReply(NamedTuple):
@@ -189,7 +190,8 @@ def _document(caller: Caller, one: Configuration, reply: Reply, version: str) ->
 
 
 def _call(caller: Caller, one: Configuration, variables: Mapping[str, str]) -> Reply:
-    return plugin_call.plugin(os.path.join(caller.directory, one.config.plugin), variables, one.content, caller.limit)
+    path = os.path.join(caller.directory, one.config.plugin)
+    return plugin_call.plugin(path, variables, one.content, caller.limit, caller.keep)
 
 
 def _odd(caller: Caller, one: Configuration, what: str) -> ProtocolError:

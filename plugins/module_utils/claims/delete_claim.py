@@ -33,7 +33,7 @@ def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: 
     """
     if not os.path.lexists(claim_path(places.state_dir, id_)):
         return False  # makes no directory
-    with alone(places.state_dir, id_):
+    with alone(places.state_dir, id_, caller) as caller:
         claim = read_claim(places.state_dir, id_)
         if claim is None or (token and token != claim.token):
             return False

@@ -42,15 +42,15 @@ def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClai
         if found.state == ASKED or not _is_lost(places, found, boot_id):
             continue
         try:
-            with alone(places.state_dir, found.id):
+            with alone(places.state_dir, found.id, caller) as holding:
                 claim = read_claim(places.state_dir, found.id)
                 if claim is None or claim.state == ASKED or not _is_lost(places, claim, boot_id):
                     continue
                 if claim.boot_id != boot_id and claim.wanted.release_on_stop:
-                    undo_claim(places, caller, claim)
+                    undo_claim(places, holding, claim)
                     dropped.append(claim.id)
                 else:
-                    _restore(places, caller, boot_id, claim, ledger)
+                    _restore(places, holding, boot_id, claim, ledger)
                     restored.append(claim.id)
         except CdiError as error:
             failed.append(str(error))

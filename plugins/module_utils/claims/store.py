@@ -16,11 +16,13 @@ from typing import NamedTuple, Optional
 
 from .. import files
 from ..records import CdiError
+from .calls import Caller
 from .device_name import claim_id, device_name
 from .record import ClaimRecord, parse_claim, render_claim
 
 DIRECTORY = "claims"
 ENDING = ".json"
+WAIT = 120.0  # seconds for another call for the same claim
 
 
 class StoredClaims(NamedTuple):
@@ -76,18 +78,19 @@ def remove_claim(state_dir: str, id_: str) -> None:
 
 
 @contextmanager
-def alone(state_dir: str, id_: str) -> Iterator[None]:
-    """Keep other processes away from one claim. Makes the directory. The kernel lets go when the process ends.
+def alone(state_dir: str, id_: str, caller: Caller) -> Iterator[Caller]:
+    """Keep other processes away from one claim. Makes the directory. Gives the caller for calls of plugins.
 
-    Raises CdiError.
+    The kernel lets go when this process has ended, and each plugin that it called: the plugin of a killed process may
+    grant devices later, and the process that undoes the claim has to wait for that. Raises CdiError, also after WAIT.
     """
     path = claim_path(state_dir, id_)
     files.make_directory(state_dir)
     files.make_directory(os.path.dirname(path), 0o700)
     lock = path[: -len(ENDING)] + ".lock"
-    handle = files.lock(lock)
+    handle = files.lock(lock, WAIT)
     try:
-        yield
+        yield caller._replace(keep=(handle,))
         if not os.path.lexists(path):
             files.remove(lock)  # who waits for it sees that, and makes a new one
     finally:

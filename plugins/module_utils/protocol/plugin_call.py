@@ -8,7 +8,7 @@ Its import takes as long as an ADD's own work, so a plugin imports it only if it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from .. import documents
@@ -34,14 +34,16 @@ class Reply(NamedTuple):
     said: str  # the end of its text on stderr, as JSON
 
 
-def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float) -> Reply:
+def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float, keep: Collection[int] = ()) -> Reply:
     """Run the plugin at `path` with the variables CDI_* of its call and `config` on stdin, for at most `limit` seconds.
+
+    It gets our open files `keep`.
 
     Processes that it leaves are ended. Raises ProtocolError 106 if it can't be started, prints an invalid reply or more
     than 1 MiB, or if another user can change the program; 108 if it takes too long. An error in its reply is returned,
     not raised.
     """
-    done = run([path], variables, config, limit, plugin=True)
+    done = run([path], variables, config, limit, True, keep)
     if len(done.stdout) >= processes.LARGEST:
         mib = processes.LARGEST >> 20
         raise ProtocolError(errors.DELEGATION, f"{path}: printed more than {mib} MiB; expected one JSON struct")
@@ -57,7 +59,14 @@ def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float)
     return Reply(done.status, document, error_in(document), said(done.stderr))
 
 
-def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limit: float, plugin: bool = False) -> Done:
+def run(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    stdin: bytes,
+    limit: float,
+    plugin: bool = False,
+    keep: Collection[int] = (),
+) -> Done:
     """Run `command` with ENVIRONMENT and `variables`, for at most `limit` seconds; then kill all that it started.
 
     A `plugin` leaves no process when it ends by itself, and may print no more than a reply. A setup command may start a
@@ -69,7 +78,8 @@ def run(command: Sequence[str], variables: Mapping[str, str], stdin: bytes, limi
         raise ProtocolError(errors.DELEGATION, f"{command[0]}: was not run: {error}") from None
     try:
         environment = {**ENVIRONMENT, **variables}
-        return processes.run(command, limit, stdin, environment, cut=("stdout",) if plugin else (), alone=plugin)
+        cut = ("stdout",) if plugin else ()
+        return processes.run(command, limit, stdin, environment, cut=cut, alone=plugin, keep=keep)
     except TimeoutError as error:
         raise ProtocolError(errors.TIME, f"{command[0]}: {error.strerror}") from None
     except OSError as error:

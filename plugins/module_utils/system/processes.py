@@ -52,12 +52,14 @@ def run(
     largest: int = LARGEST,
     cut: Collection[str] = (),
     alone: bool = False,
+    keep: Collection[int] = (),
 ) -> Done:
     """Run `command` in / without a shell, for at most `limit` seconds; then kill it and all that it started.
 
     `env`: its whole environment; None passes ours on. Keeps the first `largest` bytes of each output; a process that
     prints more to an output in `cut` ("stdout", "stderr") is killed at once. With `alone`, processes that it leaves
-    when it ends by itself are killed, too. Raises OSError if it can't be started, TimeoutError at the limit.
+    when it ends by itself are killed, too. It gets our open files `keep`, such as a lock that lasts as long as it runs.
+    Raises OSError if it can't be started, TimeoutError at the limit.
     """
     # All that it starts has `held` open, unless it closes it: so we see whether anything is left, and find it.
     watched, held = os.pipe()
@@ -70,7 +72,7 @@ def run(
             env=env,
             cwd="/",
             start_new_session=True,  # it gets its own process group, and no signals of the terminal
-            pass_fds=(held,),
+            pass_fds=(held, *keep),
         )
     except ValueError as error:  # a NUL in a word
         os.close(watched)

@@ -51,7 +51,7 @@ def collect_claims(
     for path in orphans(places, {claim.id for claim in stored.claims}):
         try:
             id_ = claim_id(transient_id(path, KIND))
-            with alone(places.state_dir, id_):
+            with alone(places.state_dir, id_, caller):
                 if not os.path.lexists(claim_path(places.state_dir, id_)):
                     files.remove(files.canonical(path))
                     removed.append(path)
@@ -83,7 +83,7 @@ def _free(
     freed, failed = [], []
     for found in over:
         try:
-            with alone(places.state_dir, found.id):
+            with alone(places.state_dir, found.id, caller) as holding:
                 claim = read_claim(places.state_dir, found.id)
                 if claim is None or claim.token != found.token or claim.state != found.state:
                     continue
@@ -92,7 +92,7 @@ def _free(
                         continue  # a container started meanwhile
                     note_ended(places.ended_claims, boot_id, claim.id)
                     write_claim(places.state_dir, claim._replace(state=ASKED))  # if killed now, the next gc undoes it
-                undo_claim(places, caller, claim)
+                undo_claim(places, holding, claim)
                 freed.append(claim.id)
         except CdiError as error:
             failed.append(str(error))

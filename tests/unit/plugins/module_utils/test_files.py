@@ -183,3 +183,12 @@ def test_an_error_is_not_hidden_by_one_of_clearing_up(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "unlink", fails)
     with pytest.raises(CdiError, match="a.json: can't write it: Read-only file system. Choose another place"):
         files.replace(str(tmp_path / "a.json"), b"1")
+
+
+def test_a_lock_that_is_held_for_too_long_is_named(tmp_path):
+    path = str(tmp_path / "lock")
+    held = files.lock(path)
+    with pytest.raises(CdiError, match=r"lock: another process has held this lock for 0.05 s.*fuser"):
+        files.lock(path, 0.05)
+    os.close(held)
+    os.close(files.lock(path, 0.05))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,8 @@ case "$CDI_COMMAND:$how" in
 VERSION:*) echo '{{"cdiVersion": "0.0.1", "supportedVersions": ["0.0.1"]}}' ;;
 ADD:add*) echo '{{"cdiVersion": "0.0.1", "code": 100, "msg": "no"}}'; exit 1 ;;
 ADD:file*) echo '{{"cdiVersion": "0.0.1", "devices": ["/dev/shm"]}}' ;;
+ADD:slow*) : > {state}.began; sleep 1; echo "$CDI_REQUEST_ID" >> {state}.held
+  echo '{{"cdiVersion": "0.0.1", "devices": ["/dev/null"]}}' ;;
 ADD:*) echo "$CDI_REQUEST_ID" >> {state}.held; echo '{{"cdiVersion": "0.0.1", "devices": ["/dev/null"]}}' ;;
 DEL:*del*) echo '{{"cdiVersion": "0.0.1", "code": 105, "msg": "stuck"}}' ;;
 DEL:*) sed -i "/^$CDI_REQUEST_ID$/d" {state}.held ;;
@@ -126,7 +130,7 @@ class Claims:
 
     def change(self, id_, **fields):
         """Change the record of a claim."""
-        with store.alone(self.places.state_dir, id_):
+        with store.alone(self.places.state_dir, id_, self.caller):
             store.write_claim(self.places.state_dir, self.stored(id_)._replace(**fields))
 
     def held(self):
@@ -326,6 +330,23 @@ class TestCollect:
         assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == ["kept"]
         assert claims.how.with_suffix(".held").read_text() == ""
 
+    def test_an_add_that_outlives_its_killed_caller_is_undone(self, claims):
+        """The executable of a killed claim ends when it likes, so whoever undoes the claim waits for it."""
+        claims.behave("slow")
+        child = os.fork()
+        if not child:
+            claims.add("one", "zero:1")
+            os._exit(0)
+        began = claims.how.with_suffix(".began")
+        while not began.exists():
+            time.sleep(0.01)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        claims.behave("well")
+        assert claims.collect().freed == ("one",)
+        time.sleep(1.2)
+        assert claims.held() == ([], True)
+
     @pytest.mark.parametrize(
         ("release_on_stop", "containers", "listed", "freed"),
         [
@@ -503,7 +524,7 @@ class TestRecord:
     )
     def test_damaged_files_are_named_and_hide_no_other(self, tmp_path, content):
         state = str(tmp_path / "state")
-        with store.alone(state, "good"):
+        with store.alone(state, "good", Caller()):
             store.write_claim(state, ClaimRecord(WantedClaim("good", {"gpu": 1})))
         path = store.claim_path(state, "bad")
         with open(path, "w", encoding="ascii") as file:
