@@ -32,6 +32,11 @@ class StoredClaims(NamedTuple):
     errors: dict[str, str]
 
 
+def has_claims(state_dir: str) -> bool:
+    """Tell if this host may have claims. False before the first one."""
+    return os.path.lexists(os.path.join(state_dir, DIRECTORY))
+
+
 def claim_path(state_dir: str, id_: str) -> str:
     """Return the path of a claim's file. Raises CdiError for an id that has no device name."""
     return os.path.join(state_dir, DIRECTORY, device_name(id_) + ENDING)

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -192,3 +195,22 @@ class TestTrouble:
         monkeypatch.setattr(converge_kinds, "discover_kind", late)
         host.refresh()
         assert not host.spec_path.exists()
+
+
+REFRESH = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+refresh(Layout(sys.argv[2] + "/state", sys.argv[2] + "/inventory.json", sys.argv[2] + "/etc"))
+print(*sorted(name.rpartition(".")[2] for name in sys.modules if ".module_utils.claims." in name))
+"""
+
+
+def test_without_claims_a_refresh_imports_only_their_store(tmp_path):
+    """A refresh runs after each event of udev; the rest of claims is a tenth of its time (tests/bench/refresh.py)."""
+    imports = str(Path(files.__file__).parents[5])
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", REFRESH, imports, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["device_name", "record", "store"]
