@@ -101,14 +101,15 @@ def parse_amounts(words: Sequence[str]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for part in ",".join(words).split(","):
-        spec, colon, amount = part.strip().rpartition(":")
+        spec, colon, text = part.strip().rpartition(":")
         if not colon or not grammar.is_resource_spec(spec):
             raise CdiError(f"claim: found {part!r}; expected TYPE:AMOUNT or TYPE-PROPERTY:AMOUNT, such as gpu:1")
-        if not (amount.isascii() and amount.isdigit() and 0 < len(amount) < 16 and int(amount)):
-            raise CdiError(f"claim: found {part!r}, with the amount {amount!r}; expected a whole number, 1 or more")
+        amount = grammar.amount(spec, text)
+        if not amount or amount > grammar.LARGEST:
+            raise CdiError(f"claim: found {part!r}, with the amount {text!r}; expected an integer from 1 to 2^63-1")
         if spec in found:
             raise CdiError(f"claim: found {spec} twice; expected each resource once, with the sum")
-        found[spec] = int(amount)
+        found[spec] = amount
     return found
 
 

@@ -511,6 +511,7 @@ class TestRestore:
 class TestRecord:
     def test_amounts(self):
         assert parse_amounts(["gpu:1,gpu-memory:8192", "tty:3"]) == {"gpu": 1, "gpu-memory": 8192, "tty": 3}
+        assert parse_amounts(["gpu-memory:8Gi"]) == {"gpu-memory": 8192}
 
     @pytest.mark.parametrize(
         "words", ["", "gpu", "gpu:", "gpu:0", "gpu:-1", "gpu:1.5", "gpu:8Gi", "g/u:1", "gpu:1,gpu:2"]
