@@ -105,7 +105,8 @@ def podman(request, tmp_path):
 
 def claim(*words, failed=False):
     """What fleet-cdi claim prints as JSON; with `failed`, its error."""
-    done = subprocess.run([CLI, "claim", *words, "--json"], capture_output=True, text=True, check=False)
+    start = [CLI, "--inventory=/var/lib/cdi/inventory.json", "claim", *words, "--json"]  # beside it: names that ended
+    done = subprocess.run(start, capture_output=True, text=True, check=False)
     assert bool(done.returncode) == failed, done.stdout + done.stderr
     return done.stderr if failed else json.loads(done.stdout)
 
