@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -48,6 +49,7 @@ def fleet_cdi(ansible_module):
     for name in ("cdi-claims.ended", "cdi-inventory.json"):
         if os.path.exists(f"/run/{name}"):
             os.unlink(f"/run/{name}")
+    shutil.rmtree("/run/cdi-inventory.d", ignore_errors=True)
 
 
 def numbers(path):
