@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Optional
 
 from .. import files
@@ -96,7 +96,8 @@ def alone(state_dir: str, id_: str, caller: Caller) -> Iterator[Caller]:
     handle = files.lock(lock, WAIT)
     try:
         yield caller._replace(keep=(handle,))
-        if not os.path.lexists(path):
-            files.remove(lock)  # who waits for it sees that, and makes a new one
     finally:
+        if not os.path.lexists(path):
+            with suppress(CdiError):  # the error of the caller says more
+                files.remove(lock)  # who waits for it sees that, and makes a new one
         os.close(handle)

@@ -192,11 +192,12 @@ class TestAdd:
         assert claims.held()[0][0].startswith("claim-")
         assert claims.delete("web@1.service") and claims.held() == ([], True)
 
-    def test_all_or_nothing(self, claims):
+    def test_all_or_nothing(self, claims, tmp_path):
         claims.behave("add")
         with pytest.raises(CdiError, match="no"):
             claims.add("job-42", "gpu:1", "zero:1")
         assert claims.stored("job-42") is None and claims.spec("job-42") is None and claims.free()
+        assert list((tmp_path / "state/claims").iterdir()) == []
         claims.behave("well")
         assert claims.add("job-42", "gpu:1", "zero:1").changed
 
