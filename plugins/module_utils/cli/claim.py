@@ -97,7 +97,7 @@ def _check(asked: _Asked) -> int:
         for fault in found.faults:
             say(f"{fault.id}: {fault.fault}; {fault.advice}")
         if not found.faults:
-            say(f"{len(found.claims)} claims, and all agree with this host.")
+            say(f"All claims agree with this host ({len(found.claims)}).")
     return 1 if found.faults else 0
 
 

@@ -52,7 +52,7 @@ def test_from_add_to_del(claim):
         0,
         ["job-42", "granted", "tty:2", "fleet.cdi/claim=job-42", "/dev/tty13"],
     )
-    assert claim("check") == (0, "1 claims, and all agree with this host.\n", "")
+    assert claim("check") == (0, "All claims agree with this host (1).\n", "")
     assert claim("gc") == claim("restore") == (0, "Nothing to do.\n", "")
     assert claim("del", "job-42") == (0, "given back: job-42\n", "")
     assert claim("del", "job-42") == (0, "Nothing to give back.\n", "")
