@@ -12,13 +12,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from .. import files
 from ..records import CdiError
-from .calls import Caller
 from .device_name import claim_id, device_name
 from .record import ClaimRecord, parse_claim, render_claim
+
+if TYPE_CHECKING:  # a refresh asks for claims, and calls no plugin on a host without them
+    from .calls import Caller
 
 DIRECTORY = "claims"
 ENDING = ".json"

@@ -120,7 +120,8 @@ ENRICHED = """
 import json
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import discover, snapshot, udev
 from ansible_collections.fleet.cdi.plugins.module_utils.records import as_document
-enricher, warnings = udev.enricher(database="/run")
+udev.DATABASE = "/run"
+enricher, warnings = udev.enricher()
 entries = {"g": {"profile": "drm", "name_by": ["serial", "index"]}}
 print(json.dumps([as_document(discover.discover(entries, snapshot.take(), enricher).devices), warnings]))
 """

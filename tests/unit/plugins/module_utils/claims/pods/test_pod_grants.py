@@ -56,10 +56,14 @@ class Pods:
         return delete_pods(self.places, self.caller, BOOT, pods, check)
 
     def granted(self):
-        """What specs give: claim id -> device nodes."""
+        """What specs give: claim id -> device nodes. Other processes may remove specs meanwhile."""
         found = {}
         for path in sorted(self.specs.glob("*.json")) if self.specs.exists() else ():
-            for device in json.loads(path.read_text())["devices"]:
+            try:
+                text = path.read_text()
+            except FileNotFoundError:
+                continue
+            for device in json.loads(text)["devices"]:
                 found[device["name"]] = {node["path"] for node in device["containerEdits"]["deviceNodes"]}
         return found
 
