@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
+from zlib import crc32
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Device, Node
@@ -24,6 +25,13 @@ CODE = str(Path(__file__).resolve().parents[2] / "build/pythonpath")
 DEBIAN = "/usr/bin/python3"  # with the distribution's grpcio
 PATIENCE = 20.0  # seconds that anything may take before a test gives up
 MAJOR = 240  # of device nodes that no driver serves: "local/experimental use" in the kernel's devices.txt
+
+
+def numbers(name: str) -> tuple[int, int]:
+    """Major and minor of the device node `name`. Other names have other numbers: by these, hardware is told apart."""
+    stem, minor = re.fullmatch(r"(\w*?)(\d*)", name).groups()  # type: ignore[union-attr]
+    return MAJOR + (0 if stem == "thing" else 1 + crc32(stem.encode()) % 1000), int(minor or 0)
+
 
 _LAUNCHER = """\
 import sys
@@ -114,11 +122,10 @@ class Host:
         """Device nodes /dev/<name> appear."""
         for name in names:
             path = self.root / "dev" / name
-            number = int(re.sub(r"\D", "", name) or 0)
             if path.exists():
                 continue
             try:
-                os.mknod(path, 0o600 | 0o020000, os.makedev(MAJOR, number))
+                os.mknod(path, 0o600 | 0o020000, os.makedev(*numbers(name)))
             except PermissionError:  # not root: one that there is, under another name
                 path.symlink_to("/dev/null")
 
@@ -150,7 +157,7 @@ class Host:
                 "rule",
                 kind,
                 (name,),
-                (Node(f"/dev/{stem}{name[1:]}", "c", MAJOR, int(name[1:])),),
+                (Node(f"/dev/{stem}{name[1:]}", "c", *numbers(f"{stem}{name[1:]}")),),
                 numa_node=node,
                 part_of=("pci:0000:ff:00.0",) if profile else (),
                 partition=profile,
