@@ -146,9 +146,13 @@ def _granted(caller: Caller, one: Configuration, reply: Reply, version: str) -> 
     for at, node in enumerate(nodes):
         if not _is_node_path(node) or node in nodes[:at]:
             raise _odd(caller, one, f'devices has {shown(node)}; expected paths below /dev, without "..", each once')
-    if not isinstance(locality, list) or not all(type(node) is int and node >= 0 for node in locality):
+    if not isinstance(locality, list) or not all(map(_is_numa_node, locality)):
         raise _odd(caller, one, f"numa_locality is {shown(locality)}; expected a list of integers, 0 or more")
     return AddReply(one.path, tuple(nodes), tuple(locality))
+
+
+def _is_numa_node(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_node_path(path: str) -> bool:

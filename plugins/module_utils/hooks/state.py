@@ -51,7 +51,7 @@ def container_process(file: str) -> tuple[str, int]:
     id_, pid = _text(state, "id"), state.get("pid")
     if not 0 < len(id_) <= LONGEST_ID or not id_[0].isalnum() or not id_.isascii() or not _is_word(id_):
         raise HookError(f"{where}: found id {id_[:LONGEST_ID]!r}; expected the id of a container")
-    if type(pid) is not int or not 0 < pid < 1 << 31:
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         found = repr(pid)[:40]
         raise HookError(f"{where}: found pid {found}; expected the container's process, as at createRuntime")
     return id_, pid

@@ -101,4 +101,5 @@ def _listings(requests: Sequence[KindRequest], parts: Mapping[str, KindPlan], ma
     for path in sorted(places):
         here = {kind: part for kind, part in parts.items() if homes[kind] == path}
         found = {kind: part.found for kind, part in here.items()}
-        yield from plan_listing(places[path], found, manifest, next(part.by for part in here.values()))
+        by = [part.by for part in here.values()]
+        yield from plan_listing(places[path], found, manifest, by[0])

@@ -9,6 +9,7 @@ docs/device-plugin.md and docs/refresh.md give the reasons. extensions/molecule/
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Optional
 
 # The refresh of specs; the service that sees new libraries; the one that reads all processes; the device plugin.
 SERVICES = ("refresh", "libraries", "openers", "plugin")
@@ -54,8 +55,8 @@ TABLE = (
 )
 
 
-def sandbox(service: str, values: Mapping[str, str] = {}) -> str:
+def sandbox(service: str, values: Optional[Mapping[str, str]] = None) -> str:
     """Return the lines of the directives of one of SERVICES; `values`: by the names in braces."""
     column = 1 + SERVICES.index(service)
-    rows = ((row[0], row[column].format_map(values)) for row in TABLE)
+    rows = ((row[0], row[column].format_map(values or {})) for row in TABLE)
     return "\n".join(f"{directive}={value}" for directive, value in rows if value != LEFT_OUT)

@@ -64,8 +64,8 @@ def naps():
 
 
 CALLS = {
-    "VERSION": lambda caller, one: plugin_calls.versions(caller, one),
-    "INFO": lambda caller, one: plugin_calls.info(caller, one),
+    "VERSION": plugin_calls.versions,
+    "INFO": plugin_calls.info,
     "ADD": lambda caller, one: plugin_calls.add(caller, (one,), {"gpu": "1"}, "a"),
     "DEL": lambda caller, one: dict(plugin_calls.delete(caller, (one,), "a")),
 }

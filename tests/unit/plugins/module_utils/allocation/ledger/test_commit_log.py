@@ -32,7 +32,7 @@ def at(ledger, name):
     return os.path.join(directory(ledger), name)
 
 
-def content(ledger, names=FILES):
+def content(ledger, names=tuple(FILES)):
     found = {}
     for name in names:
         with open(at(ledger, name), "rb") as file:

@@ -132,11 +132,11 @@ def test_a_start_and_the_end_at_the_same_time(state, tmp_path):
             file.write("of before\n")
         barrier, ended = threading.Barrier(2), []
 
-        def end(barrier=barrier, ended=ended):
+        def end(barrier, ended):
             barrier.wait()
             ended.append(end_use(state, CLAIM, {"a"}))
 
-        thread = threading.Thread(target=end)
+        thread = threading.Thread(target=end, args=(barrier, ended))
         thread.start()
         barrier.wait()
         try:
