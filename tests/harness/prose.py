@@ -3,9 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check our English for the phrases of prose.yml, in documentation, messages, docstrings and comments.
 
-prose.py             what `make lint` runs: exit code 1 if a file has more than prose.yml lets it have
-prose.py FILE ...    show everything in these files
-prose.py --lower     write the lower numbers of files that were edited into prose.yml
+prose.py             what `make lint` runs: all files; exit code 1 if one has such a phrase
+prose.py FILE ...    these files
 
 Code and quotations are not read: code blocks and `code`, C(code) of Ansible's markup, block quotes.
 
@@ -45,12 +44,6 @@ def table() -> dict[str, Any]:
     """Return prose.yml."""
     document: dict[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
     return document
-
-
-def to_edit() -> dict[str, int]:
-    """Return how many phrases each file from before this check may still have."""
-    counts: dict[str, int] = table()["to_edit"]
-    return counts
 
 
 def blanked(pattern: str, text: str) -> str:
@@ -104,34 +97,16 @@ def findings(name: str, text: str) -> list[Finding]:
     )
 
 
-def worse(counts: dict[str, int], allowed: dict[str, int]) -> list[str]:
-    """Return the files that have more phrases than they may."""
-    return [name for name, count in counts.items() if count > allowed.get(name, 0)]
-
-
-def lowered(allowed: dict[str, int], counts: dict[str, int]) -> dict[str, int]:
-    """Return the list without the files that are clean now, and with the lower of each two numbers."""
-    return {name: min(count, counts[name]) for name, count in allowed.items() if counts.get(name)}
-
-
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say; returns the exit code."""
-    patterns = [] if arguments and "--lower" not in arguments else table()["files"]
-    paths = [path for pattern in patterns for path in sorted(CHECKOUT.glob(pattern))]
-    names = [str(path.relative_to(CHECKOUT)) for path in paths] or arguments
-    found = {name: findings(name, (CHECKOUT / name).read_text(encoding="utf-8")) for name in names}
-    counts = {name: len(each) for name, each in found.items()}
-    if "--lower" in arguments:
-        before = TABLE.read_text(encoding="utf-8").partition("to_edit:")[0]
-        TABLE.write_text(before + yaml.safe_dump({"to_edit": lowered(to_edit(), counts)}, width=1000), encoding="utf-8")
-        return 0
-    bad = worse(counts, {} if arguments else to_edit())
-    for name in bad:
-        for one in found[name]:
+    """Check the files in the arguments, or all; returns the exit code."""
+    paths = [path for pattern in table()["files"] for path in sorted(CHECKOUT.glob(pattern))]
+    names = arguments or [str(path.relative_to(CHECKOUT)) for path in paths]
+    bad = False
+    for name in names:
+        for one in findings(name, (CHECKOUT / name).read_text(encoding="utf-8")):
+            bad = True
             sys.stdout.write(f'{name}:{one.line}: "{one.phrase}"; write {one.write}\n')
-        if name in to_edit() and not arguments:
-            sys.stdout.write(f"{name}: {counts[name]} phrases, at most {to_edit()[name]} were left to edit\n")
-    return 1 if bad else 0
+    return int(bad)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 Environment={mark}={digest}
-# Made outside of the sandbox, which can open only what is there.
+# Made outside of the sandbox, which can open only directories that exist.
 ExecStartPre=-+/usr/bin/mkdir -p {needed}
 ExecStart={command} plugin run --config {config} --instance %i
 ExecReload=/bin/kill -HUP $MAINPID

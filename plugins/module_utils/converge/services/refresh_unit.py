@@ -50,7 +50,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot
-# Made outside of the sandbox, which can open only what is there.
+# Made outside of the sandbox, which can open only directories that exist.
 ExecStartPre=-+/usr/bin/mkdir -p {needed}
 {first}\
 # Devices that come one after the other lead to one refresh in two seconds; a boot does not wait for that.
