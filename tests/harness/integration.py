@@ -22,6 +22,7 @@ NO_TESTS_COLLECTED = 5  # pytest's exit status
 
 # Files that make roots of other releases of Debian, or that kill a program at each of its system calls.
 SLOW = (
+    "test_claim_kills.py",
     "test_hook_environment.py",
     "test_hook_kills.py",
     "test_kube_play.py",
