@@ -30,8 +30,11 @@ class ValidRequests(NamedTuple):
 
 
 def stamp(boot_id: str, now: float) -> str:
-    """Return the first line for a list that is made from `now` on (seconds of CLOCK_BOOTTIME, rounded down)."""
-    return f"{MARK} {int(now * 1000) / 1000:.3f} in boot {boot_id}"
+    """Return the first line for a list that is made from `now` on (seconds of CLOCK_BOOTTIME, rounded down).
+
+    It has microseconds, because a grant can be made less than a millisecond before the list.
+    """
+    return f"{MARK} {int(now * 1_000_000) / 1_000_000:.6f} in boot {boot_id}"
 
 
 def parse(text: str, boot_id: str, now: float) -> ValidRequests:

@@ -10,12 +10,13 @@ otherwise, is refused here, and never written.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional
 
 from ..records import CdiError
 from . import model
-from .text.json_subset import UNREADABLE, Malformed, load_json
+from .text.json_subset import UNREADABLE, Malformed, load_json, unreadable
 from .validate import ERROR, Finding, validate
 
 
@@ -29,7 +30,9 @@ class SpecReading(NamedTuple):
 def encode(spec: dict[str, Any]) -> bytes:
     """A valid spec as JSON with the fields in the model's order, indented by two, with a newline at the end."""
     text = json.dumps(_in_order(spec, model.SPEC), indent=2, ensure_ascii=False) + "\n"
-    return UNREADABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
+    if unreadable(text):
+        text = re.sub(UNREADABLE, lambda match: f"\\u{ord(match[0]):04x}", text)
+    return text.encode()
 
 
 def decode(content: bytes, path: str) -> dict[str, Any]:

@@ -53,10 +53,10 @@ def _unique(values: list[Any]) -> bool:
 
 def _is_annotation_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
-    return bool(ANNOTATION.match(name) and (names.SUBDOMAIN.match(prefix) if slash else True))
+    return bool(re.match(ANNOTATION, name) and (names.SUBDOMAIN.match(prefix) if slash else True))
 
 
-ANNOTATION = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z")
+ANNOTATION = r"(?=.{1,63}\Z)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z"
 UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 RULES = {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any, NamedTuple, Union
 
@@ -63,7 +64,7 @@ def _json(text: str) -> Any:
     document = json.loads(
         text, object_pairs_hook=_json_object, parse_int=PlainScalar, parse_float=PlainScalar, parse_constant=PlainScalar
     )
-    if "\\" in text and json_subset.HALF.search(text):
+    if "\\" in text and re.search(json_subset.HALF, text):
         raise FileRefused  # YAML has no surrogates
     if json_subset.not_for_yaml(text):
         raise ValueError

@@ -11,13 +11,14 @@ from typing import Any, Optional
 
 from ...documents import twice
 
+# The patterns are compiled at their first use: who only writes a spec needs none of them.
 # No YAML parser takes these in a file; NEL, LS and PS it takes for line breaks, and folds.
-UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+UNREADABLE = "[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
 # Escapes that only JSON has.
-ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:/|u[dD][89a-fA-F])")
-HALF = re.compile(r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")  # of these, half of a surrogate pair
+ESCAPE = r"(?<!\\)(?:\\\\)*\\(?:/|u[dD][89a-fA-F])"
+HALF = r"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]"  # of these, half of a surrogate pair
 # A key whose colon is in another line, or further away than YAML looks: 1024 characters from where the key begins.
-FAR_COLON = re.compile(r'"(?:[ \t]*[\r\n]\s*|[ \t]{99,}):')
+FAR_COLON = r'"(?:[ \t]*[\r\n]\s*|[ \t]{99,}):'
 LONGEST_KEY = 900
 PIECE = 1 << 19  # characters that are searched in one go: a millisecond or three
 
@@ -51,12 +52,14 @@ def load_json(text: str) -> Any:
 
 def unreadable(text: str) -> Optional[re.Match[str]]:
     """The first UNREADABLE character. Most texts are ASCII, which is told in a hundredth of the time."""
-    return None if text.isascii() and "\x7f" not in text else UNREADABLE.search(text)
+    return None if text.isascii() and "\x7f" not in text else re.search(UNREADABLE, text)
 
 
 def not_for_yaml(text: str) -> str:
     """Return the part of the JSON `text` that YAML parsers can't read, or read differently; "" without one."""
-    strange = unreadable(text) or _first(FAR_COLON, text) or ("\\" in text and _first(ESCAPE, text))
+    strange = unreadable(text) or _first(re.compile(FAR_COLON), text)
+    if not strange and "\\" in text:
+        strange = _first(re.compile(ESCAPE), text)
     if strange:
         return repr(strange[0][-20:])
     return "tabs around the object" if text.strip(" \r\n") != text.strip() else ""

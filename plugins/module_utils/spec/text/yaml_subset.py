@@ -11,6 +11,7 @@ libraries read differently has no meaning here, and is refused.
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Optional
 
 from ...records import CdiError
@@ -75,6 +76,10 @@ def load_yaml(text: str, path: str, document: Optional[type[YamlReading]] = None
 
     Raises Malformed for invalid or ambiguous YAML, CdiError without PyYAML.
     """
+    if sys.flags.no_site:
+        import site
+
+        site.main()  # an executable and `fleet-cdi claim` start without site-packages, where PyYAML is
     try:
         import yaml
     except ImportError:
@@ -88,7 +93,14 @@ def load_yaml(text: str, path: str, document: Optional[type[YamlReading]] = None
     try:
         return (document or YamlReading)(yaml, text).load()
     except yaml.YAMLError as error:
+        if "nesting depth" in str(error):  # PyYAML 6.0.4: libyaml's scanner ends before it reports the first levels
+            raise too_deep() from None
         raise Malformed("yaml", f"no YAML ({' '.join(str(error).split())[:300]})", "YAML") from None
+
+
+def too_deep() -> Malformed:
+    """Return the error for a document with too many levels."""
+    return Malformed("yaml-size", f"more than {DEPTH} levels", f"at most {DEPTH}; a spec has seven")
 
 
 def plain(text: str) -> Any:
@@ -201,6 +213,6 @@ class YamlReading:
     def count(self, depth: int) -> None:
         self.nodes += 1
         if depth > DEPTH:
-            raise Malformed("yaml-size", f"more than {DEPTH} levels", f"at most {DEPTH}; a spec has seven")
+            raise too_deep()
         if self.nodes > NODES:
             raise Malformed("yaml-size", f"more than {NODES} values", f"at most {NODES}, or JSON")
