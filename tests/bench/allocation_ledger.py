@@ -80,7 +80,7 @@ def add(ledger: Ledger, key: Key, number: int) -> None:
     """Grant one console; the picker looks at 50."""
 
     def pick(held: HeldLocks) -> list[Hold]:
-        held.locks(console(other).device for other in range(50))
+        held.locks({console(other).device for other in range(50)})
         return [console(number)]
 
     ledger.add(key, {"tty": 1}, pick, "external")
@@ -92,7 +92,7 @@ def call(directory: str, name: str) -> None:
     consoles = [console(number) for number in range(CALLERS * ADDS)]
 
     def pick(held: HeldLocks) -> list[Hold]:
-        locks = held.locks(hold.device for hold in consoles)
+        locks = held.locks({hold.device for hold in consoles})
         return [next(hold for hold in consoles if not why_not(hold, locks))]
 
     print("ready", flush=True)

@@ -53,6 +53,10 @@ class LogEntries(NamedTuple):
         text = self.entries[-1].decode("ascii")
         return decode_state(json.JSONDecoder().raw_decode(text, 1)[0])  # the rest of the first entry may be long
 
+    def is_last(self, path: str) -> bool:
+        """Return True if nobody appended an entry to the log at `path` since it was read. Raises Unusable."""
+        return not self.is_clean or room(path, self.tail) == self.room
+
     def records(self) -> list[str]:
         """Return the records of all grants after the last entry, oldest first."""
         found: dict[int, str] = {}
@@ -91,22 +95,46 @@ def read(path: str) -> Optional[LogEntries]:
         return None
     except OSError as error:
         raise errors.of_system(path, "read", error) from None
-    offset = crc = 0
-    entries = []
-    while True:
-        end = data.find(b"\n", offset)
-        line = data[offset:end] if end > 0 else b""
-        now = crc32(line[8:], crc)
-        if len(line) < 8 or line[:8] != b"%08x" % now:
-            break
-        entries.append(line[8:])
-        offset, crc = end + 1, now
+    entries, offset, crc = _chain(data, 0)
     rest = data[offset:]
     is_clean = not rest.strip(b"\0") and len(data) >= _size(len(entries[0]) + 9 if entries else 0)
     entries += filter(_is_whole, (line.lstrip(b"\0")[8:] for line in rest.split(b"\n")))
     if not entries:
         return None
     return LogEntries(Tail(inode, offset, crc), len(rest), is_clean, tuple(entries))
+
+
+def since(path: str, tail: Tail) -> Optional[LogEntries]:
+    """Return the entries at and behind `tail`; None without one, or if it is another log. Raises Unusable."""
+    try:
+        handle = _open(path)
+        try:
+            found = os.fstat(handle)
+            data = os.pread(handle, found.st_size, tail.offset) if found.st_ino == tail.inode else b""
+        finally:
+            os.close(handle)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise errors.of_system(path, "read", error) from None
+    entries, offset, crc = _chain(data, tail.crc)
+    rest = data[offset:]
+    behind = Tail(tail.inode, tail.offset + offset, crc)
+    return LogEntries(behind, len(rest), not rest.strip(b"\0"), tuple(entries)) if entries else None
+
+
+def _chain(data: bytes, crc: int) -> tuple[list[bytes], int, int]:
+    """Return the entries that follow the one with checksum `crc`, where they end, and the checksum of the last one."""
+    entries: list[bytes] = []
+    offset = 0
+    while True:
+        end = data.find(b"\n", offset)
+        line = data[offset:end] if end > 0 else b""
+        now = crc32(line[8:], crc)
+        if len(line) < 8 or line[:8] != b"%08x" % now:
+            return entries, offset, crc
+        entries.append(line[8:])
+        offset, crc = end + 1, now
 
 
 def _is_whole(entry: bytes) -> bool:

@@ -66,6 +66,10 @@ class Unusable(CdiError):
         self.cause = cause
 
 
+class Moved(Exception):
+    """Another process wrote to the store meanwhile, without its lock. Only the ledger's own files see this error."""
+
+
 class Damaged(Exception):
     """The store does not have what was written; rebuild.py rebuilds it. Only the ledger's own files see this error."""
 

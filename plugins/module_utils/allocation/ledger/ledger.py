@@ -40,7 +40,7 @@ WAIT = 5.0  # seconds that a call waits for other processes before it gives up
 class HeldLocks(NamedTuple):
     """The view of the ledger that a picker gets, within the transaction that will record its choice."""
 
-    locks: Callable[[Iterable[str]], dict[str, Lock]]  # of these resources: Device.id, part_of, consists_of
+    locks: Callable[[Collection[str]], dict[str, Lock]]  # of these resources: Device.id, part_of, consists_of
     wanted: Mapping[str, int]  # resource-spec -> amount that is asked for and not granted yet
     grant: Optional[Grant]  # that the request holds already
 

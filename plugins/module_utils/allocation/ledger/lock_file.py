@@ -133,6 +133,23 @@ def _free(handle: int) -> bool:
         raise
 
 
+def lock_bytes(handle: int, first: int, number: int) -> bool:
+    """Lock bytes of an open file for writing; return False if another holds one of them. Raises OSError.
+
+    The lock belongs to the open file description (fcntl(2), F_OFD_SETLK): it separates threads too, and closing another
+    handle of the file does not release it.
+    """
+    from struct import pack
+
+    # struct flock: l_type, l_whence, l_start, l_len, l_pid; every Python is built with 64-bit file offsets.
+    wanted = pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, number, 0)
+    try:
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, wanted)
+    except (BlockingIOError, PermissionError):  # POSIX allows both EAGAIN and EACCES
+        return False
+    return True
+
+
 class QueuePlace:
     """A place in the kernel's queue for the lock on `handle`, held by a thread.
 

@@ -19,10 +19,10 @@ from contextlib import suppress
 from typing import NamedTuple, Optional
 
 from . import commit_log, errors
-from .errors import Damaged, DevicesTaken
+from .errors import Damaged, DevicesTaken, Moved
 from .grant import MARK, Stored, Unreadable, decode, encode
 from .schema import USER_VERSION, VERSION, versions
-from .store_file import PAGE, connected, create, look, newer, sync
+from .store_file import PAGE, connected, create, look, newer, replacing, sync
 from .tables import STATE_MARK, StoreState, Tables, checksum, decode_state
 
 INCIDENTS = 10  # rebuilds that the state remembers
@@ -38,13 +38,23 @@ class Salvage(NamedTuple):
     complete: bool  # True: these are all the parts that the state counts
 
 
-def rebuild(path: str, what: str, least: int = 0) -> str:
+def rebuild(path: str, what: str, deadline: float, least: int = 0) -> str:
     """Put the store at `path` aside and make a new one from its records. Return a report for people.
 
     `what` describes the damage. The state's generation is `least` or more, unless something is lost. The caller holds
-    the gate. Raises Unusable; the damaged store then stays in its place.
+    the gate. Raises Unusable; Moved if another process wrote to the store or its log meanwhile. The damaged store then
+    stays in its place.
     """
+    log = os.path.join(os.path.dirname(path), commit_log.NAME)
+    before = look(path), look(log)
     found = salvage(path, least)
+    with replacing(path, deadline):
+        if (look(path), look(log)) != before:
+            raise Moved
+        return _replaced(path, what, least, found)
+
+
+def _replaced(path: str, what: str, least: int, found: Salvage) -> str:
     kept = put_aside(path)
     before = found.state or StoreState(USER_VERSION, 0, 0, 0)
     incident = {

@@ -22,7 +22,7 @@ from typing import Optional, TypeVar
 
 from ...layout import ledger_path
 from . import commit_log, errors, schema
-from .errors import Damaged, Unusable
+from .errors import Damaged, Moved, Unusable
 from .lock_file import Gate, Left, gate, peek
 from .store_file import (
     check_directory,
@@ -35,6 +35,7 @@ from .store_file import (
     milliseconds,
     network,
     opened,
+    replacing,
     reserve,
     sync,
     translated,
@@ -44,10 +45,6 @@ from .tables import StoreState, Tables, checksum, encode_state
 NO_LOG = commit_log.Tail(0, 0, 0)  # the log is behind the store: SQLite makes commits durable
 
 Result = TypeVar("Result")
-
-
-class _Moved(Exception):
-    """Another process wrote to the store meanwhile."""
 
 
 class Store:
@@ -95,25 +92,36 @@ class Store:
                 return self._within(held, deadline, operation, oldest)
             # SQLite has one code for damage and a failed read (EIO becomes SQLITE_CORRUPT): read the file ourselves.
             check_readable(self.path)
-            try:
-                return self._within(held, deadline, operation, oldest)
-            except Damaged as damage:
-                from . import rebuild
+            rebuilt = False
+            while True:
+                try:
+                    return self._within(held, deadline, operation, oldest)
+                except Damaged as damage:
+                    if rebuilt:
+                        text = f"{self.path}: is damaged again: {damage}. Look at the disk."
+                        raise Unusable(text, "damaged") from None
+                    from . import rebuild
 
-                self.reports.append(rebuild.rebuild(self.path, str(damage), held.left().generation))
-            try:
-                return self._within(held, deadline, operation, oldest)
-            except Damaged as damage:
-                raise Unusable(f"{self.path}: is damaged again: {damage}. Look at the disk.", "damaged") from None
+                    with self._repeated(deadline):
+                        report = rebuild.rebuild(self.path, str(damage), deadline, held.left().generation)
+                        self.reports.append(report)
+                        rebuilt = True
+
+    @contextmanager
+    def _repeated(self, deadline: float) -> Iterator[None]:
+        """Suppress Moved until `deadline`; the caller tries again. Raises Unusable then."""
+        try:
+            yield
+        except Moved:
+            if time.monotonic() > deadline:
+                raise Unusable(f"{self.path}: other processes write to it without its lock", "busy") from None
 
     def _within(
         self, held: Gate, deadline: float, operation: Callable[[Tables], Result], migrated: Optional[int]
     ) -> Result:
         while True:
-            with suppress(_Moved):
+            with self._repeated(deadline):
                 return self._once(held, deadline, operation, migrated)
-            if time.monotonic() > deadline:
-                raise Unusable(f"{self.path}: other processes write to it without its lock", "busy")
 
     def _once(
         self, held: Gate, deadline: float, operation: Callable[[Tables], Result], migrated: Optional[int]
@@ -130,7 +138,9 @@ class Store:
         room = commit_log.room(self._log, tail) if tail.inode else 0
         if room < 0 or not left.log or (left.boot_id, left.stat) != (self.boot_id, found):
             self._close()
-            tail, room, found = self._checked(left, deadline, oldest)
+            as_left = (left.boot_id, left.stat) == (self.boot_id, found)
+            caught_up = self._caught_up(left, tail, deadline, oldest) if as_left else None
+            tail, room, found = caught_up or self._checked(left, deadline, oldest)
         if room < commit_log.LEAST and migrated is None:
             with connected(self.path, deadline) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -140,10 +150,9 @@ class Store:
             tail = NO_LOG
         with self._connected(left, deadline, bool(tail.inode)) as db:
             db.execute("BEGIN IMMEDIATE")
-            if tail.inode:
-                self._unmoved(found)
-                if commit_log.room(self._log, tail) < 0:  # the clock of files has ticks of some milliseconds
-                    raise _Moved
+            self._unmoved(found)
+            if tail.inode and commit_log.room(self._log, tail) < 0:  # the clock of files has ticks of some milliseconds
+                raise Moved
             if self._db_oldest != oldest:
                 check_version(self.path, db, oldest)  # inside the transaction, where it needs no extra locks
                 self._db_oldest = oldest
@@ -165,12 +174,12 @@ class Store:
         return result
 
     def _unmoved(self, found: Optional[tuple[int, ...]]) -> None:
-        """Raise _Moved unless the file is the one that the log goes with. SQLite lets nobody else write now.
+        """Raise Moved unless the file is the one that the log goes with. SQLite lets nobody else write now.
 
         The lock's file may be removed while its holder is stopped; then others come in.
         """
         if look(self.path) != found:
-            raise _Moved
+            raise Moved
 
     @contextmanager
     def _connected(self, left: Left, deadline: float, is_logged: bool) -> Iterator[sqlite3.Connection]:
@@ -219,16 +228,41 @@ class Store:
             raise
         return after
 
+    def _caught_up(
+        self, left: Left, tail: commit_log.Tail, deadline: float, oldest: int
+    ) -> Optional[tuple[commit_log.Tail, int, Optional[tuple[int, ...]]]]:
+        """Bring a store that is as it was left up to the log of a call that was killed before SQLite's commit.
+
+        SQLite undoes first what that call changed in the store. Return what `_checked` returns; None if all of the
+        store has to be checked. Raises Unusable.
+        """
+        with suppress(Damaged), connected(self.path, deadline) as db:
+            db.execute("BEGIN IMMEDIATE")
+            check_version(self.path, db, oldest)
+            tables = Tables(db)
+            missed = commit_log.since(self._log, tail)  # nobody writes to it now
+            if missed is None or not missed.is_clean or tables.state.generation != left.generation:
+                return None
+            for entry in missed.entries:
+                tables.follow(entry)
+            tables.save()
+            self._reserve(db)
+            db.execute("COMMIT")
+            return missed.tail, missed.room, look(self.path)
+        return None
+
     def _checked(
         self, left: Left, deadline: float, oldest: int
     ) -> tuple[commit_log.Tail, int, Optional[tuple[int, ...]]]:
         """Check all of a store that is not as this release left it in this boot, and bring it up to its log.
 
         Return the log's tail, the room behind it and what stat(2) says of the store; no room if the log is behind the
-        store. Raises Damaged, Unusable.
+        store. Raises Damaged, Unusable, Moved.
         """
+        log = look(self._log)
         logged = commit_log.read(self._log)
         last = commit_log.last_state(logged)
+        found = look(self.path)
         try:
             check_header(self.path)
             with connected(self.path, deadline) as db:
@@ -237,7 +271,9 @@ class Store:
                 tables = Tables(db)
                 self._check(db, tables, left)
                 state: Optional[StoreState] = tables.state
-                found = look(self.path)
+                before, found = found, look(self.path)
+                if before is None or found is None or before[:2] != found[:2]:  # another file was opened
+                    raise Moved
             if logged and logged.is_clean and last == state:
                 return logged.tail, logged.room, found
             told = commit_log.complete(logged)
@@ -252,7 +288,10 @@ class Store:
         if told and (state is None or state.generation < told[0].generation):
             from . import rebuild
 
-            rebuild.from_log(self.path, *told)
+            with replacing(self.path, deadline):
+                if look(self.path) != found or look(self._log) != log or (logged and not logged.is_last(self._log)):
+                    raise Moved
+                rebuild.from_log(self.path, *told)
         return NO_LOG, 0, look(self.path)
 
     def _log_anew(self, tables: Tables, tail: commit_log.Tail, room: int) -> tuple[commit_log.Tail, int]:

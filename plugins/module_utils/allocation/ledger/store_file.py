@@ -15,11 +15,14 @@ from typing import Optional
 
 from ... import directories
 from . import errors, schema
-from .errors import Damaged, Unusable
+from .errors import Damaged, Moved, Unusable
+from .lock_file import lock_bytes
 from .tables import StoreState, Tables, encode_state
 
 PAGE = 4096
 RESERVE = 16 * PAGE  # bytes by which the journal grows
+PENDING_BYTE = 0x40000000  # of SQLite's locks on the file; RESERVED is the next one
+INTERVAL = 0.01  # seconds between two tries to lock them
 
 
 def check_directory(directory: str) -> None:
@@ -77,16 +80,55 @@ def check_readable(path: str) -> None:
         raise errors.of_system(path, "read", error) from None
 
 
+@contextmanager
+def replacing(path: str, deadline: float) -> Iterator[None]:
+    """Let nobody write to the store at `path`, if it exists, while this process puts another one in its place.
+
+    The lock file may be removed while its holder is stopped; then others come in. They write only under SQLite's lock
+    of the file, so this takes that lock as SQLite does (sqlite.org/lockingv3.html, PENDING and RESERVED). Compare the
+    store with what you know of it inside. Raises Unusable; Moved if another one is there already.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise errors.of_system(path, "lock", error) from None
+    try:
+        _keep_writers_out(path, handle, deadline)
+        yield
+    finally:
+        with suppress(OSError):  # Linux releases the lock even if close(2) fails, and the store is replaced
+            os.close(handle)
+
+
+def _keep_writers_out(path: str, handle: int, deadline: float) -> None:
+    try:
+        while not lock_bytes(handle, PENDING_BYTE, 2):
+            if time.monotonic() > deadline:
+                raise Unusable(f"{path}: another process keeps it locked", "busy")
+            time.sleep(INTERVAL)
+        if not os.path.samestat(os.fstat(handle), os.lstat(path)):
+            raise Moved
+    except FileNotFoundError:
+        raise Moved from None
+    except OSError as error:
+        raise errors.of_system(path, "lock", error) from None
+
+
 def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None:
     """Make a store at `path` and let `fill` fill it: whole and durable, or not at all. Raises Unusable.
 
-    This replaces an existing store, which the caller has kept.
+    This replaces an existing store, which the caller has kept and locked. Where no store is, and the lock's file is
+    removed while its holder is stopped, another process may make one at the same time: then this one gives up.
     """
     new, journal = f"{path}.new", f"{path}-journal"
     made = (new, f"{journal}.new")
     try:
         discard(made)
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        inode = os.lstat(new).st_ino
         with connected(new, time.monotonic()) as db:
             db.execute(f"PRAGMA page_size = {PAGE}")
             db.execute("PRAGMA journal_mode = MEMORY")
@@ -105,6 +147,8 @@ def create(path: str, fill: Callable[[Tables], None], state: StoreState) -> None
         reserve(f"{journal}.new", os.path.getsize(new) // PAGE)
         os.rename(f"{journal}.new", journal)
         sync(os.path.dirname(path))  # a power cut may undo the first rename and not the second
+        if not os.path.lexists(new) or os.lstat(new).st_ino != inode:
+            raise Unusable(f"{path}: another process made it at the same time, without its lock", "busy")
         os.rename(new, path)
         sync(os.path.dirname(path))
     except OSError as error:

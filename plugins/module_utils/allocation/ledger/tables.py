@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from binascii import crc32
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import Damaged, DevicesTaken
@@ -104,9 +104,8 @@ class Tables:
         """Return all grants, oldest first. Raises Damaged."""
         return grants_of(self.all())
 
-    def locks(self, resources: Iterable[str]) -> dict[str, Lock]:
-        """Return the locks on `resources`; resources without a lock are left out."""
-        asked = set(resources)
+    def locks(self, asked: Collection[str]) -> dict[str, Lock]:
+        """Return the locks on the resources `asked` for; those without a lock are left out."""
         rows: list[tuple[str, str]] = []
         if len(asked) > SINGLE:
             rows = self.db.execute("SELECT resource, mode FROM locks LIMIT ?", (len(asked) + 1,)).fetchall()
@@ -162,6 +161,22 @@ class Tables:
         self._count(removed=encode(stored))
         self.came.pop(stored.id, None)
         self.gone.add(stored.id)
+
+    def follow(self, entry: bytes) -> None:
+        """Make the changes of an entry of commit_log.py. Raises Damaged if they do not lead to the entry's state."""
+        try:
+            state, gone, came = json.loads(entry)
+            after, parts = decode_state(state), decode_all([record for _identity, record in came])
+            for identity in (*gone, *(stored.id for stored in parts)):
+                for stored in self.all("WHERE id = ?", (identity,)):
+                    self.remove(stored)
+            for stored in parts:
+                self.restore(stored)
+        except (ValueError, TypeError, DevicesTaken) as error:
+            raise Damaged(f"an entry of its log: {error}") from None
+        if (self.state.records, self.state.total, self.state.version) != (after.records, after.total, after.version):
+            raise Damaged("does not agree with its log")
+        self.state = after
 
     def holders(self, kind: str) -> dict[str, int]:
         """Return owner -> number of devices of the kind that it holds, for owners that hold any."""

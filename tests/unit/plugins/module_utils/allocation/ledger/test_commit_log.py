@@ -8,14 +8,22 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from binascii import crc32
+from contextlib import closing, nullcontext, suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import commit_log, errors, store
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import (
+    commit_log,
+    errors,
+    rebuild,
+    store,
+    store_file,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.examine import examine
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.migrate import migrate
@@ -279,3 +287,126 @@ def test_a_call_that_lost_its_lock_file_writes_over_no_entry(tmp_path, monkeypat
     logged = commit_log.complete(commit_log.read(at(first, "ledger.log")))
     assert logged and logged[1] == stored_in(first)
     assert sorted(held(Ledger(str(tmp_path / "state"), "boot-1"))) == [2, 3]
+
+
+def killed(ledger, monkeypatch, call):
+    """Make a call in a process that is killed between the entry in the log and the commit of the store."""
+    child = os.fork()
+    if child == 0:
+        real = commit_log.append
+        monkeypatch.setattr(commit_log, "append", lambda *given: [real(*given), os._exit(0)])
+        call(Ledger(directory(ledger), "boot-1"))
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def killed_before_the_store_followed(ledger, monkeypatch):
+    """An entry in the log that the store lacks, and a store that is not as it was left: others only touched it."""
+    killed(ledger, monkeypatch, lambda other: add(other, 9))
+    os.utime(ledger.path)
+
+
+CALLS = {
+    "ADD": lambda ledger: add(ledger, 9),
+    "DEL": lambda ledger: ledger.delete(key(1)),
+    "teardown": lambda ledger: ledger.withhold(key(1), ledger.find(key(1)).tokens, "why"),
+    "owners": lambda ledger: ledger.set_owners("v/gpu", ["external", "claims"]),
+    "GC": lambda ledger: collect.gc(ledger, [], ledger.now(), force=True),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_who_follows_a_killed_call_reads_its_entry_alone(ledger, monkeypatch, call):
+    """The store is as it was left: no look at all of it, and no new one."""
+    add(ledger, 1, 2)
+    killed(ledger, monkeypatch, call)
+    with monkeypatch.context() as patch:
+        for place, name in ((store.Store, "_checked"), (store, "create"), (commit_log, "write")):
+            patch.setattr(place, name, lambda *_given, name=name: pytest.fail(name))
+        add(ledger, 3)
+    assert commit_log.complete(commit_log.read(at(ledger, "ledger.log")))[1] == stored_in(ledger)
+    found = ledger.grants(), ledger.owners()
+    later = Ledger(directory(ledger), "boot-2")  # which checks everything
+    assert (later.grants(), later.owners(), later.reports) == (*found, [])
+    assert 3 in held(ledger)
+    assert (9 in held(ledger), 1 in held(ledger)) == (call is CALLS["ADD"], call not in (CALLS["DEL"], CALLS["GC"]))
+
+
+@pytest.mark.parametrize("change", [b"{", b"[]", None], ids=["no JSON", "no entry", "that leads to no such state"])
+def test_an_entry_of_a_killed_call_that_does_not_fit_is_not_followed(ledger, monkeypatch, change):
+    """Its checksum is right; its call was not acknowledged. What tells of another state counts as damage."""
+    add(ledger, 1, 2)
+    tail = commit_log.read(at(ledger, "ledger.log")).tail
+    killed(ledger, monkeypatch, lambda other: other.delete(key(1)))
+    entry = commit_log.since(at(ledger, "ledger.log"), tail).entries[0]
+    wrong = change or entry.replace(b",[1],[]]", b",[2],[]]")
+    assert wrong != entry
+    with open(at(ledger, "ledger.log"), "r+b") as file:
+        file.seek(tail.offset)
+        file.write((b"%08x%s\n" % (crc32(wrong, tail.crc), wrong)).ljust(len(entry) + 9, b"\0"))
+    with nullcontext() if change else pytest.raises(errors.Incomplete):
+        add(ledger, 3)
+    assert held(Ledger(directory(ledger), "boot-2")) == [1, 2, *([3] if change else [])]
+    assert bool(ledger.reports) is not bool(change)
+
+
+def damaged(ledger, _monkeypatch):
+    with open(ledger.path, "r+b") as file:
+        file.write(b"damage")
+
+
+def never_made(ledger, _monkeypatch):
+    shutil.rmtree(directory(ledger))
+
+
+REPLACED = {
+    killed_before_the_store_followed: ("store.commit_log.complete", "rebuild.create", "store_file.reserve"),
+    damaged: ("rebuild.salvage", "rebuild.put_aside", "rebuild.create", "store_file.reserve"),
+    never_made: ("store.create", "store_file.connected", "store_file.reserve"),
+}
+POINTS = [pytest.param(what, point, id=f"{what.__name__}-{point}") for what in REPLACED for point in REPLACED[what]]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["stopped after", "stopped before"])
+@pytest.mark.parametrize(("what", "point"), POINTS)
+def test_who_replaces_the_store_and_loses_the_lock_file_loses_no_commit_of_others(
+    tmp_path, monkeypatch, what, point, before
+):
+    """Others remove `ledger.lock` and write while a call is stopped on its way to put a new store in its place."""
+    first, second = (Ledger(str(tmp_path / "state"), "boot-1", wait=0.2) for _one in range(2))
+    add(first, 1)
+    what(first, monkeypatch)
+    module, name = ".".join(point.split(".")[:-1]), point.split(".")[-1]
+    place = {"store": store, "store.commit_log": commit_log, "rebuild": rebuild, "store_file": store_file}[module]
+    real, done, expected = getattr(place, name), [], {}
+
+    def others():
+        if done:
+            return
+        done.append(1)
+        os.unlink(at(first, "ledger.lock"))
+        with suppress(errors.Unusable):
+            second.delete(key(1))
+            expected[1] = False
+        with suppress(errors.Unusable):
+            add(second, 2)
+            expected[2] = True
+
+    def stopped(*given, **named):
+        if before:
+            others()
+        result = real(*given, **named)
+        others()
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, stopped)
+        with suppress(errors.Unusable):
+            add(first, 3)
+            expected[3] = True
+    assert done
+    found = held(Ledger(str(tmp_path / "state"), "boot-1"))
+    assert {number: number in found for number in expected} == expected
+    add(second, 4)
+    logged = commit_log.complete(commit_log.read(at(first, "ledger.log")))
+    assert logged and sorted(logged[1]) == sorted(stored_in(first))

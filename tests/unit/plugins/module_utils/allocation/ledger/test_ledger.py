@@ -70,7 +70,7 @@ def test_the_locks_of_many_resources(ledger, count, others):
         tables.db.executemany("INSERT INTO locks VALUES (?, 1, 0, 'whole')", ((f"a0-{n}",) for n in range(others)))
         steps = []
         tables.db.set_progress_handler(lambda: steps.append(1) and None, 100)
-        found = tables.locks(f"a{number}" for number in range(count))
+        found = tables.locks({f"a{number}" for number in range(count)})
         tables.db.set_progress_handler(None, 0)
         raise Found(found, len(steps))
 

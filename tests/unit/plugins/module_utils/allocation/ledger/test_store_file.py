@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds.report import info
-from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, filesystem, schema
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import errors, filesystem, schema, store_file
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Left, gate, peek
@@ -76,6 +76,24 @@ class TestPlace:
         with open(ledger.path, "rb") as file:
             content = file.read()
         assert b"request-2" in content and b"request-1" not in content
+
+    def test_the_new_store_of_another_process_is_not_taken_for_its_own(self, ledger, monkeypatch):
+        """Someone removed the lock's file while its holder was stopped, and another process makes a store, too."""
+        synced = store_file.sync
+
+        def come_between(path):
+            synced(path)
+            if path.endswith("ledger.db.new"):
+                os.unlink(path)
+                Path(path).write_bytes(b"half a store")
+
+        monkeypatch.setattr(store_file, "sync", come_between)
+        with pytest.raises(errors.Unusable, match="another process made it at the same time") as caught:
+            add(ledger, 1)
+        assert caught.value.cause == "busy" and not os.path.exists(ledger.path)
+        monkeypatch.undo()
+        add(ledger, 1)
+        assert held(ledger) == [1]
 
     def test_a_path_with_characters_that_mean_something_in_a_uri(self, volatile):
         ledger = Ledger(str(volatile / "a?b#c%41 d"), "boot-1")
@@ -399,7 +417,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger
 ledger, name = Ledger(sys.argv[1], "boot-1", wait=60), sys.argv[2]
 def pick(held):
     holds = [Hold(f"tty:{number}", "v/tty") for number in range(40)]
-    locks = held.locks(hold.device for hold in holds)
+    locks = held.locks({hold.device for hold in holds})
     return [next(hold for hold in holds if not why_not(hold, locks))]
 while True:
     for number in range(3):

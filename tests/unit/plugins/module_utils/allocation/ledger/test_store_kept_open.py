@@ -130,7 +130,7 @@ def rebuilds_it_from_the_log(ledger):
 
 def rebuilds_it_and_leaves_no_note(ledger):
     """Killed there."""
-    rebuild.rebuild(ledger.path, "is damaged")
+    rebuild.rebuild(ledger.path, "is damaged", time.monotonic())
 
 
 def removes_it(ledger):
