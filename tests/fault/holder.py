@@ -46,7 +46,7 @@ def wants(book: Ledger, resource: str, pool: Mapping[str, Device], amount: int) 
     """The units that it has, or the first that are free. Raises CdiError."""
     units = [*tokens(book, resource)]
     if not units:
-        locks = book.transact(lambda tables: tables.locks(device.id for device in pool.values()))
+        locks = book.transact(lambda tables: tables.locks({device.id for device in pool.values()}))
         units = [name for name, device in pool.items() if device.id not in locks][:amount]
     if len(units) < amount:
         raise TooFew(f"{len(units)} free, {amount} asked")

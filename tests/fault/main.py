@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make fault`: kill, error, full disk, power cut, crowd and node life against the store. docs/fault-tests.md.
+"""`make fault`: kill, error, full disk, power cut, crowd, node life, histories. docs/fault-tests.md.
 
-main.py [LEVEL...]        L1 L2 L3 L5 L6 L8; all if none is named (L4 comes with L5)
+main.py [LEVEL...]        L1 L2 L3 L5 L6 L8 L9; all if none is named (L4 comes with L5)
 FLEET_CDI_FAULT=full      the larger counts; SEED=7 others of what is drawn by chance
 QUICK=1                   if no level is named: without those of SLOW
 """
@@ -28,6 +28,7 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))
 import calls
 import crash
 import crowd
+import histories
 import life
 import limits
 import strace
@@ -49,16 +50,21 @@ class Counts(NamedTuple):
     states: int  # of the disk, at each moment
     replies: int  # after which power is cut
     crowds: tuple[tuple[int, int], ...]  # callers, calls
+    histories: int
 
 
-CI = Counts("CI", False, 1, 6, 24, 12, 2, 32, ((2, 60), (8, 160), (64, 240)))
-FULL = Counts("full", True, 7, 1, 1000, 1000, 60, 500, ((2, 1000), (8, 5000), (16, 10_000), (64, 84_000)))
+CI = Counts("CI", False, 1, 6, 24, 12, 2, 32, ((2, 60), (8, 160), (64, 240)), 300)
+FULL = Counts("full", True, 7, 1, 1000, 1000, 60, 500, ((2, 1000), (8, 5000), (16, 10_000), (64, 84_000)), 10_000)
 MODEL = Tally("L0 model", "ledger", 0, 0, skipped="is part of make unit: 10,000 steps; make nightly: 1,000,000")
 LONG = 8  # the crowd in which a holder of the lock stops for longer than anybody may wait
 EXECUTED = ("first start", "ADD", "DEL")  # cases in which the executables are killed; CI kills the ledger in the others
 HELD = ("again", "adoption after a reboot")  # those in which CI kills who hands out units
 # The levels that must catch each control.
-BLIND = {subjects.CARELESS.name: ("L1", "L2", "L4", "L5", "L6"), subjects.HASTY.name: ("L1", "L5")}
+BLIND = {
+    subjects.CARELESS.name: ("L1", "L2", "L4", "L5", "L6"),
+    subjects.HASTY.name: ("L1", "L5"),
+    histories.STALE.name: ("L9",),
+}
 
 
 @contextmanager
@@ -123,6 +129,11 @@ def lives(_subject: Subject, _counts: Counts, seed: int, directory: Path) -> lis
     return life.live(directory, seed)
 
 
+def recorded(subject: Subject, counts: Counts, seed: int, directory: Path) -> list[Tally]:
+    """L9."""
+    return [histories.histories(subject, counts.histories, seed, directory)]
+
+
 SUBJECTS = (
     subjects.CARELESS,
     subjects.HASTY,
@@ -131,6 +142,7 @@ SUBJECTS = (
     subjects.EXECUTABLE,
     subjects.SETUP,
 )
+READERS = (histories.STALE, histories.LEDGER)
 
 Level = Callable[[Subject, Counts, int, Path], list[Tally]]
 
@@ -141,11 +153,12 @@ LEVELS: dict[str, tuple[Level, tuple[Subject, ...]]] = {
     "L5": (power_cuts, SUBJECTS[:-1]),
     "L6": (crowds, (subjects.CARELESS, subjects.LEDGER, subjects.EXECUTABLE, subjects.HOLDS)),
     "L8": (lives, (subjects.EXECUTABLE,)),
+    "L9": (recorded, READERS),
 }
 
 
 # What `make test` leaves out: three quarters of the time.
-SLOW = ("L1", "L6")
+SLOW = ("L1", "L6", "L9")
 TRACED = {"L1": "L1, L2", "L5": "L4, L5"}  # what takes strace
 
 
@@ -189,7 +202,7 @@ def run(names: list[str], counts: Counts, seed: int) -> list[Tally]:
                     found = level(subject, counts, seed, directory)
             print(f"{name} {subject.name}: {time.monotonic() - start:.0f} s, {cpu() - used:.0f} s of CPU", flush=True)
             tallies += found
-    order = [subject.name for subject in SUBJECTS]
+    order = [subject.name for subject in (histories.STALE, *SUBJECTS)]
     return sorted(tallies, key=lambda row: (row.level.split()[0], len(row.level), row.level, order.index(row.subject)))
 
 

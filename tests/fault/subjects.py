@@ -108,8 +108,10 @@ ARGS = {"occupied": "ignore"}  # the nodes of its devices are the machine's own,
 CONFIG = {"cdiVersion": VERSION, "name": "of a test", "type": RESOURCE_TYPE, "plugin": PLUGIN, "args": ARGS}
 
 
-def _host(place: Place) -> Layout:
-    return Layout(str(place.state), str(place.inventory), prefix=str(place.root / "opt"))
+def layout(place: Place) -> Layout:
+    """The directories of the host that a place is."""
+    specs = (str(place.root / "cdi"),)
+    return Layout(str(place.state), str(place.inventory), prefix=str(place.root / "opt"), spec_dirs=specs)
 
 
 def _pool(place: Place, devices: int) -> None:
@@ -124,19 +126,25 @@ def _executable(place: Place, call: Call) -> list[str]:
     """/opt/cdi/bin/<plugin> as a release has it, beside the checkout's code; the driver for what it can't do."""
     if call.command not in ("ADD", "DEL"):
         return LEDGER.command(place, call)
+    return [PYTHON, "-I", "-S", install(place, PLUGIN)]
+
+
+def install(place: Place, name: str) -> str:
+    """Write one of a release's launchers, beside the checkout's code; return its path."""
     code = place.root / "opt/ansible_collections"
-    path = place.root / "opt/bin" / PLUGIN
+    path = place.root / "opt/bin" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if not code.is_symlink():
         code.symlink_to(HERE.parents[1] / "build/pythonpath/ansible_collections")
-    path.write_text(launcher.texts(PYTHON, _host(place)._asdict())[PLUGIN])
-    return [PYTHON, "-I", "-S", str(path)]
+    path.write_text(launcher.texts(PYTHON, layout(place)._asdict())[name])
+    path.chmod(0o755)
+    return str(path)
 
 
 def _executed(place: Place, environment: Mapping[str, str], config: str) -> tuple[int, str]:
     if environment["CDI_COMMAND"] not in ("ADD", "DEL"):
         return LEDGER.answer(place, environment, config)
-    status, reply, _undo = commands.answer(PLUGIN, environment, _host(place), config.encode)
+    status, reply, _undo = commands.answer(PLUGIN, environment, layout(place), config.encode)
     return status, reply.decode()
 
 
