@@ -4,8 +4,15 @@
 """How long a call of an executable of the 2017 proposal takes, beside the same interpreter with the same flags.
 
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The baseline of VERSION is the
-interpreter that does nothing, of the others the one that imports json and sqlite3 and makes one durable commit; calls
-and baseline take turns, so that both see the same load. Needs root, for the device nodes of a rendered host.
+interpreter that does nothing, of the others the one that imports json and sqlite3 and makes one durable commit (the
+floor); calls and baseline take turns, so that both see the same load. Needs root, for the device nodes of a rendered
+host.
+
+An ADD looks at all processes (docs/occupied.md). So it runs in a PID namespace with a fixed number of them, each with
+the descriptors and mappings of an idle Python.
+
+The baseline of a crowd is one caller. Its control is a crowd of interpreters that only import json and sqlite3, beside
+one such: they share nothing but the machine, so their ratio is that of processors with more processes than cores.
 
     allocation_executable.py [COUNT]     calls per case, 200 by default
 """
@@ -45,6 +52,9 @@ PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.execu
 CROWDS = (16, 64)  # callers at once
 POOLS = (8, 10_000)  # devices
 STORED = 3000
+PROCESSES = 100  # beside the calls
+INSIDE = "FLEET_CDI_BENCH_INSIDE"  # a variable that says so in that namespace
+ROUNDS = 5  # of a crowd and its control
 
 # The fastest is what is left where the machine has other things to do as well.
 STATISTICS: dict[str, Callable[[list[float]], float]] = {
@@ -158,18 +168,26 @@ def with_typing(machine: Machine, count: int) -> None:
             line(f"{command} beside one that imports typing: CPU, {name}", "ms", value * 1000, baseline * 1000)
 
 
-def large_pool(few: Machine, many: Machine, count: int) -> None:
-    """The CPU of an ADD on a large pool beside that on a small one."""
-    costs: dict[Machine, list[float]] = {few: [], many: []}
+def large_pool(few: Machine, many: Machine, commit: str, count: int) -> None:
+    """The CPU of an ADD on a large pool, beside the floor and beside an ADD on a small one."""
+    acts: dict[str, Callable[[str], object]] = {
+        "few": partial(few.call, "ADD"),
+        "many": partial(many.call, "ADD"),
+        "floor": lambda _name: interpreter(commit),
+    }
+    costs: dict[str, list[float]] = {name: [] for name in acts}
     for number in range(count):
-        for machine, taken in costs.items():
+        for name, act in acts.items():
             before = cpu()
-            machine.call("ADD", f"r{number}")
-            taken.append(cpu() - before)
+            act(f"r{number}")
+            costs[name].append(cpu() - before)
+        for machine in (few, many):
             machine.call("DEL", f"r{number}")
     for name in ("fastest", "p50"):
-        value, baseline = STATISTICS[name](costs[many]), STATISTICS[name](costs[few])
-        line(f"ADD on {POOLS[1]} devices beside {POOLS[0]}: CPU, {name}", "ms", value * 1000, baseline * 1000)
+        of = {key: 1000 * STATISTICS[name](taken) for key, taken in costs.items()}
+        line(f"ADD on {POOLS[0]} devices: CPU, {name}", "ms", of["few"], of["floor"])
+        line(f"ADD on {POOLS[1]} devices: CPU, {name}", "ms", of["many"], of["floor"])
+        line(f"ADD on {POOLS[1]} devices beside {POOLS[0]}: CPU, {name}", "ms", of["many"], of["few"])
 
 
 def cpu() -> float:
@@ -178,49 +196,87 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def in_parallel(machine: Machine, callers: int, count: int, alone: float = 0.0) -> float:
-    """Callers that ADD and DEL `count` times without a pause: what a call costs and takes. Returns its seconds of CPU.
+class Crowd:
+    """Callers that ADD and DEL without a pause, and what became of their calls."""
 
-    `alone`: what it costs where there is one caller.
-    """
-    taken: list[float] = []
-    errors: list[int] = []
-    held: set[str] = set()
-    twice: list[str] = []
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.taken: list[float] = []
+        self.errors: list[int] = []
+        self.twice: list[str] = []
+        self._held: set[str] = set()
 
-    def call(command: str, name: str) -> list[str]:
+    def turn(self, name: str) -> None:
+        """ADD and DEL."""
+        devices = self._call("ADD", name)
+        self.twice.extend(self._held.intersection(devices))
+        self._held.update(devices)
+        self._held.difference_update(devices)
+        if devices:
+            self._call("DEL", name)
+
+    def _call(self, command: str, name: str) -> list[str]:
         start = time.perf_counter()
         try:
-            done = machine.call(command, name)
+            done = self.machine.call(command, name)
             return list(json.loads(done.stdout or b"{}").get("devices", ()))
         except subprocess.CalledProcessError as error:
-            errors.append(json.loads(error.stdout)["code"])
+            self.errors.append(json.loads(error.stdout)["code"])
             return []
         finally:
-            taken.append(time.perf_counter() - start)
+            self.taken.append(time.perf_counter() - start)
+
+
+def import_twice(_name: str) -> None:
+    """The control of one ADD and DEL."""
+    for _call in range(2):
+        interpreter("import json, sqlite3")
+
+
+def at_once(callers: int, turns: int, turn: Callable[[str], None], name: str) -> tuple[float, float]:
+    """Callers that each make `turns`. Returns the seconds of CPU of a turn, and the seconds of all."""
 
     def caller(number: int) -> None:
-        for turn in range(count):
-            name = f"c{callers}-{number}-{turn}"
-            devices = call("ADD", name)
-            twice.extend(held.intersection(devices))
-            held.update(devices)
-            held.difference_update(devices)
-            if devices:
-                call("DEL", name)
+        for each in range(turns):
+            turn(f"{name}-{callers}-{number}-{each}")
 
     threads = [threading.Thread(target=caller, args=(number,)) for number in range(callers)]
     before = cpu()
     whole = seconds(lambda: [*map(threading.Thread.start, threads), *map(threading.Thread.join, threads)])
-    cost = (cpu() - before) / len(taken)
-    case = f"{callers} callers x {count} ADD and DEL"
-    line(f"{case}: CPU of a call", "ms", cost * 1000, alone * 1000)
-    line(f"{case}: rate", "1/s", len(taken) / whole)
-    line(f"{case}: longest", "ms", max(taken) * 1000)
-    line(f"{case}: error 108", "calls", errors.count(108))
-    line(f"{case}: other errors", "calls", len(errors) - errors.count(108))
-    line(f"{case}: granted twice", "devices", len(twice))
-    return cost
+    return (cpu() - before) / (callers * turns), whole
+
+
+def crowds(machine: Machine, count: int) -> None:
+    """What a call costs and takes with many callers, in rounds with one caller and with the control."""
+    found = {callers: Crowd(machine) for callers in CROWDS}
+    ratios: dict[tuple[int, str], list[float]] = {}
+    costs: dict[tuple[int, str], list[float]] = {}
+    whole = dict.fromkeys(CROWDS, 0.0)
+    for number in range(ROUNDS):
+        for what in ("calls", "control"):
+            alone = 0.0
+            for callers in (1, *CROWDS):
+                crowd = found.get(callers, Crowd(machine))
+                turn = crowd.turn if what == "calls" else import_twice
+                turns = max(count // ROUNDS // callers, 1)
+                cost, took = at_once(callers, turns, turn, str(number))
+                alone = alone or cost
+                costs.setdefault((callers, what), []).append(cost)
+                ratios.setdefault((callers, what), []).append(cost / alone)
+                if what == "calls" and callers in whole:
+                    whole[callers] += took
+    for callers, crowd in found.items():
+        case = f"{callers} callers x {max(count // ROUNDS // callers, 1) * ROUNDS} ADD and DEL"
+        for what, text in (("calls", "CPU of a call"), ("control", "control: CPU of an interpreter")):
+            both = [500 * statistics.median(costs[number, what]) for number in (callers, 1)]
+            line(f"{case}: {text}", "ms", *both)
+        calls, control = (statistics.median(ratios[callers, what]) for what in ("calls", "control"))
+        line(f"{case}: CPU beside one caller, and the control's", "ratio", calls, control)
+        line(f"{case}: rate", "1/s", len(crowd.taken) / whole[callers])
+        line(f"{case}: longest", "ms", max(crowd.taken) * 1000)
+        line(f"{case}: error 108", "calls", crowd.errors.count(108))
+        line(f"{case}: other errors", "calls", len(crowd.errors) - crowd.errors.count(108))
+        line(f"{case}: granted twice", "devices", len(crowd.twice))
 
 
 def store(machine: Machine, count: int) -> None:
@@ -252,13 +308,17 @@ def main() -> None:
     consoles = {**config, "type": "tty", "plugin": "rule", "args": args}
     with tempfile.TemporaryDirectory() as directory:
         few, many = (Machine(Path(directory, str(last)), ttys(last), consoles) for last in POOLS)
-        large_pool(few, many, count)
+        large_pool(few, many, COMMIT.format(path=f"{directory}/baseline.db"), count)
     with tempfile.TemporaryDirectory() as directory:
         machine = Machine(Path(directory), ttys(max(CROWDS)), consoles)
-        alone = in_parallel(machine, 1, count)
-        for callers in CROWDS:
-            in_parallel(machine, callers, count // callers or 1, alone)
+        crowds(machine, count)
 
 
 if __name__ == "__main__":
+    if INSIDE not in os.environ:
+        space = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", sys.executable]
+        os.execvpe(space[0], [*space, *sys.argv], {**os.environ, INSIDE: "1"})
+    # They end with this process, the first of its namespace.
+    idle = [PYTHON, "-IS", "-c", "import json, sqlite3, signal; signal.pause()"]
+    others = [subprocess.Popen(idle) for _one in range(PROCESSES)]
     main()

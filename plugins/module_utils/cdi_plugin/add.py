@@ -15,7 +15,7 @@ from ..allocation.ledger.errors import Refused, Unusable
 from ..allocation.ledger.grant import Hold, Key
 from ..allocation.ledger.ledger import Ledger
 from ..discovery.inventory import Inventory
-from ..protocol import errors
+from ..protocol import errors, messages
 from ..protocol.errors import ProtocolError
 from ..records import IGNORE, REFUSE, Device
 from . import devices
@@ -49,7 +49,10 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
 
         chain.ready(call)
     picker = _picker(call, pool, asked, near)
+    picker.only = _only(call)
     with opened(call) as ledger, alone(call, key):
+        if call.settings.commands:
+            _see_granted(call, ledger, key, pool)
         for left in reversed(range(TRIES)):
             added = ledger.add(
                 key,
@@ -81,6 +84,17 @@ def add(call: Call) -> tuple[dict[str, Any], Callable[[], None]]:
     if picker.occupied and not added.repeated:
         fields["occupied"] = _told(call, key, picker.occupied)
     return fields, lambda: None if added.repeated else _take_back(call, key, pool, tokens)
+
+
+def _see_granted(call: Call, ledger: Ledger, key: Key, pool: Inventory) -> None:
+    """Raise ProtocolError 100 if a device that the request was granted before is missing, as it may be after a reboot.
+
+    So the ledger does not take the request for one that is being set up, and a later ADD can set it up.
+    """
+    granted = ledger.find(key)
+    missing = devices.faults(_known(granted.holds, pool), pool, call.host.root) if granted else {}
+    if missing:
+        raise ProtocolError(errors.UNFULFILLED, "; ".join(sorted(missing.values())))
 
 
 def _picker(call: Call, pool: Inventory, asked: request.DeviceRequest, near: tuple[int, ...]) -> Picker:
@@ -125,6 +139,19 @@ def _asked(call: Call) -> request.DeviceRequest:
     if not text:
         raise ProtocolError(errors.RESOURCE_SPEC, "CDI_REQUEST is not set; expected <resource-spec>:<amount>,...")
     return request.parse(text, call.config.type)
+
+
+def _only(call: Call) -> tuple[str, ...]:
+    """Return the device nodes whose devices the caller chose. () leaves the choice to us. Raises ProtocolError 107."""
+    text = call.variables.get("CDI_REQUEST_DEVICES", "")
+    paths = tuple(text.split(",")) if text else ()
+    for path in paths:
+        if not path.startswith("/dev/") or os.path.normpath(path) != path:
+            raise ProtocolError(
+                errors.CONTENT,
+                f"CDI_REQUEST_DEVICES: found {messages.shown(path)}; expected paths below /dev, separated by commas",
+            )
+    return paths
 
 
 def _known(holds: Sequence[Hold], pool: Inventory) -> list[Device]:

@@ -9,8 +9,6 @@ is gone, and without a device plugin no process would free the record. Imported 
 
 from __future__ import annotations
 
-import site
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -24,7 +22,7 @@ from ..discovery.root import Root
 from ..records import Device
 from ..spec import registry
 from ..spec.items import NEVER, Edits, items_of
-from ..spec.names import foreign_claim, named_uid
+from ..spec.names import foreign_claim, list_specs, named_uid
 from ..spec.same_nodes import SameNodes, StrangeNodes
 from ..system.device_nodes import numbers_at
 from .devices import Many, others
@@ -66,11 +64,9 @@ def claimed_devices(
 
 def _claims(directories: Sequence[str], complain: Callable[[str], None]) -> Iterator[tuple[Edits, str]]:
     """Yield the edits of each device of a claim, and the claim in words."""
-    for priority, path in registry.find(directories).paths:
+    for priority, path in list_specs(directories).paths:
         if not named_uid(path):
             continue
-        if path.endswith(".yaml") and sys.flags.no_site:
-            site.main()  # PyYAML is in site-packages
         file, error = registry.read_file(path, priority)
         if file is None:
             if error:

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Optional
 
 from ..discovery import inventory
-from ..discovery.inventory import Inventory, Sketch
+from ..discovery.inventory import Alike, Inventory, Sketch
 from ..protocol import errors, grammar
 from ..protocol.errors import ProtocolError
-from ..records import CdiError, Device, Node, items
+from ..records import NODE, CdiError, Device, Node, items
 from ..system.device_nodes import below, fault
 
 
@@ -21,20 +21,13 @@ class Many:
 
     def __init__(self, found: Sketch) -> None:
         self._found = found
-        self.others = tuple(device for _line, device in found.others if device.health.is_usable)
-        self._lines = {name: line for group in found.alike for name, line in zip(group.ids, group.at)}
-        self._lines.update((device.id, line) for line, device in found.others)
-        # Resource that the ledger may lock -> device id. See pick.py for nodes.
-        self.resources: dict[str, str] = {}
-        for group in found.alike:
-            each = len(group.paths) // len(group.ids)
-            self.resources.update(zip(group.ids, group.ids))
-            for number in range(each):
-                self.resources.update(zip(items(group.paths[number::each]), group.ids))
+        self.others = tuple(device for _place, device in found.others if device.health.is_usable)
+        self.resources = Resources(found.alike)
 
     def __iter__(self) -> Iterator[Device]:
         """Yield all usable devices, in order."""
-        found = map(self._found.device, range(len(self._found.lines)))
+        places = [group.place(index) for group in self._found.alike for index in range(len(group.ids))]
+        found = map(self._found.device, sorted([*places, *(place for place, _device in self._found.others)]))
         return (device for device in found if device.health.is_usable)
 
     def __len__(self) -> int:
@@ -43,12 +36,19 @@ class Many:
 
     def named(self, ids: Collection[str]) -> list[Device]:
         """Return the devices with these ids, in order."""
-        found = map(self._found.device, sorted(self._lines[name] for name in ids if name in self._lines))
-        return [device for device in found if device.health.is_usable]
+        found = {place: device for place, device in self._found.others if device.id in ids}
+        left = len(ids) - len(found)
+        for group in self._found.alike:
+            for index in (index for index, name in enumerate(group.ids) if name in ids) if left else ():
+                found[group.place(index)] = self._found.device(group.place(index))
+                left -= 1
+                if not left:
+                    break
+        return [device for _place, device in sorted(found.items()) if device.health.is_usable]
 
     def samples(self) -> list[Device]:
         """Return one device of each group of equal ones, and all others."""
-        return [*self.others, *self.named([group.ids[0] for group in self._found.alike if group.ids])]
+        return [*self.others, *[self._found.device(group.place(0)) for group in self._found.alike]]
 
     def nodes(self, majors: Collection[tuple[object, ...]]) -> list[Node]:
         """Return the nodes of the groups that have nodes of these types and majors. Reads all devices of such a group.
@@ -57,16 +57,65 @@ class Many:
         """
         found = []
         for group in self._found.alike:
-            first = self._found.device(group.at[0])
+            first = self._found.device(group.place(0))
             if not {node[1:3] for node in first.nodes}.isdisjoint(majors):
-                found += [node for line in group.at for node in self._found.device(line).nodes]
+                places = map(group.place, range(len(group.ids)))
+                found += [node for place in places for node in self._found.device(place).nodes]
         return found
 
-    def left(self, held: Iterable[str], out: Collection[str]) -> dict[str, list[str]]:
-        """Return the ids of each group without `out` and without devices that are `held`, by the first id."""
-        taken = {self.resources[name] for name in held if name in self.resources}.union(out)
-        groups = [[name for name in group.ids if name not in taken] for group in self._found.alike]
+    def left(self, held: Collection[str], out: Collection[str], only: Collection[str] = ()) -> dict[str, Sequence[str]]:
+        """Return the ids of each group without `out` and without devices that are `held`, by the first id.
+
+        `only`: of devices with one of these device nodes. () means all.
+        """
+        nodes = (name for name in held if name.startswith(NODE) and name in self.resources)
+        taken = {*held, *out, *(self.resources[name] for name in nodes)}
+        alike = [group.ids for group in self._found.alike]
+        if only:
+            asked = {self.resources[item] for item in items(only) if item in self.resources}
+            alike = [[name for name in ids if name in asked] for ids in alike]
+        groups = [[name for name in ids if name not in taken] for ids in alike] if taken else alike
         return {ids[0]: ids for ids in groups if ids}
+
+
+class Resources(Mapping[str, str]):
+    """Resource that the ledger may lock -> id, of groups of equal devices: ids and nodes.
+
+    A choice needs few or none of 20,000 names, so a set or dict of them is made when it is asked for the first time.
+    """
+
+    def __init__(self, groups: Sequence[Alike]) -> None:
+        self._groups = groups
+        self._ids: frozenset[str] = frozenset()
+        self._nodes: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        """Return the id of the device that has this resource. Raises KeyError."""
+        return name if name in self._own() else self._of_nodes()[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Tell if a device has this resource."""
+        return name in self._own() or (str(name).startswith(NODE) and name in self._of_nodes())
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all names. No id has the name of a node."""
+        return iter((*self._own(), *self._of_nodes()))
+
+    def __len__(self) -> int:
+        """Count the ids and nodes."""
+        return sum(len(group.ids) + group.node_count for group in self._groups)
+
+    def _own(self) -> frozenset[str]:
+        self._ids = self._ids or frozenset(name for group in self._groups for name in group.ids)
+        return self._ids
+
+    def _of_nodes(self) -> dict[str, str]:
+        for group in self._groups if not self._nodes else ():
+            paths = group.nodes()
+            each = len(paths) // len(group.ids)
+            for number in range(each):
+                self._nodes.update(zip(items(paths[number::each]), group.ids))
+        return self._nodes
 
 
 def others(pool: Inventory) -> Sequence[Device]:

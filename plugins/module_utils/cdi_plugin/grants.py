@@ -114,7 +114,7 @@ class Operator:
     def release(self, name: str) -> Optional[Hold]:
         """Let a withheld device be granted again. Return None if it was not withheld. Raises CdiError."""
         held = {hold.device for grant in self.ledger.grants() for hold in grant.holds}
-        device = device_lookup.find(name, self._devices(), held)
+        device = device_lookup.find(name, self.devices(), held)
         return self.ledger.release(device.id if device else name)
 
     def accept_loss(self) -> bool:
@@ -133,9 +133,9 @@ class Operator:
 
     def _present(self) -> dict[str, str]:
         """Return the devices known in this boot: id -> unique id."""
-        return {device.id: device.unique for device in self._devices()}
+        return {device.id: device.unique for device in self.devices()}
 
-    def _devices(self) -> list[Device]:
+    def devices(self) -> list[Device]:
         """Return the devices of the inventory and of the pools, each once."""
         return list({device.id: device for one in self._inventories() for device in one.devices}.values())
 

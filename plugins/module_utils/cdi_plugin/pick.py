@@ -15,7 +15,7 @@ from ..allocation.ledger.ledger import HeldLocks
 from ..discovery.inventory import Inventory
 from ..protocol import errors
 from ..protocol.errors import ProtocolError
-from ..records import Device
+from ..records import Device, items
 from .devices import Many, finest, named, others
 
 TYPE_CHECKING = False
@@ -38,6 +38,7 @@ class Picker:
         self.lost: dict[str, str] = {}
         self.proved = True  # False: a better set than the last pick may exist
         self.open: Callable[[Device], Optional[Occupied]] = lambda _device: None  # returns its openers
+        self.only: tuple[str, ...] = ()  # the caller chose the devices: those with these device nodes
         self.claimed: Mapping[str, str] = {}  # resource -> how claims of DRA drivers lock it
         self.claims: tuple[str, ...] = ()  # the devices of claims, in words
         self.refuse = False  # refuse devices that are open though no grant holds them
@@ -52,16 +53,18 @@ class Picker:
         needs = dict(asked.needs)
         amounts = {} if asked.devices else needs
         some = others(self.pool)
+        if self.only:
+            some = _with_nodes(some, self.only)
         many = self.pool.devices if isinstance(self.pool.devices, Many) and not amounts else None
         names = {name for one in some for name in (*one.hardware, *one.items)}
-        locks = held.locks(names.union(many.resources) if many else names)
+        locks = {**held.locks(names), **(held.locks(many.resources) if many else {})}
         locks = {**locks, **{name: _both(locks.get(name), mode) for name, mode in self.claimed.items()}}
         free = [device for device in some if self._is_free(device, amounts, locks)]
         wanted = ChoiceRequest(asked.devices or 1, self.near, (), needs)
         out: set[str] = set()  # devices that can't be had after all
         while True:
             left = [device for device in free if device.id not in out]
-            alike = many.left(locks, out.union(self.lost)) if many else {}
+            alike = many.left(locks, out.union(self.lost), self.only) if many else {}
             chosen = self._choose(finest(left, needs), alike, locks, wanted)
             unusable = self._unusable(chosen, locks)
             if not unusable:
@@ -111,11 +114,22 @@ class Picker:
         try:
             choice = choose(classes, pairs, wanted)
         except Infeasible as error:
-            lost = "".join(f"; {why}" for why in (*sorted(self.lost.values()), *self.claims))
+            told = [f"only devices with {', '.join(self.only)} were asked for"] if self.only else []
+            lost = "".join(f"; {why}" for why in (*told, *sorted(self.lost.values()), *self.claims))
             raise ProtocolError(errors.UNFULFILLED, f"{error}{lost}") from None
         ids = set(choice.ids)
         self.proved = choice.proved
         return named(self.pool, ids) if alike else [device for device in free if device.id in ids]
+
+
+def _with_nodes(devices: Sequence[Device], paths: Sequence[str]) -> list[Device]:
+    """Return the devices that have these nodes, without those that have fewer of them than another one.
+
+    A MIG instance shares its GPU's node, and has nodes of its own: with all of its nodes, only it is meant.
+    """
+    asked = {*items(paths)}
+    found = [(device, asked.intersection(device.items)) for device in devices]
+    return [device for device, nodes in found if nodes and not any(nodes < more for _other, more in found)]
 
 
 def _both(lock: Optional[Lock], mode: str) -> Lock:

@@ -5,14 +5,15 @@
 
 A text of JSON in /run. It holds device numbers and paths, which a reboot may change, so one of another boot is refused.
 Every grant reads it, so empty fields are left out. Where thousands of devices are
-alike, the document names them in `alike` as well, so that a reader can choose among them and read the lines of those
-alone that it chose (`sketch`).
+alike, the document also has their ids, paths and places as three texts (`groups`). A reader can choose among them and
+parse only the lines that it chose (`sketch`). Readers that do not know the texts read all lines.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, Optional
 
 from .. import documents
@@ -26,7 +27,13 @@ AGAIN = "run the discovery again (fleet-cdi refresh, or the provision playbook)"
 
 FEWEST = 64  # devices that are alike, for which it pays to name them
 
-DEVICES, AFTER = b',\n"devices": [\n', b'\n],\n"kinds": ['  # no text in JSON has a line break
+GROUPS, DEVICES, AFTER = (
+    b',\n"groups": [',
+    b',\n"devices": [\n',
+    b'\n],\n"kinds": [',
+)  # no text in JSON has a line break
+BLANK = " "  # between the ids of a group: JSON need not escape it, so a text of 10,000 ids is parsed in no time
+DIGITS = 8  # of a place: hexadecimal digits of the offset of a line behind DEVICES
 
 
 class Inventory(NamedTuple):
@@ -41,54 +48,84 @@ class Alike(NamedTuple):
     """Devices that only ids, names and nodes tell apart: nobody's part, without parts, capacity or links."""
 
     ids: Sequence[str]
-    paths: Sequence[str]  # of their nodes, as many for each device
-    at: Sequence[int]  # which line of the document is whose
+    paths: str  # of their nodes, as many for each device, with BLANK between them
+    at: str  # the place of each device, DIGITS each
+
+    def place(self, index: int) -> int:
+        """Return the place of the device with this index in `ids`."""
+        return int(self.at[index * DIGITS : (index + 1) * DIGITS], 16)
+
+    @property
+    def node_count(self) -> int:
+        """Return the number of `paths`."""
+        return self.paths.count(BLANK) + 1 if self.paths else 0
+
+    def nodes(self) -> list[str]:
+        """Return `paths` as a list."""
+        return self.paths.split(BLANK) if self.paths else []
 
 
 class Sketch(NamedTuple):
-    """An inventory of which only `others` is read: the devices that are in no group of `alike`."""
+    """An inventory of which only `others` is parsed: the devices that are in no group of `alike`."""
 
-    lines: Sequence[bytes]
+    content: bytes
+    start: int  # of the first device in `content`
     alike: tuple[Alike, ...]
-    others: tuple[tuple[int, Device], ...]  # line, device
+    others: tuple[tuple[int, Device], ...]  # place, device
     kinds: tuple[Kind, ...]
     links: tuple[Link, ...]
 
-    def device(self, line: int) -> Device:
-        """The device in one line. Raises CdiError."""
+    def device(self, place: int) -> Device:
+        """Return the device at a place. Raises CdiError."""
         try:
-            return _device(json.loads(self.lines[line]))
+            return _device(json.loads(_line(self.content, self.start + place)))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise CdiError(f"inventory: device {line} is damaged ({error}); {AGAIN}") from None
+            raise CdiError(f"inventory: the device at {place} is damaged ({error}); {AGAIN}") from None
 
 
 def render(found: Inventory, boot_id: str, sketched: bool = False) -> bytes:
     """The document, the same for the same devices: a line for each. `sketched`: so that `sketch` can read it."""
     parts = [f'"version": {VERSION}', f'"boot_id": {json.dumps(boot_id)}']
-    alike = _alike(found) if sketched else []
-    if alike:
-        parts.append(f'"alike": {json.dumps([group._asdict() for group in alike])}')
-    for name, records in zip(Inventory._fields, found):
-        lines = ",\n".join(json.dumps(_document(record), sort_keys=True) for record in records)
-        parts.append(f'"{name}": [{lines and chr(10) + lines + chr(10)}]')
+    lines = {
+        name: [json.dumps(_document(record), sort_keys=True) for record in records]
+        for name, records in zip(Inventory._fields, found)
+    }
+    groups = _alike(found) if sketched else []
+    if groups:
+        ends = accumulate(len(line) + 2 for line in lines["devices"])  # in ASCII, each with a comma and a line break
+        at = [f"{place:0{DIGITS}x}" for place in (0, *ends)]
+        grouped = {line for group in groups for line in group}
+        texts = [
+            {
+                "ids": BLANK.join(found.devices[line].id for line in group),
+                "paths": BLANK.join(node.path for line in group for node in found.devices[line].nodes),
+                "at": "".join(at[line] for line in group),
+            }
+            for group in groups
+        ]
+        parts.append(f'"groups": {json.dumps(texts)}')
+        others = (at[line] for line in range(len(found.devices)) if line not in grouped)
+        parts.append(f'"others": {json.dumps("".join(others))}')
+    parts += [
+        f'"{name}": [' + (f"\n{joined}\n" if (joined := ",\n".join(some)) else "") + "]" for name, some in lines.items()
+    ]
     return ("{" + ",\n".join(parts) + "}\n").encode("ascii")
 
 
-def _alike(found: Inventory) -> list[Alike]:
-    """The groups of at least FEWEST. None where a device is there twice, by two profiles."""
+def _alike(found: Inventory) -> list[list[int]]:
+    """The lines of the groups of at least FEWEST. None where a device is there twice, by two profiles."""
     tied = {end for link in found.links for end in (link.a, link.b)}
     tied.update(name for one in found.devices for name in (*one.part_of, *one.consists_of))
-    groups: dict[str, Alike] = {}
+    groups: dict[str, list[int]] = {}
     for line, one in enumerate(found.devices):
         ties = one.part_of or one.consists_of or one.capacity or one.net_devices or one.pci_address
-        if not ties and one.id not in tied and one.health.is_usable:
+        names = (one.id, *[node.path for node in one.nodes])
+        if not ties and one.id not in tied and one.health.is_usable and not any(BLANK in name for name in names):
             rest = one._replace(id="", names=(), nodes=(), symlinks=(), properties={})
-            group = groups.setdefault(f"{len(one.nodes)} {rest}", Alike([], [], []))
-            for whole, more in zip(group, ([one.id], [node.path for node in one.nodes], [line])):
-                whole.extend(more)  # type: ignore[attr-defined]  # mypy joins lists of different types to object
+            groups.setdefault(f"{len(one.nodes)} {rest}", []).append(line)
     if len({one.id for one in found.devices}) < len(found.devices):
         return []
-    return [group for group in groups.values() if len(group.ids) >= FEWEST]
+    return [group for group in groups.values() if len(group) >= FEWEST]
 
 
 def sketch(path: str, boot_id: str) -> Optional[Sketch]:
@@ -97,24 +134,33 @@ def sketch(path: str, boot_id: str) -> Optional[Sketch]:
         content = documents.content(path, LARGEST) or b""
     except CdiError:
         return None  # `read` says why
-    head, _devices, rest = content.partition(DEVICES)
-    body, _after, tail = rest.partition(AFTER)
-    if b'\n"alike": [' not in head or not tail:
+    begin, end = content.find(DEVICES), content.rfind(AFTER)
+    if content.find(GROUPS, 0, max(begin, 0)) < 0 or end < begin:
         return None
     try:
-        first = json.loads(head + b"}")
-        last = json.loads(b'{"kinds": [' + tail)
+        first = json.loads(content[:begin] + b"}")
+        last = json.loads(b'{"kinds": [' + content[end + len(AFTER) :])
         if not OLDEST <= first["version"] <= VERSION or first["boot_id"] != boot_id:
             return None
-        lines = body.split(b",\n")
-        alike = tuple(Alike(**group) for group in first["alike"])
-        named = {line for group in alike for line in group.at}
-        if any(len(group.ids) != len(group.at) or len(group.paths) % len(group.ids) for group in alike):
+        alike = tuple(Alike(group["ids"].split(BLANK), group["paths"], group["at"]) for group in first["groups"])
+        if not all(map(_agrees, alike)):
             return None
-        others = tuple((line, _device(json.loads(text))) for line, text in enumerate(lines) if line not in named)
-        return Sketch(lines, alike, others, *_rest(last))
+        start, at = begin + len(DEVICES), first["others"]
+        others = [int(at[digit : digit + DIGITS], 16) for digit in range(0, len(at), DIGITS)]
+        devices = tuple((place, _device(json.loads(_line(content, start + place)))) for place in others)
+        return Sketch(content, start, alike, devices, *_rest(last))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return None
+
+
+def _agrees(group: Alike) -> bool:
+    """Tell if the texts of a group have the same devices."""
+    return len(group.at) == DIGITS * len(group.ids) and not group.node_count % len(group.ids)
+
+
+def _line(content: bytes, start: int) -> bytes:
+    """Return the line that begins at `start`, without the comma behind it."""
+    return content[start : content.find(b"\n", start)].rstrip(b",")
 
 
 def _rest(document: dict[str, Any]) -> tuple[tuple[Kind, ...], tuple[Link, ...]]:

@@ -42,7 +42,10 @@ def note_user(directory: str, state: str) -> None:
             "claim, and another container with it"
         ) from None
     except PermissionError as error:
-        raise HookError(f"{directory}: {error.strerror}; only containers that root starts can use this claim") from None
+        raise HookError(
+            f"{directory}: {error.strerror}; only containers that root starts can use "
+            "this claim. For those of an ordinary user, make it with `fleet-cdi claim add --for USER`"
+        ) from None
 
 
 def _write(at: int, name: str, text: str) -> None:

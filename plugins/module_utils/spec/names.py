@@ -1,14 +1,16 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names of CDI: kinds and qualified device names (SPEC.md, "Kind" and "CDI Devices")."""
+"""The names of CDI: kinds, qualified device names (SPEC.md, "Kind" and "CDI Devices"), and files that may be specs."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
+from ..layout import SPEC_DIRS
 from ..records import CdiError
 
 # A vendor or a class. Of one letter alone, releases of the reference library up to 1.1.0 crash: we write none.
@@ -64,7 +66,7 @@ OURS = "fleet.cdi"  # the vendor of our own claims, which are in the ledger as w
 PREFIX = "k8s."  # drivers put it before their name to make a vendor of it
 
 # A Kubernetes UID: what DRA drivers take as the id of a claim's transient spec, some with more behind it.
-UID = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Za-z])")
+UID = r"(?<![0-9A-Za-z])[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9A-Za-z])"
 
 
 def transient_id(path: str, kind: str) -> str:
@@ -87,7 +89,7 @@ def claim_uid(path: str, kind: str) -> str:
 
     Drivers keep transient specs without a claim: `common`, or `base` with all devices of the host.
     """
-    found = UID.match(transient_id(path, kind))
+    found = re.match(UID, transient_id(path, kind))
     return found.group() if found else ""
 
 
@@ -99,5 +101,35 @@ def foreign_claim(path: str, kind: str) -> Optional[tuple[str, str]]:
 
 def named_uid(path: str) -> str:
     """The same of a file whose kind can't be read: the UID that its name says, "" if it says none."""
-    found = UID.search(os.path.basename(path))
+    found = re.search(UID, os.path.basename(path))
     return found.group() if found else ""
+
+
+ENDINGS = (".json", ".yaml")
+
+
+class Listing(NamedTuple):
+    """The files that may be specs, with the priority of their directories, and the directories that can't be listed."""
+
+    paths: tuple[tuple[int, str], ...]
+    errors: dict[str, str]
+
+
+def list_specs(directories: Sequence[str] = SPEC_DIRS) -> Listing:
+    """Return the files that count as specs by their names; a missing directory counts as empty.
+
+    pkg/cdi/cache.go and spec-dirs.go: only *.json and *.yaml count, and nothing is searched in depth.
+    """
+    paths: list[tuple[int, str]] = []
+    errors: dict[str, str] = {}
+    for priority, directory in enumerate(map(str, directories)):
+        try:
+            names = sorted(os.listdir(directory))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:  # ValueError: no path at all
+            reason = getattr(error, "strerror", None) or error
+            errors[directory] = f"{directory}: can't list it: {reason}. Some runtimes read no directory after it."
+        else:
+            paths += [(priority, os.path.join(directory, name)) for name in names if name.endswith(ENDINGS)]
+    return Listing(tuple(paths), errors)

@@ -17,18 +17,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .. import files
 from ..layout import SPEC_DIRS
 from ..records import CdiError
 from . import codec
+from .names import list_specs
 from .same_nodes import SameNodes
 from .seen import releases, seen
 from .seen.seen import TakenSpec, Unclear
 from .validate import Finding
-
-ENDINGS = (".json", ".yaml")
 
 ATTEMPTS = 3  # to read a file that is being written; a writer that replaces whole files never costs one
 
@@ -90,30 +89,6 @@ class Hidden(NamedTuple):
     releases: frozenset[str]
 
 
-class Listing(NamedTuple):
-    """The files that may be specs, with the priority of their directories, and the directories that can't be listed."""
-
-    paths: tuple[tuple[int, str], ...]
-    errors: dict[str, str]
-
-
-def find(directories: Sequence[str] = SPEC_DIRS) -> Listing:
-    """Return the files that count as specs by their names; a missing directory counts as empty."""
-    paths: list[tuple[int, str]] = []
-    errors: dict[str, str] = {}
-    for priority, directory in enumerate(map(str, directories)):
-        try:
-            names = sorted(os.listdir(directory))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError) as error:  # ValueError: no path at all
-            reason = getattr(error, "strerror", None) or error
-            errors[directory] = f"{directory}: can't list it: {reason}. Some runtimes read no directory after it."
-        else:
-            paths += [(priority, os.path.join(directory, name)) for name in names if name.endswith(ENDINGS)]
-    return Listing(tuple(paths), errors)
-
-
 class _Look(NamedTuple):
     """What was found in one file."""
 
@@ -123,16 +98,22 @@ class _Look(NamedTuple):
     crashes: frozenset[str] = frozenset()
 
 
-def load(directories: Sequence[str] = SPEC_DIRS, names: Collection[str] = releases.NAMES) -> Registry:
+def load(
+    directories: Sequence[str] = SPEC_DIRS,
+    names: Collection[str] = releases.NAMES,
+    skipped: Optional[Callable[[str], object]] = None,
+) -> Registry:
     """Read every spec of `directories`, lowest priority first, as the releases `names` of the library resolve them.
 
-    A bad file is one of `errors`.
+    A bad file is one of `errors`. Files are not read if their path is `skipped`.
     """
     specs: list[SpecFile] = []
     broken: dict[str, tuple[int, ...]] = {}
     looks: dict[str, _Look] = {}
-    paths, errors = find(directories)
+    paths, errors = list_specs(directories)
     for priority, path in paths:
+        if skipped and skipped(path):
+            continue
         before = _state(path)
         look = _look(path, priority)
         if look.spec is not None:
@@ -164,7 +145,7 @@ def read_file(path: str, priority: int = 0) -> tuple[Optional[SpecFile], str]:
 
 def changed(registry: Registry) -> bool:
     """Tell whether a file came, went or was replaced since `registry` was loaded, without reading any file."""
-    paths, errors = find(registry.directories)
+    paths, errors = list_specs(registry.directories)
     if {path for _priority, path in paths} | errors.keys() != {file.path for file in registry.specs} | (
         registry.errors.keys()
     ):
@@ -231,7 +212,7 @@ def hidden(directories: Sequence[str]) -> tuple[Hidden, ...]:
         elif not os.path.lexists(directory):
             names = releases.having(releases.NAMES, "missing_hides")
             found.append(Hidden(directory, "is missing", later, names))
-        elif directory in find([directory]).errors:
+        elif directory in list_specs([directory]).errors:
             names = releases.having(releases.BY_NAME, "unlistable_hides")
             found.append(Hidden(directory, "can't be listed", later, names))
     return tuple(one for one in found if one.priorities)

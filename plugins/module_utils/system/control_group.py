@@ -13,21 +13,22 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Compiled when the first process is described: most looks find no opener.
 CONTAINERS = (  # one step of a path -> the engine
-    (re.compile(r"docker-([0-9a-f]{64})\.scope\Z"), "docker"),
-    (re.compile(r"libpod-([0-9a-f]{64})(?:\.scope)?\Z"), "podman"),
-    (re.compile(r"cri-containerd-([0-9a-f]{64})\.scope\Z"), "containerd"),
-    (re.compile(r"nerdctl-([0-9a-f]{64})\.scope\Z"), "containerd"),
-    (re.compile(r"crio-([0-9a-f]{64})(?:\.scope)?\Z"), "CRI-O"),
-    (re.compile(r"lxc\.payload\.(.+)\Z"), "LXC"),
-    (re.compile(r"machine-(.+)\.scope\Z"), "machine"),
-    (re.compile(r"systemd-nspawn@(.+)\.service\Z"), "machine"),
+    (r"docker-([0-9a-f]{64})\.scope\Z", "docker"),
+    (r"libpod-([0-9a-f]{64})(?:\.scope)?\Z", "podman"),
+    (r"cri-containerd-([0-9a-f]{64})\.scope\Z", "containerd"),
+    (r"nerdctl-([0-9a-f]{64})\.scope\Z", "containerd"),
+    (r"crio-([0-9a-f]{64})(?:\.scope)?\Z", "CRI-O"),
+    (r"lxc\.payload\.(.+)\Z", "LXC"),
+    (r"machine-(.+)\.scope\Z", "machine"),
+    (r"systemd-nspawn@(.+)\.service\Z", "machine"),
 )
 BELOW = {"docker": "docker", "lxc": "LXC"}  # a step -> the engine of the container in the next step
-ID = re.compile(r"[0-9a-f]{64}\Z")  # a container's own step, if its engine does not use systemd
-POD = re.compile(r"(?:(?:.+-)?kubepods(?:-[a-z]+)?-)?pod([0-9A-Za-z_-]{8,64})(?:\.slice)?\Z")
-JOB = re.compile(r"job_([0-9]+)\Z")
-UNIT = re.compile(r".+\.(?:service|scope|socket|mount|swap)\Z")
+ID = r"[0-9a-f]{64}\Z"  # a container's own step, if its engine does not use systemd
+POD = r"(?:(?:.+-)?kubepods(?:-[a-z]+)?-)?pod([0-9A-Za-z_-]{8,64})(?:\.slice)?\Z"
+JOB = r"job_([0-9]+)\Z"
+UNIT = r".+\.(?:service|scope|socket|mount|swap)\Z"
 LONGEST = 4096  # bytes of /proc/PID/cgroup that are read
 
 
@@ -45,7 +46,7 @@ class Group(NamedTuple):
         """Describe it in a few words."""
         words = []
         if self.container:
-            name = self.container[:12] if ID.match(self.container) else self.container
+            name = self.container[:12] if re.match(ID, self.container) else self.container
             words.append(f"container {name} ({self.engine})" if self.engine else f"container {name}")
         if self.pod:
             words.append(f"pod {self.pod}")
@@ -81,19 +82,19 @@ def of_path(path: str) -> Group:
     unit = container = engine = pod = job = before = ""
     in_slurm = False
     for step in path.split("/"):
-        found = [(match.group(1), name) for form, name in CONTAINERS for match in [form.match(step)] if match]
+        found = [(match.group(1), name) for form, name in CONTAINERS for match in [re.match(form, step)] if match]
         if found:
             container, engine = found[0]
-        elif ID.match(step):
+        elif re.match(ID, step):
             container, engine = step, BELOW.get(before, "")
         elif before in BELOW and step and not container:
             container, engine = step, BELOW[before]
-        is_pod = POD.match(step) if "kubepods" in path else None
+        is_pod = re.match(POD, step) if "kubepods" in path else None
         if is_pod:
             pod = is_pod.group(1).replace("_", "-")
         in_slurm = in_slurm or "slurm" in step
-        is_job = JOB.match(step) if in_slurm else None
+        is_job = re.match(JOB, step) if in_slurm else None
         job = is_job.group(1) if is_job else job
-        unit = unit or (step if UNIT.match(step) else "")
+        unit = unit or (step if re.match(UNIT, step) else "")
         before = step
     return Group(path, unit, container, engine, pod, job)

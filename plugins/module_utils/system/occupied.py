@@ -14,7 +14,6 @@ from math import inf
 from typing import Any, NamedTuple
 
 from ..records import Device, Node
-from ..safe_text import one_line
 from .openers import Number, Opener, OpenersSeen, is_expected, named_openers
 
 Nodes = Mapping[str, Mapping[Number, str]]  # device -> its own nodes: numbers -> path
@@ -29,6 +28,8 @@ class Occupied(NamedTuple):
 
     def __str__(self) -> str:
         """Describe it on one line."""
+        from ..safe_text import one_line  # here: most ADDs find no opener
+
         return one_line(f"{self.device}: {self.path} is open in {named_openers(self.openers)}")
 
     def documents(self) -> list[dict[str, Any]]:

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
-import re
 import stat
 import struct
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
 
 from . import control_group
@@ -50,13 +49,18 @@ DENIED = (errno.EACCES, errno.EPERM)
 SYS_PTRACE = 19  # linux/capability.h
 FIRST = "pid:[4026531836]"  # the pid namespace of the host (linux/proc_ns.h, PROC_PID_INIT_INO)
 MAPS = 16 << 20  # bytes of one process' mappings that are looked at
+CHUNK = 1 << 16  # bytes of one read(2)
+QUERIES = 16  # shared mappings of a process that are asked for one by one; the text of all is cheaper for more
 
 # linux/stat.h and linux/fcntl.h
 _AT_STATX_DONT_SYNC, _AT_NO_AUTOMOUNT = 0x4000, 0x800
 _BASIC = 0x7FF  # STATX_BASIC_STATS
+_MODE = struct.Struct("=H")  # stx_mode
 _HEAD, _NUMBERS = struct.Struct("=I4xH2xQ"), struct.Struct("=4I")  # stx_uid, stx_mode, stx_ino; stx_rdev_*, stx_dev_*
-# A mapping that is shared, of a file: range, device and inode of the file system, path (proc_pid_maps(5)).
-_SHARED = re.compile(rb"^([0-9a-f]+-[0-9a-f]+) ..[-x]s [0-9a-f]+ ([0-9a-f]+:[0-9a-f]+) ([1-9][0-9]*) +(/[^\n]*)$", re.M)
+# linux/fs.h, struct procmap_query: size, flags, address; number 4 is the end of the mapping, 8 its inode, 9 and 10 its
+# device
+_QUERY, _PROCMAP_QUERY = struct.Struct("=9Q4I2Q"), 0xC0686611
+_SHARED_FILE = 0x8 | 0x10 | 0x20  # the first mapping at an address or behind it that is shared and of a file
 
 
 class Opener(NamedTuple):
@@ -144,6 +148,8 @@ def _made(found: Mapping[Number, Sequence[Opener]]) -> dict[Number, tuple[Opener
 
 def is_expected(opener: Opener, patterns: Collection[str]) -> bool:
     """Tell if one of `patterns` (fnmatch) matches its systemd unit, or a program that only root can change."""
+    from fnmatch import fnmatchcase  # here: most looks find nothing
+
     names = [opener.group.unit, *([opener.command] if opener.of_root else ())]
     return any(name and fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
@@ -190,10 +196,49 @@ def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
 
 def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
     """Yield the numbers of the nodes that a process has mapped, and None for other files. Raises OSError."""
-    with open(os.open("maps", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process), "rb") as file:
-        text = file.read(MAPS)
-    for place, device, inode, path in set(_SHARED.findall(text)):
-        yield nodes.mapped(process, place, device, int(inode), path)
+    file = os.open("maps", os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+    try:
+        text = _content(file, MAPS) if _may_share(file, nodes) else b""
+    finally:
+        os.close(file)
+    for place, device, inode, path in set(shared_files(text)):
+        yield nodes.mapped(process, place, device, inode, path)
+
+
+def _may_share(maps: int, nodes: _Nodes) -> bool:
+    """Tell if the process of this /proc/PID/maps may share a mapping of more than files that `nodes` knows as files.
+
+    Linux 6.11 answers that without the text of all mappings, which costs the kernel more than all else in a look. Most
+    processes share the cache of iconv(3) or nothing.
+    """
+    address = 0
+    for _mapping in range(QUERIES):
+        query = bytearray(_QUERY.pack(_QUERY.size, _SHARED_FILE, address, *[0] * 12))
+        try:
+            fcntl.ioctl(maps, _PROCMAP_QUERY, query)
+        except OSError as error:
+            return error.errno != errno.ENOENT
+        found = _QUERY.unpack(query)
+        address, inode, major, minor = found[4], *found[8:11]
+        if not nodes.is_file(b"%02x:%02x" % (major, minor), inode):
+            return True
+    return True
+
+
+def shared_files(maps: bytes) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+    """Yield the shared mappings of files: range, device and inode of the file system, path (proc_pid_maps(5)).
+
+    Most processes have few of them among many lines, so this reads only lines that have the end of such permissions.
+    """
+    for permissions in (b"-s ", b"xs "):
+        at = maps.find(permissions)
+        while at >= 0:
+            end = maps.find(b"\n", at)
+            end = end if end >= 0 else len(maps)
+            fields = maps[maps.rfind(b"\n", 0, at) + 1 : end].split(None, 5)
+            if len(fields) == 6 and fields[1].endswith(b"s") and fields[4] != b"0" and fields[5].startswith(b"/"):
+                yield fields[0], fields[3], int(fields[4]), fields[5]
+            at = maps.find(permissions, end)
 
 
 class _Wanted(NamedTuple):
@@ -232,7 +277,8 @@ class _Nodes:
 
     def number(self, folder: int, name: str) -> Optional[Number]:
         """Return the numbers of the device node to which a link leads, or None for another file. Raises OSError."""
-        return self.stat(folder, name.encode()).number
+        mode = self._ask(folder, name.encode())
+        return self._answer().number if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else None
 
     def mapped(self, process: int, place: bytes, device: bytes, inode: int, path: bytes) -> Optional[Number]:
         """Return the numbers of the file that is mapped at `place`, or None if it is unknown or not a device node."""
@@ -254,14 +300,27 @@ class _Nodes:
             self._known[key] = number
         return self._known[key]
 
+    def is_file(self, device: bytes, inode: int) -> bool:
+        """Tell if this mapped file was seen before, and is not a device node."""
+        return self._known.get((device, inode), ("", 0, 0)) is None
+
     def stat(self, folder: int, name: bytes) -> _FileStat:
         """Return the statx(2) of a file without a sync. Raises OSError."""
+        self._ask(folder, name)
+        return self._answer()
+
+    def _ask(self, folder: int, name: bytes) -> int:
+        """Call statx(2) and return the file's mode: most files are not device nodes. Raises OSError."""
         if self._statx(folder, name, _AT_STATX_DONT_SYNC | _AT_NO_AUTOMOUNT, _BASIC, self._buffer):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-        content = self._buffer.raw
-        uid, mode, inode = _HEAD.unpack_from(content, 20)
-        major, minor, *own = _NUMBERS.unpack_from(content, 128)
+        mode: int = _MODE.unpack_from(self._buffer, 28)[0]
+        return mode
+
+    def _answer(self) -> _FileStat:
+        """Return all of what `_ask` found."""
+        uid, mode, inode = _HEAD.unpack_from(self._buffer, 20)
+        major, minor, *own = _NUMBERS.unpack_from(self._buffer, 128)
         return _FileStat(mode, uid, inode, (major, minor), (own[0], own[1]))
 
 
@@ -284,8 +343,20 @@ def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
 
 
 def _text(process: int, name: str, most: int) -> str:
-    with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=process), "rb") as file:
-        return file.read(most).decode(errors="surrogateescape")
+    file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=process)
+    try:
+        return _content(file, most).decode(errors="surrogateescape")
+    finally:
+        os.close(file)
+
+
+def _content(file: int, most: int) -> bytes:
+    """Return the first `most` bytes of an open file, without the cost of a file object. Raises OSError."""
+    pieces, left = [os.read(file, CHUNK)], most
+    while pieces[-1] and left > 0:
+        left -= len(pieces[-1])
+        pieces.append(os.read(file, CHUNK))
+    return b"".join(pieces)[:most]
 
 
 def _blind(proc: str) -> str:

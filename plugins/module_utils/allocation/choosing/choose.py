@@ -37,9 +37,7 @@ from typing import NamedTuple, Optional
 
 from ...records import CdiError
 from .blocks import Joined, join, leaf
-from .problem import Block, Problem, worth
-from .refine import ALIKE, Refined, refine
-from .search import WORK, solve
+from .problem import WORK, Block, Problem, worth
 
 
 class Infeasible(CdiError):
@@ -114,6 +112,9 @@ def _best(
 
     First find the best set without rings and NICs, then the best of the sets that are about as well linked.
     """
+    from .refine import ALIKE, Refined, refine  # here: an ADD among equal devices does not search
+    from .search import solve
+
     leaves, packed, node_cost, score_at = _packed(classes, pairs, request, left, fixed)
     count = request.number - sum(fixed.values())
     blocks, rows = join(leaves, packed, count, node_cost)

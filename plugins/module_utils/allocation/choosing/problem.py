@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from operator import add
 from typing import NamedTuple, Optional
 
+WORK = 3_000  # blocks that the search visits; after that, a larger machine's answer is the best one so far
+
 
 class Block(NamedTuple):
     """A part of the machine. `values[m]` is the worth of the best m of its units; values[0] is 0."""

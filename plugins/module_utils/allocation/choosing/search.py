@@ -16,11 +16,10 @@ from itertools import accumulate, repeat
 from operator import add
 from typing import Optional
 
-from .problem import Problem, greedy, improve, one_partial, worth
+from .problem import WORK, Problem, greedy, improve, one_partial, worth
 
 UNBOUNDED = 16  # up to so many units the search runs to its end, for any pairs
 FEW, MANY = 4, 64  # also for up to FEW units of up to MANY: about 20 ms at most
-WORK = 3_000  # blocks that the search visits; after that, a larger machine's answer is the best one so far
 ROUNDS = 10_000  # pairs of blocks that `improve` tries first
 
 

@@ -5,15 +5,12 @@
 
 If two DELs of one request ran its teardown at the same time, the slower one could tear down a device that was granted
 again meanwhile (k8snetworkplumbingwg/sriov-cni#219 is such a case). The lock is one byte of one file for each request,
-so the number of files does not grow. The kernel releases it when a process is killed. Locks of an open file description
-(fcntl(2)) also separate the threads of the device plugin, and closing another handle of the file does not release them.
+so the number of files does not grow. The kernel releases it when a process is killed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import time
 from binascii import crc32
 from collections.abc import Iterator, Sequence
@@ -23,6 +20,7 @@ from ...protocol import errors
 from ...protocol.errors import ProtocolError
 from ...records import CdiError
 from ..ledger.grant import Key
+from ..ledger.lock_file import lock_bytes
 
 NAME = "commands.lock"
 INTERVAL = 0.01  # seconds between two tries
@@ -50,15 +48,10 @@ def turn(state_dir: str, keys: Sequence[Key], limit: float) -> Iterator[None]:
 
 def _locked(handle: int, byte: int, path: str) -> bool:
     """Lock the byte of the file; return False if it is locked already. Raises ProtocolError 102."""
-    # struct flock: l_type, l_whence, l_start, l_len, l_pid; every Python is built with 64-bit file offsets.
-    wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     try:
-        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, wanted)
-    except (BlockingIOError, PermissionError):  # POSIX allows both EAGAIN and EACCES
-        return False
+        return lock_bytes(handle, byte, 1)
     except OSError as error:
         raise ProtocolError(errors.STORE, f"{path}: can't be locked ({error.strerror})") from None
-    return True
 
 
 def _open(path: str) -> int:

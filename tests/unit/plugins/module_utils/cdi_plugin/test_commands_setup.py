@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -21,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger
 from ansible_collections.fleet.cdi.tests.unit.builders import program, trusted_directory
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT, gpus
+from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 GPU0 = ["/dev/dri/card0", "/dev/dri/renderD128"]
 GPU1 = ["/dev/dri/card1", "/dev/dri/renderD129"]
@@ -92,6 +94,27 @@ def test_a_repeated_request_is_not_set_up_again(machine):
     (machine.directory / ("root" + BOOT)).write_text("boot-2\n")
     machine.refresh()
     machine.add(conf, "gpu:1", "a")  # what a reboot undid is done again
+    assert machine.log.read_text() == "x\nx\n"
+
+
+def test_a_device_that_a_reboot_brings_late_is_set_up_then(machine):
+    """The request is refused while the device is missing, and is not left half set up."""
+
+    def reboot(memories):
+        shutil.rmtree(machine.root)
+        tree = gpus(memories)
+        tree["files"][BOOT] = "boot-2\n"
+        render(tree, Path(machine.root))
+        machine.refresh()
+
+    conf = machine.configure(config(setup=machine.program("count", f"echo x >> {machine.log}")))
+    machine.add(conf, "gpu:2", "a")
+    reboot((4096,))
+    for _time in range(2):
+        assert machine.refused(conf, "gpu:2", "a")[0] == 100
+        assert state(machine) == [("active", [])]
+    reboot((4096, 8192))
+    assert machine.add(conf, "gpu:2", "a") == BOTH
     assert machine.log.read_text() == "x\nx\n"
 
 

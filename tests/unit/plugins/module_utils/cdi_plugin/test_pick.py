@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from itertools import combinations
 
@@ -249,7 +250,7 @@ class TestMany:
             (b'"boot_id": "boot"', b'"boot_id": "other"'),
             (b'"version": %d' % inventory.VERSION, b'"version": %d' % (inventory.VERSION + 1)),
             (b"]}\n", b""),
-            (b'"at": [', b'"at": [1, '),
+            (b'"at": "', b'"at": "0'),
         ],
     )
     def test_a_damaged_one_is_told_as_any_other(self, tmp_path, found, now):
@@ -263,3 +264,26 @@ class TestMany:
         else:
             with pytest.raises(ProtocolError, match="inventory .*pool.json: (is damaged|found version|was written)"):
                 read(str(path), "boot")
+
+    def test_the_pool_of_the_release_before_is_read_whole(self, tmp_path):
+        """It has lists as `alike`. And that release ignores the texts of this one."""
+        path = tmp_path / "pool.json"
+        plain = tuple(Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), ()) for n in range(100))
+        now, without = (inventory.render(Inventory(plain), "boot", sketched=sketched) for sketched in (True, False))
+        lists = json.dumps([{"ids": [one.id for one in plain], "paths": [], "at": [*range(100)]}]).encode()
+        for content in (now, without.replace(b',\n"devices"', b',\n"alike": ' + lists + b',\n"devices"')):
+            path.write_bytes(content)
+            assert inventory.read(str(path), "boot").devices == plain
+        assert b'"alike"' not in now
+        assert read(str(path), "boot").devices == plain
+
+    def test_an_id_with_a_blank_is_no_two_ids(self, tmp_path):
+        path = tmp_path / "pool.json"
+        plain = [Device(f"tty:{n}", "rule", "k.x/gpu", (f"{n}",), (Node(f"/dev/{n}", "c", 4, n),)) for n in range(100)]
+        plain[3] = plain[3]._replace(id="tty:3 tty:4b")
+        plain[7] = plain[7]._replace(nodes=(Node("/dev/a b", "c", 4, 7),))
+        path.write_bytes(inventory.render(Inventory(tuple(plain)), "boot", sketched=True))
+        pool = read(str(path), "boot")
+        assert isinstance(pool.devices, Many)
+        assert [*pool.devices] == plain and len(pool.devices) == 100 and len(pool.devices.others) == 2
+        assert picked(pool, "gpu:5") == [one.id for one in plain[:5] if one is not plain[3]] + ["tty:5"]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -27,6 +28,9 @@ OPENS = (
     "import os, sys; f = os.open(sys.argv[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK); {}; print(1, flush=True); "
     "input()"
 )
+
+# Maps the file, shared, and closes it. The module mmap would keep a descriptor of its own.
+MAPS = "import ctypes; assert ctypes.CDLL(None).mmap(None, 4096, 1, 1, f, 0) != -1; os.close(f)"
 
 
 @pytest.fixture
@@ -122,8 +126,48 @@ def test_what_is_mapped_is_open_though_no_descriptor_is(process, monkeypatch, ma
             return real(self, folder, name)
 
         monkeypatch.setattr(openers._Nodes, "stat", refused)
-    held = "import mmap; m = mmap.mmap(f, 4096, mmap.MAP_SHARED, mmap.PROT_READ); os.close(f)"
-    opener = process(path, held)
+    opener = process(path, MAPS)
+    assert pids(number) == [opener.pid]
+
+
+MAPPINGS = [  # a line of /proc/PID/maps -> what it maps, where that is shared
+    (
+        b"7f0a-7f0b rw-s 00000000 00:05 413                        /dev/nvidia0",
+        (b"7f0a-7f0b", b"00:05", 413, b"/dev/nvidia0"),
+    ),
+    (b"7f0a-7f0b r-xs 00001000 00:1f 9 /a b  c-s xs d", (b"7f0a-7f0b", b"00:1f", 9, b"/a b  c-s xs d")),
+    (b"7f0a-7f0b r--s 00000000 00:05 413 /dev/sda (deleted)", (b"7f0a-7f0b", b"00:05", 413, b"/dev/sda (deleted)")),
+    (b"7f0a-7f0b r--p 00000000 00:05 413 /private-s /xs ", None),
+    (b"7f0a-7f0b rw-s 00000000 00:00 0 /memory-s", None),
+    (b"7f0a-7f0b rw-s 00000000 00:01 7 anon_inode:[perf-s ]", None),
+    (b"7f0a-7f0b rw-s 00000000 00:01 7 ", None),
+    (b"7f0a-7f0b rw-s 0000", None),  # where the reader stopped
+]
+
+
+def test_shared_mappings_of_files_are_found_among_others():
+    text = b"\n".join(line for line, _found in MAPPINGS)
+    expected = {found for _line, found in MAPPINGS if found}
+    assert set(openers.shared_files(text)) == set(openers.shared_files(text + b"\n")) == expected
+    for line, found in MAPPINGS:
+        assert set(openers.shared_files(line)) == ({found} if found else set()), line
+
+
+@needs_nodes
+@pytest.mark.parametrize("may_ask", [True, False])
+def test_a_mapping_behind_thousands_of_others_is_seen(process, monkeypatch, may_ask):
+    path = "/dev/loop7"
+    number = openers.number_of(path)
+    if not number:
+        pytest.skip("this machine has no /dev/loop7")
+    if not may_ask:  # a kernel before 6.11, which has only the text
+
+        def unknown(*_arguments):
+            raise OSError(errno.ENOTTY, "Inappropriate ioctl for device")
+
+        monkeypatch.setattr(openers.fcntl, "ioctl", unknown)
+    others = "import mmap; n = [mmap.mmap(-1, 4096, mmap.MAP_PRIVATE, 1 + 4 * (i % 2)) for i in range(4000)]"
+    opener = process(path, f"{MAPS}; {others}")
     assert pids(number) == [opener.pid]
 
 
