@@ -6,9 +6,10 @@
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. Baselines, all of this run:
 memory: a process that imported grpc, sqlite3 and pyudev and did nothing; times: one gRPC call to the plugin over a
 connection of its own; Allocate: one durable write in a file and one durable commit of SQLite's, in turns with it, on
-the disk of the checkout (build/), and a gRPC call that does nothing, also in turns. "Less an empty call" is the
-difference of the two percentiles. A look at all processes
-follows an Allocate (setting occupied) and is over before the next call.
+the disk of the checkout (build/), and a gRPC call that does nothing, also in turns. The same pause comes before each of
+them: a sync just behind another one finds an idle disk, and so misses most of the waits for the I/O of others. "Less an
+empty call" is the difference of the two percentiles. A look at all processes follows an Allocate (setting occupied) and
+is over before the next call.
 device_plugin.py allocate    Allocate alone
 RESTARTS=n in the environment: how often the kubelet restarts while memory is watched (1000). 10,000 devices, by which
 the memory limits of examples/kubernetes are set, need device nodes: as root alone.
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,7 @@ RESOURCES = 8
 DEVICES = 7  # of each: virtual consoles, of which a host has 63
 TIMES = 30
 ALLOCATES = 400
+PAUSE = 0.005  # seconds before each Allocate, and before each of its baselines
 LOOK = 0.1  # seconds for the look at processes that follows an Allocate, in the same process here
 RESTARTS = int(os.environ.get("RESTARTS", "1000"))
 CROWD = 10_000
@@ -210,17 +213,22 @@ def allocate(node: Node, what: str, resource: str, pause: float) -> None:
     path = next(Path(node.plugins).glob(f"fleet-cdi-bench.example-{resource}-*"))
     times: dict[str, list[float]] = {"Allocate": [], "empty call": [], "write": [], "commit": []}
     used = 0.0
+
+    def note(name: str, call: Callable[[], Any]) -> None:
+        time.sleep(PAUSE)
+        times[name].append(seconds(call))
+
     with grpc.insecure_channel(f"unix:{path}") as channel:
         plugin = stub(channel)
         for number in range(ALLOCATES):
             request = api.v1beta1.AllocateRequest(container_requests=[{"devices_ids": [f"d{number % DEVICES}"]}])
             before = cpu(node.daemon.pid)
-            times["Allocate"].append(seconds(partial(plugin.Allocate, request, timeout=10)))
+            note("Allocate", partial(plugin.Allocate, request, timeout=10))
             used += cpu(node.daemon.pid) - before
             time.sleep(pause)
-            times["write"].append(seconds(writes.one))
-            times["commit"].append(seconds(commits.one))
-            times["empty call"].append(seconds(partial(plugin.GetDevicePluginOptions, api.v1beta1.Empty(), timeout=10)))
+            note("write", writes.one)
+            note("commit", commits.one)
+            note("empty call", partial(plugin.GetDevicePluginOptions, api.v1beta1.Empty(), timeout=10))
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         whole, empty, write, commit = (percentile(taken, share) * 1000 for taken in times.values())
         line(f"{what}, {name}, beside one durable write", "ms", whole, write)

@@ -138,7 +138,7 @@ class Host:
             )
         spec = {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}
         less = {**spec, "devices": devices[2:]}
-        self._texts = json.dumps(spec), json.dumps(less)
+        self._texts = json.dumps(spec).encode(), json.dumps(less).encode()  # a text would be encoded in the loop
         self.write()
         boot = directory / "root/proc/sys/kernel/random/boot_id"
         boot.parent.mkdir(parents=True)
@@ -169,7 +169,7 @@ class Host:
     def write(self, less: bool = False) -> None:
         """The spec anew, perhaps without the first device."""
         beside = self.directory / "new"
-        beside.write_text(self._texts[less])
+        beside.write_bytes(self._texts[less])
         beside.rename(self.directory / "cdi/gpus.json")
 
 
@@ -248,9 +248,9 @@ async def _cases(host: Host) -> dict[str, Result]:
             await kubelet.wait(number)
 
         async def change() -> None:
-            host.write(less=True)
+            await asyncio.to_thread(host.write, less=True)
             await kubelet.wait(number - 1)
-            host.write()
+            await asyncio.to_thread(host.write)
             await kubelet.wait(number)
 
         async def restart() -> None:

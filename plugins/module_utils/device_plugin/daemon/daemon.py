@@ -229,6 +229,9 @@ class Daemon:
         late = loop.call_later(LONG, node.late, LONG)
         try:
             view = await loop.run_in_executor(self._looking, node.viewer.look)
+            is_new = view.offer is not self._offer
+            noise = udev_events.noise
+            ignored = await loop.run_in_executor(self._looking, noise, view.offer.resources) if is_new else None
         finally:
             late.cancel()
         self._metrics.observe("look_seconds", time.monotonic() - began)
@@ -238,7 +241,7 @@ class Daemon:
             due = await node.take(view, self._former)
             if view.offer is not self._offer:  # pods may have devices of it that are not held yet
                 self._offer = view.offer
-                self._udev.noise = udev_events.noise(view.offer.resources)
+                self._udev.noise = ignored or self._udev.noise
                 self._pods.set()
             if self._watch.follow("host", node.viewer.subjects(view), self._soon):
                 self._soon()  # for changes since the look

@@ -123,27 +123,27 @@ class Served:
         async with self._publishing:
             loop = asyncio.get_running_loop()
             said = (self.resource, dict(self._troubles), loop.time(), in_use)
-            events, list_ = await loop.run_in_executor(None, self._list, *said)
-            self._log(events)
+            groups, list_ = await loop.run_in_executor(None, self._list, *said)
+            self._log(groups)
             if list_ is not None:
                 self.feed.publish(list_)
                 self._site.metrics.count("updates_total", resource=self.name)
                 self._site.changed()
 
     @garbage.none()
-    def _list(self, *said: Any) -> tuple[Sequence[UnitEvent], Optional[Any]]:
-        """Return (changes, the new message or None). Runs in a thread."""
+    def _list(self, *said: Any) -> tuple[Sequence[Sequence[UnitEvent]], Optional[Any]]:
+        """Return (groups of alike changes, the new message or None). Runs in a thread."""
         anew, self._listed = said[0] is not self._listed, said[0]
         changed, events = self.roster.update(*said)
         garbage.left(len(self.roster.advertised) if anew else len(events))
-        return events, message(self.roster) if changed or self.feed.empty else None
-
-    def _log(self, events: Sequence[UnitEvent]) -> None:
-        """Log a line for each unit, or one for many with the same change: a host may have tens of thousands."""
         alike: dict[tuple[str, str, str], list[UnitEvent]] = {}
         for event in events:
             alike.setdefault((event.before, event.after, class_of(event.reason)), []).append(event)
-        for group in alike.values():
+        return list(alike.values()), message(self.roster) if changed or self.feed.empty else None
+
+    def _log(self, groups: Sequence[Sequence[UnitEvent]]) -> None:
+        """Log a line for each unit, or one for many with the same change: a host may have tens of thousands."""
+        for group in groups:
             many = len(group) > MOST_LINES
             for event in group[:1] if many else group:
                 say = self._site.log.warning if event.after == "unhealthy" else self._site.log.info

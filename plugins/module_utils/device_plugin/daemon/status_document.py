@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Optional
 
 from ..config.faults import class_of
+from ..health.device_list import MOST
 from ..process import instance_status
 from ..process.metrics import Sample
 from .served_node import ServedNode
 from .served_resource import Served
 
-MOST = 2000  # devices of a resource that status and metrics name; with more, the status names only Unhealthy ones
 _RELEASE = re.compile(r"[^/]+-[0-9a-f]{8,}\Z")
 
 
@@ -62,8 +62,8 @@ def lacking(error: Optional[str], node: Optional[ServedNode]) -> str:
 def of_resource(served: Served) -> dict[str, Any]:
     """Return the entry of a served resource in the status document."""
     registrar, listed, way = served.registrar, served.roster.advertised, served.decision.delivery
-    named = listed if len(listed) <= MOST else [one for one in listed if not one.healthy][:MOST]
-    healthy = sum(one.healthy for one in listed)
+    summary = served.roster.summary
+    named = listed if len(listed) <= MOST else summary.ill
     return {
         "state": served.state,
         "error": registrar.reason or None,
@@ -72,8 +72,8 @@ def of_resource(served: Served) -> dict[str, Any]:
         "mode": registrar.mode,
         "kubelet": None if registrar.kubelet is None else list(registrar.kubelet),
         "socket": registrar.server.path if registrar.server else "",
-        "healthy": healthy,
-        "unhealthy": len(listed) - healthy,
+        "healthy": summary.healthy,
+        "unhealthy": summary.unhealthy,
         "devices": {one.id: {"healthy": one.healthy, "reason": one.reason} for one in named},
         "omitted": len(listed) - len(named),
         "delivery": way._asdict() if way else None,
@@ -112,13 +112,11 @@ def gauges(served: Iterable[Served]) -> Iterator[Sample]:
 
 
 def _devices(one: Served, labels: Mapping[str, str]) -> Iterator[Sample]:
-    listed = one.roster.advertised
-    ill = [device for device in listed if not device.healthy]
-    taken = sum(class_of(device.reason) == "taken" for device in ill)
-    counts = {"healthy": len(listed) - len(ill), "unhealthy": len(ill) - taken, "taken": taken}
+    found = one.roster.summary
+    counts = {"healthy": found.healthy, "unhealthy": found.unhealthy - found.taken, "taken": found.taken}
     for state, count in counts.items():
         yield Sample("devices", {**labels, "state": state}, count)
-    for device in ill[:MOST]:
+    for device in found.ill:
         yield Sample("device_fault", {**labels, "device": device.id, "reason": class_of(device.reason)}, 1)
 
 

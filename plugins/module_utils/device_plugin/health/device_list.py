@@ -18,6 +18,7 @@ from ..offer.list_size import LONGEST, size
 from ..offer.resources import OfferedUnit, Resource
 
 HIGHEST_NODE = 63  # of a kubelet's mask of NUMA nodes (pkg/kubelet/cm/topologymanager/bitmask)
+MOST = 2000  # devices of a resource that status and metrics name; with more, the status names only Unhealthy ones
 TOLD = 1.0  # seconds for which a device is Unhealthy before another may take its place on a full list
 
 
@@ -28,6 +29,15 @@ class Advertised(NamedTuple):
     healthy: bool
     numa_nodes: tuple[int, ...] = ()  # that this host has; () stands for an empty topology
     reason: str = ""  # why it is not healthy (faults.py)
+
+
+class ListSummary(NamedTuple):
+    """What status and metrics say of a list. Made where the list is made: to count 60,000 devices takes a while."""
+
+    healthy: int = 0
+    unhealthy: int = 0
+    taken: int = 0  # of the unhealthy ones: others have them
+    ill: tuple[Advertised, ...] = ()  # the first MOST of the unhealthy ones
 
 
 class UnitEvent(NamedTuple):
@@ -48,6 +58,7 @@ class Roster:
 
     def __init__(self, numa_nodes: Optional[frozenset[int]] = None) -> None:
         self.advertised: tuple[Advertised, ...] = ()  # by unit and replica
+        self.summary = ListSummary()  # of `advertised`
         self.due: Optional[float] = None  # when to call `update` again, if nothing happens before
         self._numa_nodes = frozenset(node for node in numa_nodes or () if 0 <= node <= HIGHEST_NODE)
         self._units: dict[str, str] = {}  # device ID -> unit, of all that are listed
@@ -90,6 +101,7 @@ class Roster:
         self.due = self._next(found, offered, health, now)
         before, self._states = self._states, _states(listed)
         told, self.advertised = self.advertised, tuple(one for _name, one in listed)
+        self.summary = summary_of(self.advertised)
         return self.advertised != told, tuple(_events(before, self._states))
 
     def _offered(self, resource: Resource, now: float) -> list[Listed]:
@@ -177,6 +189,13 @@ class Roster:
         for name in [name for name in self._faults if name not in units]:
             del self._faults[name]
             self._until.pop(name, None)
+
+
+def summary_of(listed: Sequence[Advertised]) -> ListSummary:
+    """Count the devices of a list, and find those to name."""
+    ill = [one for one in listed if not one.healthy]
+    taken = sum(class_of(one.reason) == "taken" for one in ill)
+    return ListSummary(len(listed) - len(ill), len(ill), taken, tuple(ill[:MOST]))
 
 
 def _states(listed: Sequence[Listed]) -> States:

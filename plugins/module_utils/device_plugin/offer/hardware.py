@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ...discovery.inventory import Inventory
 from ...locality import RELATIONS
@@ -46,6 +46,11 @@ class Hardware:
         for name, items in self._items.items():
             for item in items:
                 self._of_item.setdefault(item, set()).add(name)
+
+    @property
+    def indexes(self) -> tuple[dict[str, Any], ...]:
+        """Return everything that was made for this object, to free it."""
+        return (self._records, self._items, self._names, self._of_item)
 
     @property
     def items(self) -> Iterable[set[str]]:

@@ -78,7 +78,7 @@ class _Kind(NamedTuple):
     """The devices and other names of a kind."""
 
     found: tuple[IdentifiedDevice, ...]
-    by_name: Mapping[str, IdentifiedDevice]  # qualified name -> its identity
+    by_name: dict[str, IdentifiedDevice]  # qualified name -> its identity
     others: Mapping[str, str]  # qualified name -> why it is not a device
     passing: bool = False  # all its devices come and go with the grants of other tools: not a resource
 
@@ -108,7 +108,20 @@ def offer(settings: PluginSettings, registry: Registry, inventory: Optional[Inve
             else:
                 resources[each.name] = resource
     made = tuple(resources[name] for name in sorted(resources))
+    _let_go(kinds, hardware)
     return Offer(made, (*warnings, *_twice(made)), refused, tuple(absent))
+
+
+def _let_go(kinds: dict[str, _Kind], hardware: Hardware) -> None:
+    """Free the indexes piece by piece: at the end of `offer`, Python would free them at once and keep its lock."""
+    parts = [one for kind in kinds.values() for one in kind.found]
+    names = [kind.by_name for kind in kinds.values()]
+    kinds.clear()
+    for index in (*names, *hardware.indexes):
+        while index:
+            index.popitem()
+    while parts:
+        parts.pop()
 
 
 def known(registry: Registry, inventory: Optional[Inventory]) -> Iterator[IdentifiedDevice]:

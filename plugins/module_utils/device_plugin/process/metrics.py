@@ -182,8 +182,14 @@ def _histogram(metric: str, labels: Mapping[str, str], cells: Sequence[float]) -
 
 
 def _line(metric: str, labels: Mapping[str, str], value: float) -> str:
-    inside = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-    return f"{full_name(metric)}{{{inside}}} {value:.10g}" if inside else f"{full_name(metric)} {value:.10g}"
+    return sample_line(full_name(metric), labels, value)
+
+
+def sample_line(name: str, labels: Mapping[str, str], value: float) -> str:
+    """Return one sample of the exported metric `name`; any text may be a label's value."""
+    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    number = f"{value:.0f}" if abs(value) < 1e15 and value == int(value) else f"{value:.10g}"
+    return f"{name}{{{inside}}} {number}" if inside else f"{name} {number}"
 
 
 def _escaped(text: str) -> str:

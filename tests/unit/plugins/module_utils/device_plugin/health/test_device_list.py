@@ -60,6 +60,9 @@ def test_case(case):
         for one in roster.advertised if "list" in step else ():
             assert one.healthy is not step["list"][one.id].strip(), step
             assert one.reason.startswith(step["list"][one.id])
+        ill = tuple(one for one in roster.advertised if not one.healthy)
+        taken = sum(one.reason.startswith("taken") for one in ill)
+        assert roster.summary == (len(roster.advertised) - len(ill), len(ill), taken, ill)
         near = {one.id: list(one.numa_nodes) for one in roster.advertised}
         assert {**near, **step.get("numa_nodes", {})} == near
 

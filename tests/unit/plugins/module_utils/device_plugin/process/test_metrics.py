@@ -17,7 +17,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon import publisher, status_document
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import Advertised
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.device_list import (
+    MOST,
+    Advertised,
+    summary_of,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.kubelet import registration
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import metrics
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.instance_status import InstanceEntry
@@ -62,7 +66,9 @@ def whole() -> str:
     served: Any = SimpleNamespace(
         name="a.com/x",
         state="registered",
-        roster=SimpleNamespace(advertised=[Advertised("d0", False, (), "device: ECC error 0xdeadbeef at 17:03")]),
+        roster=SimpleNamespace(
+            summary=summary_of([Advertised("d0", False, (), "device: ECC error 0xdeadbeef at 17:03")])
+        ),
         feed=SimpleNamespace(streams=[1]),
     )
     return found.render((*status_document.gauges([served]), *status_document.of_process(1.5, False, False)))
@@ -117,18 +123,16 @@ def test_the_docs_list_each_metric() -> None:
 def test_devices_are_counted_and_those_that_are_ill_are_named_up_to_a_number() -> None:
     well = [Advertised(f"w{number}", True) for number in range(3)]
     taken = [Advertised("t", False, (), "taken: by request 7 of gpu/gpu")]
-    ill = [
-        Advertised(f"i{number}", False, (), "node-missing: /dev/x is gone") for number in range(status_document.MOST)
-    ]
+    ill = [Advertised(f"i{number}", False, (), "node-missing: /dev/x is gone") for number in range(MOST)]
     served: Any = SimpleNamespace(
-        name="a.com/x", state="registered", roster=SimpleNamespace(advertised=[*well, *taken, *ill])
+        name="a.com/x", state="registered", roster=SimpleNamespace(summary=summary_of([*well, *taken, *ill]))
     )
     served.feed = SimpleNamespace(streams=[1])
     values = Metrics().render(status_document.gauges([served])).splitlines()
-    for state, number in {"healthy": 3, "taken": 1, "unhealthy": status_document.MOST}.items():
+    for state, number in {"healthy": 3, "taken": 1, "unhealthy": MOST}.items():
         assert f'{PREFIX}devices{{resource="a.com/x",state="{state}"}} {number}' in values
     assert f'{PREFIX}device_fault{{resource="a.com/x",device="i0",reason="node-missing"}} 1' in values
-    assert sum(line.startswith(f"{PREFIX}device_fault{{") for line in values) == status_document.MOST
+    assert sum(line.startswith(f"{PREFIX}device_fault{{") for line in values) == MOST
     assert [line for line in values if line.startswith(f"{PREFIX}resource_state") and line.endswith(" 1")] == [
         f'{PREFIX}resource_state{{resource="a.com/x",state="registered"}} 1'
     ]
