@@ -146,34 +146,38 @@ paths:
   sample: [/etc/cdi/gpu.d/drm.conf, /run/cdi-inventory.d/gpu.drm.1c291ca3.json]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "resource_type": {"type": "str", "required": True},
+        "name": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "plugin": {"type": "str"},
+        "description": {"type": "str"},
+        "cdi_version": {"type": "str", "choices": ["0.0.1", "0.0.2"], "default": "0.0.2"},
+        "args": {"type": "dict", "default": {}},
+        "config_dir": {"type": "path", "default": "/etc/cdi"},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "managed_by": {"type": "str", "default": ""},
+        "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
+        "force": {"type": "bool", "default": False},
+        **on_host.ARGUMENTS,
+    },
+    "required_if": [("state", "present", ("plugin",))],
+    "required_one_of": [("name", "plugin")],
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "resource_type": {"type": "str", "required": True},
-            "name": {"type": "str"},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "plugin": {"type": "str"},
-            "description": {"type": "str"},
-            "cdi_version": {"type": "str", "choices": ["0.0.1", "0.0.2"], "default": "0.0.2"},
-            "args": {"type": "dict", "default": {}},
-            "config_dir": {"type": "path", "default": "/etc/cdi"},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "managed_by": {"type": "str", "default": ""},
-            "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
-            "force": {"type": "bool", "default": False},
-            **on_host.ARGUMENTS,
-        },
-        required_if=[("state", "present", ("plugin",))],
-        required_one_of=[("name", "plugin")],
-        supports_check_mode=True,
-    )
-    on_host.run(module, "cdi_plugin")
+    on_host.run(AnsibleModule(**MODULE), "cdi_plugin")
 
 
 if __name__ == "__main__":

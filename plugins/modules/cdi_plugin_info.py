@@ -119,23 +119,27 @@ broken:
   sample: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "resource_type": {"type": "str"},
+        "config_dir": {"type": "path", "default": "/etc/cdi"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "timeout": {"type": "float", "default": 10},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "resource_type": {"type": "str"},
-            "config_dir": {"type": "path", "default": "/etc/cdi"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "timeout": {"type": "float", "default": 10},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "cdi_plugin_info")
+    on_host.run(AnsibleModule(**MODULE), "cdi_plugin_info")
 
 
 if __name__ == "__main__":

@@ -50,10 +50,30 @@ options:
       - End the claim when its container stops. By default a stopped container keeps its devices for its next start.
     type: bool
     default: false
+  for_user:
+    description:
+      - The name of an ordinary user whose own (rootless) containers use the claim. While it lives, this user can open
+        its device nodes, by an entry in their access lists, and this user alone can read its spec.
+      - Can't be combined with O(release_on_stop).
+    type: str
+  keep:
+    description:
+      - Give the claim back only by O(state=absent), as for a job that runs one container after another. By default it
+        is also given back some time after its last container is gone, see
+        O(fleet.cdi.refresh_service#module:claims_idle).
+      - Not together with O(release_on_stop).
+    type: bool
+    default: false
   reuse:
     description:
       - Take an id that ended since the last reboot. By default this is an error, because a container may still ask for
         the former claim by its name.
+    type: bool
+    default: false
+  force:
+    description:
+      - For O(state=absent), also give the devices back if a container that was started with the claim still runs. By
+        default this is an error that names the containers, because others may get the devices while these use them.
     type: bool
     default: false
   timeout:
@@ -135,6 +155,27 @@ claim:
       description: Whether the claim ends when its container stops.
       type: bool
       sample: false
+    for_user:
+      description: The ordinary user whose containers use it; empty for root's.
+      type: str
+      sample: ""
+    uid:
+      description: The user id of RV(claim.for_user); 0 for root.
+      type: int
+      sample: 0
+    keep:
+      description: Whether only O(state=absent) gives the claim back.
+      type: bool
+      sample: false
+    only:
+      description: The device nodes of the devices that the caller chose. Empty if the executables chose.
+      type: list
+      elements: path
+      sample: []
+    job:
+      description: The run of a Slurm job that ends the claim, or empty.
+      type: str
+      sample: ""
     state:
       description: V(granted), V(idle), or V(asked) while it is made or given back.
       type: str
@@ -173,31 +214,38 @@ claim:
       sample: ""
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "id": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "request": {"type": "dict"},
+        "near": {"type": "list", "elements": "int"},
+        "release_on_stop": {"type": "bool", "default": False},
+        "for_user": {"type": "str"},
+        "keep": {"type": "bool", "default": False},
+        "reuse": {"type": "bool", "default": False},
+        "force": {"type": "bool", "default": False},
+        "timeout": {"type": "float", "default": 60},
+        "config_dir": {"type": "path", "default": "/etc/cdi"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        **on_host.ARGUMENTS,
+    },
+    "required_if": [("state", "present", ("request",))],
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "id": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "request": {"type": "dict"},
-            "near": {"type": "list", "elements": "int"},
-            "release_on_stop": {"type": "bool", "default": False},
-            "reuse": {"type": "bool", "default": False},
-            "timeout": {"type": "float", "default": 60},
-            "config_dir": {"type": "path", "default": "/etc/cdi"},
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            **on_host.ARGUMENTS,
-        },
-        required_if=[("state", "present", ("request",))],
-        supports_check_mode=True,
-    )
-    on_host.run(module, "claim")
+    on_host.run(AnsibleModule(**MODULE), "claim")
 
 
 if __name__ == "__main__":

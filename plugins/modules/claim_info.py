@@ -88,6 +88,27 @@ claims:
       description: Whether the claim ends when its container stops.
       type: bool
       sample: false
+    for_user:
+      description: The ordinary user whose containers use it; empty for root's.
+      type: str
+      sample: ""
+    uid:
+      description: The user id of RV(claims[].for_user); 0 for root.
+      type: int
+      sample: 0
+    keep:
+      description: Whether only O(fleet.cdi.claim#module:state=absent) gives the claim back.
+      type: bool
+      sample: false
+    only:
+      description: The device nodes of the devices that the caller chose. Empty if the executables chose.
+      type: list
+      elements: path
+      sample: []
+    job:
+      description: The run of a Slurm job that ends the claim, or empty.
+      type: str
+      sample: ""
     state:
       description: V(granted), V(idle), or V(asked) while it is made or given back.
       type: str
@@ -132,24 +153,28 @@ faults:
   sample: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "id": {"type": "str"},
+        "config_dir": {"type": "path", "default": "/etc/cdi"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "id": {"type": "str"},
-            "config_dir": {"type": "path", "default": "/etc/cdi"},
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "claim_info")
+    on_host.run(AnsibleModule(**MODULE), "claim_info")
 
 
 if __name__ == "__main__":

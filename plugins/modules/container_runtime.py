@@ -185,33 +185,37 @@ restarted:
   sample: true
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "name": {"type": "str", "required": True, "choices": ["docker", "podman", "containerd", "cri-o"]},
+        "state": {"type": "str", "choices": ["enabled", "disabled", "absent"], "default": "enabled"},
+        "spec_dirs": {"type": "list", "elements": "path"},
+        "installation": {
+            "type": "str",
+            "choices": ["system", "snap", "k3s", "rke2", "microk8s"],
+            "default": "system",
+        },
+        "config_file": {"type": "path"},
+        "restart": {"type": "str", "choices": ["never", "when_idle", "always"], "default": "never"},
+        "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
+        "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "managed_by": {"type": "str", "default": ""},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True, "choices": ["docker", "podman", "containerd", "cri-o"]},
-            "state": {"type": "str", "choices": ["enabled", "disabled", "absent"], "default": "enabled"},
-            "spec_dirs": {"type": "list", "elements": "path"},
-            "installation": {
-                "type": "str",
-                "choices": ["system", "snap", "k3s", "rke2", "microk8s"],
-                "default": "system",
-            },
-            "config_file": {"type": "path"},
-            "restart": {"type": "str", "choices": ["never", "when_idle", "always"], "default": "never"},
-            "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
-            "on_unsupported": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "managed_by": {"type": "str", "default": ""},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "container_runtime")
+    on_host.run(AnsibleModule(**MODULE), "container_runtime")
 
 
 if __name__ == "__main__":

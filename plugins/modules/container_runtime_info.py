@@ -129,21 +129,25 @@ runtimes:
       sample: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "name": {"type": "str", "choices": ["docker", "podman", "containerd", "cri-o"]},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "choices": ["docker", "podman", "containerd", "cri-o"]},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "container_runtime_info")
+    on_host.run(AnsibleModule(**MODULE), "container_runtime_info")
 
 
 if __name__ == "__main__":

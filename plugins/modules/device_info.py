@@ -421,23 +421,27 @@ topology:
           sample: 50.0
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "devices": {"type": "dict"},
+        "root": {"type": "path", "default": "/"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "gather": {"type": "list", "elements": "str", "choices": ["links", "properties"], "default": []},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "devices": {"type": "dict"},
-            "root": {"type": "path", "default": "/"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "gather": {"type": "list", "elements": "str", "choices": ["links", "properties"], "default": []},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "device_info")
+    on_host.run(AnsibleModule(**MODULE), "device_info")
 
 
 if __name__ == "__main__":

@@ -188,6 +188,8 @@ instances:
       sample: null
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
@@ -207,30 +209,33 @@ EXPECTED = [
 ]
 
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+        "resources": {"type": "dict", "default": {}},
+        "delivery": {"type": "str", "choices": ["auto", "cdi", "annotations", "expanded"], "default": "auto"},
+        "registration": {"type": "str", "choices": ["auto", "register", "watcher"], "default": "auto"},
+        "takeover": {"type": "bool", "default": False},
+        "occupied": {"type": "str", "choices": ["warn", "refuse", "ignore"], "default": "warn"},
+        "occupied_ignore": {"type": "list", "elements": "str", "default": EXPECTED},
+        "metrics": {"type": "str", "default": ""},
+        "grace": {"type": "int", "default": 30},
+        "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "timeout": {"type": "int", "default": 10},
+        "force": {"type": "bool", "default": False},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
+
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
-            "resources": {"type": "dict", "default": {}},
-            "delivery": {"type": "str", "choices": ["auto", "cdi", "annotations", "expanded"], "default": "auto"},
-            "registration": {"type": "str", "choices": ["auto", "register", "watcher"], "default": "auto"},
-            "takeover": {"type": "bool", "default": False},
-            "occupied": {"type": "str", "choices": ["warn", "refuse", "ignore"], "default": "warn"},
-            "occupied_ignore": {"type": "list", "elements": "str", "default": EXPECTED},
-            "metrics": {"type": "str", "default": ""},
-            "grace": {"type": "int", "default": 30},
-            "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "timeout": {"type": "int", "default": 10},
-            "force": {"type": "bool", "default": False},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "device_plugin_config")
+    on_host.run(AnsibleModule(**MODULE), "device_plugin_config")
 
 
 if __name__ == "__main__":

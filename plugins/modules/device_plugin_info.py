@@ -165,22 +165,26 @@ config:
   sample: {"path": "/etc/fleet-cdi/device-plugin.json", "exists": true, "managed": true}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+        "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
-            "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "device_plugin_info")
+    on_host.run(AnsibleModule(**MODULE), "device_plugin_info")
 
 
 if __name__ == "__main__":

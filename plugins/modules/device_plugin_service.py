@@ -115,29 +115,33 @@ instance:
   sample: a
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
+        "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "metrics": {"type": "str", "default": ""},
+        "device_access": {"type": "bool", "default": False},
+        "capabilities": {"type": "list", "elements": "str", "default": []},
+        "writable_paths": {"type": "list", "elements": "str", "default": []},
+        "process_access": {"type": "bool", "default": True},
+        "timeout": {"type": "int", "default": 60},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "config_file": {"type": "path", "default": "/etc/fleet-cdi/device-plugin.json"},
-            "kubelet_dir": {"type": "path", "default": "/var/lib/kubelet"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "metrics": {"type": "str", "default": ""},
-            "device_access": {"type": "bool", "default": False},
-            "capabilities": {"type": "list", "elements": "str", "default": []},
-            "writable_paths": {"type": "list", "elements": "str", "default": []},
-            "process_access": {"type": "bool", "default": True},
-            "timeout": {"type": "int", "default": 60},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "device_plugin_service")
+    on_host.run(AnsibleModule(**MODULE), "device_plugin_service")
 
 
 if __name__ == "__main__":

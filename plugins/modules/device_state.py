@@ -114,26 +114,30 @@ paths:
   sample: [/var/lib/cdi/device-state.json, /etc/cdi/amd.com-gpu.json, /run/cdi-inventory.json]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "device": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["disabled", "enabled"], "required": True},
+        "reason": {"type": "str"},
+        "until": {"type": "str"},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        **on_host.ARGUMENTS,
+    },
+    "required_if": [("state", "disabled", ("reason",))],
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "device": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["disabled", "enabled"], "required": True},
-            "reason": {"type": "str"},
-            "until": {"type": "str"},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            **on_host.ARGUMENTS,
-        },
-        required_if=[("state", "disabled", ("reason",))],
-        supports_check_mode=True,
-    )
-    on_host.run(module, "device_state")
+    on_host.run(AnsibleModule(**MODULE), "device_state")
 
 
 if __name__ == "__main__":

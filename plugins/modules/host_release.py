@@ -53,9 +53,10 @@ options:
   command_link:
     description:
       - Whether C(/usr/local/bin/fleet-cdi) is a link to the command, so that it is on the PATH. By default it is as it
-        was said before, and made by the first installation.
-      - Only for the O(prefix) V(/opt/cdi), as one name can mean one release only. O(state=absent) removes it. Something
-        else of that name is refused, and stays.
+        was said before, and made by the first installation. With it come links to the manual page and to the completion
+        of bash and zsh, below C(/usr/local/share).
+      - Only for the O(prefix) V(/opt/cdi), as one name can mean one release only. O(state=absent) removes them. Another
+        file with the name of the command is refused, and stays. Files at the other places stay, too.
     type: bool
   python:
     description:
@@ -190,34 +191,38 @@ missing_packages:
     - python3-pyudev
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
+        "on_needed": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
+        "python": {"type": "path", "default": "/usr/bin/python3"},
+        "command_link": {"type": "bool"},
+        "parts": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["discovery", "device_plugin"],
+            "default": ["discovery"],
+        },
+        "supported_only": {"type": "bool", "default": False},
+        "distributions": {"type": "dict", "default": {}},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "previous", "absent"], "default": "present"},
-            "on_needed": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
-            "python": {"type": "path", "default": "/usr/bin/python3"},
-            "command_link": {"type": "bool"},
-            "parts": {
-                "type": "list",
-                "elements": "str",
-                "choices": ["discovery", "device_plugin"],
-                "default": ["discovery"],
-            },
-            "supported_only": {"type": "bool", "default": False},
-            "distributions": {"type": "dict", "default": {}},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "host_release")
+    on_host.run(AnsibleModule(**MODULE), "host_release")
 
 
 if __name__ == "__main__":

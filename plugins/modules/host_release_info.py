@@ -80,8 +80,14 @@ command_link:
   returned: success
   type: str
   sample: /usr/local/bin/fleet-cdi
+page_links:
+  description: The links to the manual page and to the completion of shells that M(fleet.cdi.host_release) made.
+  returned: success
+  type: list
+  elements: str
+  sample: [/usr/local/share/man/man8/fleet-cdi.8]
 faults:
-  description: Faults of the active release and of the link on the PATH.
+  description: Faults of the active release and of the links to it.
   returned: success
   type: list
   elements: dict
@@ -125,21 +131,25 @@ distribution:
     version_id: "12"
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "host_release_info")
+    on_host.run(AnsibleModule(**MODULE), "host_release_info")
 
 
 if __name__ == "__main__":

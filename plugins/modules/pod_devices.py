@@ -38,9 +38,15 @@ options:
     description:
       - V(present) makes the claims. V(absent) gives back what the pods of the manifest were granted; only their names
         and namespaces are read, so a manifest that was edited meanwhile gives back the same. End the pods first.
+        If a container still runs with one of the claims, this is an error, and nothing is given back.
     type: str
     choices: [present, absent]
     default: present
+  force:
+    description:
+      - For O(state=absent), also give devices back that a running container uses.
+    type: bool
+    default: false
   resources:
     description:
       - Extended resources that stand for devices, each with its resource-spec.
@@ -171,29 +177,34 @@ manifest:
             resources: {limits: {fleet.cdi/claim=pod_default_sharing__gpu: 1}}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "manifest": {"type": "raw", "required": True},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "force": {"type": "bool", "default": False},
+        "resources": {"type": "dict", "default": {}},
+        "target": {"type": "str", "choices": ["podman", "device_plugin", "resource_claims"], "default": "podman"},
+        "device_classes": {"type": "dict", "default": {}},
+        "config_dir": {"type": "path", "default": "/etc/cdi"},
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "timeout": {"type": "float", "default": 60},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "manifest": {"type": "raw", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "resources": {"type": "dict", "default": {}},
-            "target": {"type": "str", "choices": ["podman", "device_plugin", "resource_claims"], "default": "podman"},
-            "device_classes": {"type": "dict", "default": {}},
-            "config_dir": {"type": "path", "default": "/etc/cdi"},
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "timeout": {"type": "float", "default": 60},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "pod_devices")
+    on_host.run(AnsibleModule(**MODULE), "pod_devices")
 
 
 if __name__ == "__main__":

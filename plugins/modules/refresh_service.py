@@ -15,8 +15,9 @@ description:
     kubelet, when devices or drivers come and go, and in intervals. A refresh needs no controller, because the manifest
     remembers the last settings of M(fleet.cdi.spec).
   - The files are a oneshot service, a path unit and a timer of systemd called C(fleet-cdi-refresh), a path unit and a
-    service called C(fleet-cdi-libraries) that see when libraries of the host have changed, and the udev rules
-    C(70-fleet-cdi.rules). They are in the manifest; C(fleet-cdi undo) stops the units and takes the files back.
+    service called C(fleet-cdi-libraries) that see when libraries of the host have changed, a timer and a service called
+    C(fleet-cdi-claims) that give back claims whose containers are gone, and the udev rules C(70-fleet-cdi.rules). They
+    are in the manifest; C(fleet-cdi undo) stops the units and takes the files back.
   - A refresh never blocks a boot, because it is limited in time and no unit requires it. Where devices are missing it
     fails, so that the unit shows it, and is run again.
 author:
@@ -46,9 +47,30 @@ options:
     default: 600
   interval:
     description:
-      - Seconds between two refreshes without any event. Partitions of some GPUs change without one.
+      - Seconds between two refreshes without any event. Partitions of some GPUs change without one. Also the seconds
+        between two looks for claims to give back.
     type: int
     default: 300
+  claims_idle:
+    description:
+      - Seconds for which the containers of a claim have to be gone until the claim is given back by itself. A claim
+        with O(fleet.cdi.claim#module:keep) never is, and one with O(fleet.cdi.claim#module:release_on_stop) does not
+        wait.
+    type: int
+    default: 600
+  metrics_file:
+    description:
+      - File with the state of this host for Prometheus' node_exporter, which is replaced after each refresh, such as
+        V(/var/lib/prometheus/node-exporter/fleet_cdi.prom). Its name ends with C(.prom). Empty for no file. A file
+        that was written earlier stays.
+    type: str
+    default: ''
+  feature_file:
+    description:
+      - File with labels for Kubernetes' Node Feature Discovery, which is kept after each refresh, such as
+        V(/etc/kubernetes/node-feature-discovery/features.d/fleet-cdi). Empty for no file; an earlier one is removed.
+    type: str
+    default: ''
   load_modules:
     description:
       - Kernel modules to load before each refresh.
@@ -110,29 +132,36 @@ EXAMPLES = r"""
 
 RETURN = r"""#"""
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "timeout": {"type": "int", "default": 60},
+        "grace": {"type": "int", "default": 600},
+        "interval": {"type": "int", "default": 300},
+        "claims_idle": {"type": "int", "default": 600},
+        "metrics_file": {"type": "str", "default": ""},
+        "feature_file": {"type": "str", "default": ""},
+        "load_modules": {"type": "list", "elements": "str", "default": []},
+        "make_nodes": {"type": "bool", "default": False},
+        "virtual_functions": {"type": "dict", "default": {}},
+        "spec_dir": {"type": "path", "default": "/etc/cdi"},
+        "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "timeout": {"type": "int", "default": 60},
-            "grace": {"type": "int", "default": 600},
-            "interval": {"type": "int", "default": 300},
-            "load_modules": {"type": "list", "elements": "str", "default": []},
-            "make_nodes": {"type": "bool", "default": False},
-            "virtual_functions": {"type": "dict", "default": {}},
-            "spec_dir": {"type": "path", "default": "/etc/cdi"},
-            "device_list": {"type": "path", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "refresh_service")
+    on_host.run(AnsibleModule(**MODULE), "refresh_service")
 
 
 if __name__ == "__main__":

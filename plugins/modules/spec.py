@@ -396,36 +396,40 @@ kinds:
           sample: 0.5.0
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "kind": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "devices": {"type": "dict"},
+        "content": {"type": "dict"},
+        "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
+        "on_foreign_kind": {"type": "str", "choices": ["use", "fail", "replace"], "default": "use"},
+        "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
+        "runtime_versions": {"type": "dict", "default": {}},
+        "spec_dir": {"type": "path", "default": "/etc/cdi"},
+        "root": {"type": "path", "default": "/"},
+        "device_list": {"type": "str", "default": "/run/cdi-inventory.json"},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "force": {"type": "bool", "default": False},
+        "managed_by": {"type": "str", "default": ""},
+        **on_host.ARGUMENTS,
+    },
+    "mutually_exclusive": [("devices", "content")],
+    "required_if": [("state", "present", ("devices", "content"), True), ("state", "absent", ("kind",))],
+    "required_by": {"content": ("kind",)},
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "kind": {"type": "str"},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "devices": {"type": "dict"},
-            "content": {"type": "dict"},
-            "on_unsupported": {"type": "str", "choices": ["drop", "fail"], "default": "drop"},
-            "on_foreign_kind": {"type": "str", "choices": ["use", "fail", "replace"], "default": "use"},
-            "on_held": {"type": "str", "choices": ["keep", "fail", "drop"], "default": "keep"},
-            "runtime_versions": {"type": "dict", "default": {}},
-            "spec_dir": {"type": "path", "default": "/etc/cdi"},
-            "root": {"type": "path", "default": "/"},
-            "device_list": {"type": "str", "default": "/run/cdi-inventory.json"},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "force": {"type": "bool", "default": False},
-            "managed_by": {"type": "str", "default": ""},
-            **on_host.ARGUMENTS,
-        },
-        mutually_exclusive=[("devices", "content")],
-        required_if=[("state", "present", ("devices", "content"), True), ("state", "absent", ("kind",))],
-        required_by={"content": ("kind",)},
-        supports_check_mode=True,
-    )
-    on_host.run(module, "spec")
+    on_host.run(AnsibleModule(**MODULE), "spec")
 
 
 if __name__ == "__main__":

@@ -184,22 +184,26 @@ stale:
         expected: "510"
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 
+# The arguments of AnsibleModule; the action plugin checks a task by them as well.
+MODULE: dict[str, Any] = {
+    "argument_spec": {
+        "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
+        "state_dir": {"type": "path", "default": "/var/lib/cdi"},
+        "device_list": {"type": "str", "default": "/run/cdi-inventory.json"},
+        **on_host.ARGUMENTS,
+    },
+    "supports_check_mode": True,
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "spec_dirs": {"type": "list", "elements": "path", "default": ["/etc/cdi", "/var/run/cdi"]},
-            "state_dir": {"type": "path", "default": "/var/lib/cdi"},
-            "device_list": {"type": "str", "default": "/run/cdi-inventory.json"},
-            **on_host.ARGUMENTS,
-        },
-        supports_check_mode=True,
-    )
-    on_host.run(module, "spec_info")
+    on_host.run(AnsibleModule(**MODULE), "spec_info")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,36 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's side of plugins/module_utils/on_host.py: name the release, and send its archive if it is missing."""
+"""The controller's side of a module: run the code of the release on the host.
+
+There are three ways, and each is for hosts where those before it can't be used:
+
+1. Start the launcher of the installed release, with the task's options on its standard input. Nothing else is sent.
+2. Run the module (plugins/module_utils/on_host.py), which starts the launcher. Ansible sends 160 KiB for a module, and
+   the host compiles them. This is for connections and become methods that can't pass standard input.
+3. Run the module with the release's archive, on hosts without the release.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Optional
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.plugins.action import ActionBase
+from ansible.vars.clean import remove_internal_keys
 
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 
 MODULE_UTILS = os.path.dirname(os.path.dirname(os.path.abspath(build.__file__)))
 OURS = ("release", "archive")
+NOT_FOUND = 127  # exit status of POSIX's shells for a command that does not exist
+CHECKS = ("mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by")
 
 
 @lru_cache(maxsize=1)
@@ -25,10 +40,16 @@ def release() -> build.Release:
 
 
 class OnHost(ActionBase):
-    """Run the module once if the release is installed, otherwise a second time with the archive."""
+    """Run a module's code of this controller's release on the host."""
 
     _supports_async = False
     _requires_connection = True
+    _module_arguments: dict[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        """Load the module's arguments and the release. Ansible imports an action before it forks for the hosts."""
+        cls._module_arguments = import_module(cls.__module__.replace(".action.", ".modules.")).MODULE
+        release()
 
     def run(self, tmp: Optional[str] = None, task_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
@@ -37,8 +58,13 @@ class OnHost(ActionBase):
                 raise AnsibleActionFail(
                     f"{option}: is filled in by {self._task.action} itself; remove it from the task"
                 )
-        arguments = {**self._task.args, "release": release().id}
-        result = self._module(arguments, task_vars)
+        return self._done({**self._task.args, "release": release().id}, task_vars)
+
+    def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
+        """Return the result of the module for these arguments, by the first way that can be used."""
+        result = self._launched(arguments)
+        if result is None:
+            result = self._module(arguments, task_vars)
         if not result.pop("needs_archive", False):
             return result
         shell = self._connection._shell
@@ -49,6 +75,81 @@ class OnHost(ActionBase):
         self._fixup_perms2((shell.tmpdir, archive))  # for become with an ordinary user
         return self._module({**arguments, "archive": archive}, task_vars)
 
+    def _launched(self, arguments: dict[str, Any]) -> Optional[dict[str, Any]]:
+        """Return the answer of the installed release; None if the module has to run."""
+        options = self._options(arguments)
+        if options is None or not self._passes_stdin():
+            return None
+        mark = os.urandom(16).hex()
+        request = {"options": options, "check": self._task.check_mode, "verbosity": self._display.verbosity}
+        launcher = f"{options['prefix']}/lib/{options['release']}/bin/fleet-cdi"
+        call = type(self).__module__.rpartition(".")[2]
+        command = f"{self._compute_environment_string()} {shlex.quote(launcher)} call {call}".strip()
+        said = self._low_level_execute_command(command, in_data=json.dumps({**request, "mark": mark}).encode())
+        found = self._answer(said["stdout"], mark, launcher)
+        # The shell found no such program or no such interpreter, so a module would not find it either.
+        return {"needs_archive": True} if found is None and said.get("rc") == NOT_FOUND else found
+
+    def _options(self, arguments: dict[str, Any]) -> Optional[dict[str, Any]]:
+        """Return all options of the module, of their types; None if the module has to judge them.
+
+        A home directory and a variable in a path are those of the host.
+        """
+        specs = self._module_arguments["argument_spec"]
+        paths = [value for name, value in arguments.items() if "path" in _types(specs.get(name, {}))]
+        if any(sign in text for text in _texts(paths) for sign in "~$"):
+            return None
+        checks = {name: self._module_arguments.get(name) for name in CHECKS}
+        result = ModuleArgumentSpecValidator(self._module_arguments["argument_spec"], **checks).validate(arguments)
+        return None if result.error_messages else dict(result.validated_parameters)
+
+    def _passes_stdin(self) -> bool:
+        """Return whether a command gets its standard input through the connection and the become method.
+
+        Ansible gives a command with input no terminal. sudo asks for its password without one, and fails at once if its
+        configuration needs one. Other methods may wait, so they get input only if the user has set `pipelining`.
+        """
+        become = self._connection.become
+        without_terminal = become is None or become.name == "sudo"
+        return self._connection.has_pipelining and (without_terminal or self._is_pipelining_enabled("new"))
+
+    def _answer(self, text: str, mark: str, launcher: str) -> Optional[dict[str, Any]]:
+        """Return the result in the output of `fleet-cdi call`; None if it did not run to its end.
+
+        Login scripts and become methods may print around it.
+        """
+        _before, begun, rest = text.partition(mark)
+        document, ended, _after = rest.partition(mark)
+        if not begun:
+            return None
+        if not ended:
+            raise AnsibleActionFail(
+                f"{launcher}: its answer ends after {len(document)} characters. Run the task again."
+            )
+        answer = json.loads(document)
+        result = {"failed": True, "msg": answer["error"]} if "error" in answer else answer["result"]
+        if not self._task.diff:
+            result.pop("diff", None)
+        remove_internal_keys(result)
+        if answer["warnings"]:
+            result["warnings"] = answer["warnings"]
+        return {"changed": False, **result}
+
     def _module(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
-        result: dict[str, Any] = self._execute_module(self._task.action, module_args=arguments, task_vars=task_vars)
+        given = dict(arguments)  # Ansible adds arguments of its own
+        result: dict[str, Any] = self._execute_module(self._task.action, module_args=given, task_vars=task_vars)
         return result
+
+
+def _types(spec: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the type of an option and that of its items."""
+    return spec.get("type"), spec.get("elements")
+
+
+def _texts(value: Any) -> list[str]:
+    """Return all texts in a value, at any depth, without the keys of mappings."""
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in _texts(one)]
+    if isinstance(value, (list, tuple)):
+        return [text for one in value for text in _texts(one)]
+    return [value] if isinstance(value, str) else []

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An action starts the installed release directly where that is safe, and runs the module everywhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader
+
+from ansible_collections.fleet.cdi.plugins.action.spec_info import ActionModule
+from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
+
+Prints = Callable[[str, str], str]  # mark and answer -> what the controller reads
+
+MODULE = {"changed": False, "by": "module"}
+LAUNCHER = f"/opt/cdi/lib/{release().id}/bin/fleet-cdi"
+
+
+class Host:
+    """A host behind a connection: what it was sent, and what it prints around an answer."""
+
+    def __init__(
+        self, prints: Prints, become: Optional[str] = None, passes: bool = True, pipelining: bool = False
+    ) -> None:
+        self.prints = prints
+        self.command = ""
+        self.status = 0
+        self.options: dict[str, Any] = {}
+        self.modules: list[dict[str, Any]] = []
+        self.connection = connection_loader.get("local", PlayContext(), None)
+        self.connection.set_options(direct={"pipelining": pipelining})
+        self.connection.has_pipelining = passes
+        self.connection.become = become and SimpleNamespace(name=become, pipelining=become != "su")
+
+    def run(self, sent: Optional[list[str]] = None, **arguments: Any) -> dict[str, Any]:
+        """Return the result of fleet.cdi.spec_info; note in `sent` which files went to the host."""
+        task = SimpleNamespace(
+            args=arguments, action="fleet.cdi.spec_info", async_val=0, check_mode=True, diff=False, environment=None
+        )
+        action = ActionModule(task, self.connection, PlayContext(), None, None, None)
+        action._low_level_execute_command = self._execute
+        action._execute_module = self._module
+        action._transfer_data = lambda path, _data: (sent if sent is not None else []).append(path)
+        action._fixup_perms2 = lambda _paths: None
+        result: dict[str, Any] = action.run(task_vars={})
+        return result
+
+    def _execute(self, command: str, in_data: bytes) -> dict[str, Any]:
+        request = json.loads(in_data)
+        self.command, self.options = command, request["options"]
+        result = {"changed": True, "by": "launcher", "diff": [], "_ansible_no_log": True}
+        stdout = self.prints(request["mark"], json.dumps({"result": result, "warnings": []}))
+        return {"stdout": stdout, "rc": self.status}
+
+    def _module(self, _name: str, module_args: dict[str, Any], **_others: Any) -> dict[str, Any]:
+        self.modules.append(module_args)
+        return dict(MODULE)
+
+
+def plainly(mark: str, answer: str) -> str:
+    """As an installed release prints it."""
+    return f"{mark}{answer}{mark}\n"
+
+
+def test_the_release_gets_the_options_of_the_module_with_their_types() -> None:
+    host = Host(plainly)
+    assert host.run(spec_dirs="/a,/b") == {"changed": True, "by": "launcher"}
+    assert host.command == f"{LAUNCHER} call spec_info"
+    assert host.options["spec_dirs"] == ["/a", "/b"]
+    assert host.options["state_dir"] == "/var/lib/cdi"
+    assert not host.modules
+
+
+@pytest.mark.parametrize(
+    "prints",
+    [
+        lambda mark, answer: f"Welcome!\n{{}}\n{mark}{answer}{mark}\nBye\n",  # a login script
+        lambda mark, answer: f"[sudo] password: {mark}{answer}{mark}",
+        lambda mark, answer: f"\r\n{mark}{answer}{mark}\r\n",  # a terminal
+    ],
+)
+def test_text_around_an_answer_does_no_harm(prints: Prints) -> None:
+    assert Host(prints).run()["by"] == "launcher"
+
+
+@pytest.mark.parametrize("text", ["", "sh: 1: fleet-cdi: not found\n", "{}", '{"result": {"changed": true}}'])
+def test_the_module_runs_where_the_release_does_not_answer(text: str) -> None:
+    host = Host(lambda _mark, _answer: text)
+    assert host.run() == MODULE
+    assert host.command
+    assert host.modules[0]["release"] == release().id
+
+
+def test_a_host_without_the_release_gets_its_archive_with_the_first_module() -> None:
+    host = Host(lambda _mark, _answer: "sh: 1: fleet-cdi: not found")
+    host.status = 127
+    host.connection._shell.tmpdir = "/tmp/x"
+    sent: list[str] = []
+    assert host.run(sent=sent) == MODULE
+    assert sent == [f"/tmp/x/{release().id}.zip"]
+    assert [one["archive"] for one in host.modules] == sent
+
+
+def test_an_answer_that_was_cut_off_is_an_error() -> None:
+    """The release may have changed the host, so the module would say that nothing changed."""
+    host = Host(lambda mark, answer: f"{mark}{answer[:7]}")
+    with pytest.raises(AnsibleActionFail, match="its answer ends after 7 characters"):
+        host.run()
+    assert not host.modules
+
+
+@pytest.mark.parametrize(
+    ("become", "pipelining", "passes", "by"),
+    [
+        (None, False, True, "launcher"),
+        ("sudo", False, True, "launcher"),
+        ("doas", False, True, "module"),  # it may wait for a password on a terminal
+        ("doas", True, True, "launcher"),
+        ("su", True, True, "module"),
+        (None, False, False, "module"),  # a connection that passes no standard input
+        (None, True, False, "module"),
+    ],
+)
+def test_how_a_user_comes_in_decides(become: Optional[str], pipelining: bool, passes: bool, by: str) -> None:
+    host = Host(plainly, become, passes, pipelining)
+    assert host.run()["by"] == by
+    assert bool(host.command) == (by == "launcher")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"spec_dirs": ["~/cdi"]},  # the home directory on the host
+        {"state_dir": "$HOME/cdi"},
+        {"unknown": 1},
+        {"spec_dirs": {"not": "a list"}},
+        {"state_dir": ["/a"], "spec_dirs": 5.5, "device_list": {}, "prefix": "~root/cdi"},
+    ],
+)
+def test_the_module_judges_what_only_it_can(arguments: dict[str, Any]) -> None:
+    host = Host(plainly)
+    assert host.run(**arguments) == MODULE
+    assert not host.command
+
+
+@pytest.mark.parametrize("option", ["release", "archive"])
+def test_a_task_may_not_set_what_the_action_fills_in(option: str) -> None:
+    with pytest.raises(AnsibleActionFail, match=f"{option}: is filled in by fleet.cdi.spec_info itself"):
+        Host(plainly).run(**{option: "x"})
+
+
+def test_errors_and_warnings_of_the_release_are_those_of_the_task() -> None:
+    answer = json.dumps({"error": "/etc/cdi/a.json: found no JSON", "warnings": ["old"]})
+    result = Host(lambda mark, _answer: plainly(mark, answer)).run()
+    assert result == {"changed": False, "failed": True, "msg": "/etc/cdi/a.json: found no JSON", "warnings": ["old"]}
