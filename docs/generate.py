@@ -1,8 +1,8 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the generated texts: READMEs of roles from argument_specs, the settings' JSON Schema, the page of stricter
-rules, and the documentation of the option devices of module device_info from the tables of the profiles.
+"""Make the generated texts: what docs/from_settings.py makes from the variables of roles, their READMEs, the page of
+stricter rules, and the documentation of the option devices of module device_info from the tables of the profiles.
 
 python3 docs/generate.py            write them (needs PyYAML, as in build/venv)
 python3 docs/generate.py --check    exit code 1, with their names, if some are not current
@@ -22,6 +22,9 @@ import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))  # for the imports below
+
+import from_settings
+from from_settings import HEAD, dumped, plain
 
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import expectation
@@ -54,20 +57,28 @@ MORE = {
 
 def generated() -> dict[Path, str]:
     """Every generated file with what it should hold."""
-    found = {CHECKOUT / "docs/settings.schema.json": json.dumps(settings.schema(), indent=2) + "\n"}
+    found = {
+        CHECKOUT / "docs/settings.schema.json": json.dumps(from_settings.json_schema(), indent=1) + "\n",
+        CHECKOUT / "examples/awx/survey.json": json.dumps(from_settings.survey(), indent=2) + "\n",
+    }
+    page = CHECKOUT / "docs/settings.md"
+    found[page] = from_settings.with_tables(page.read_text(encoding="utf-8"))
     rules = yaml.safe_load((CHECKOUT / "tests/conformance/rules.yml").read_text(encoding="utf-8"))
     found[CHECKOUT / "docs/stricter-rules.md"] = "\n".join(stricter_rules(rules)) + "\n"
     module = CHECKOUT / "plugins/modules/device_info.py"
     found[module] = with_profiles(module.read_text(encoding="utf-8"))
-    for role in sorted((CHECKOUT / "roles").iterdir()):
-        specs = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
-        found[role / "README.md"] = "\n".join(readme(f"fleet.cdi.{role.name}", specs))
+    for role in settings.ROLES:
+        specs = from_settings.argument_specs(role)
+        folder = CHECKOUT / "roles" / role
+        found[folder / "meta/argument_specs.yml"] = HEAD + dumped({"argument_specs": specs})
+        found[folder / "defaults/main.yml"] = HEAD + dumped(from_settings.defaults(role))
+        found[folder / "README.md"] = "\n".join(readme(f"fleet.cdi.{role}", specs))
     return found
 
 
 def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
     """The lines of a role's README: its entry points, the main one first, and their variables."""
-    yield LICENCE.format("meta/argument_specs.yml")
+    yield LICENCE.format("plugins/plugin_utils/settings.yml")
     yield f"# Role {role}\n"
     for name, entry in sorted(specs.items(), key=lambda item: (item[0] != "main", item[0])):
         yield f"## {entry['short_description']} (entry point `{name}`)\n"
@@ -190,13 +201,6 @@ def valued(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f"V({value})" for value in schema["enum"])
     return re.sub(r"[()]", "", expectation(schema))
-
-
-def plain(text: str) -> str:
-    """Ansible's semantic markup as Markdown."""
-    text = re.sub(r"([A-Za-z0-9_.]+)#(module|role)", r"\1", text)
-    text = re.sub(r"\b[CMOPV]\((?:main#)?([^()]*)\)", r"`\1`", text)
-    return " ".join(text.split())
 
 
 def main(arguments: list[str]) -> int:

@@ -58,7 +58,7 @@ def merge_devices(variables: Any) -> dict[str, Any]:
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(f"merge_devices: found {variables!r}; expected variables by name")
     try:
-        return settings.merge(variables)
+        return settings.merge(settings.DEVICES, variables, {})
     except CdiError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_specs(role: Path) -> None:
 
 def said(role: Path) -> dict[str, Any]:
     """The defaults of a role; of a template the last of its values."""
-    last = re.compile(r"(?:default\(| else )(?P<value>'[^']*'|{}|true)\)* }}")
+    last = re.compile(r"(?:default\(|default=| else )(?P<value>'[^']*'|{}|true)\)* }}")
     return {
         name: yaml.safe_load(found["value"]) if (found := last.search(str(value))) else value
         for name, value in document(role, "defaults/main.yml").items()
@@ -114,7 +114,7 @@ def test_galaxy_shows_the_supported_distributions(role: Path) -> None:
 def test_the_service_may_open_devices_where_there_are_commands(resources: dict[str, Any], opens: bool) -> None:
     role = next(role for role in ROLES if role.name == "cdi_device_plugin")
     text = document(role, "vars/main.yml")["__cdi_device_plugin_commands"]
-    assert jinja2.Template(text).render(cdi_device_plugin_resources=resources).strip() == str(opens)
+    assert jinja2.Template(text).render(__cdi_device_plugin_resources=resources).strip() == str(opens)
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -139,6 +139,6 @@ def test_the_programs_that_may_have_devices_open_are_those_that_hosts_know() -> 
 )
 def test_the_service_may_look_at_processes_where_a_resource_wants_it(choice: str, resources: Any, looks: bool) -> None:
     (role,) = [one for one in ROLES if one.name == "cdi_device_plugin"]
-    variables = {"cdi_device_plugin_occupied": choice, "cdi_device_plugin_resources": resources}
+    variables = {"cdi_device_plugin_occupied": choice, "__cdi_device_plugin_resources": resources}
     text = document(role, "vars/main.yml")["__cdi_device_plugin_looks"]
     assert jinja2.Template(text).render(variables).strip() == str(looks)
