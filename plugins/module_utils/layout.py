@@ -36,6 +36,11 @@ class Layout(NamedTuple):
         """Return the file with the names of claims that ended in this boot."""
         return os.path.join(os.path.dirname(self.inventory) or RUN, "cdi-claims.ended")
 
+    @property
+    def unused_claims(self) -> str:
+        """Return the file that notes since when the containers of claims are gone."""
+        return os.path.join(os.path.dirname(self.inventory) or RUN, "cdi-claims.unused")
+
 
 USUAL = Layout()
 

@@ -17,6 +17,7 @@ from ..records import CdiError
 from ..runtimes import containers
 from .driver import device_links
 from .holders import holders
+from .last_refresh import note_path
 from .runtime import managed_keys
 from .services import device_plugin_service, refresh_service
 from .services.device_plugin_removal import tidy
@@ -65,6 +66,7 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         held = () if force else _held(manifest, state_dir)  # again: the lock may have waited for a module
         if held:
             return Undone((), (), held)
+        listings = {str(entry["inventory"]) for entry in manifest.kinds.values()}
         # First, because a refresh in between would write the files again.
         manifest.remember(dict.fromkeys(manifest.kinds))
         left = []
@@ -75,6 +77,8 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
             device_plugin_service.stop()
             left = tidy(manifest, state_dir, KUBELET, RUN_DIR)  # what it names stays in the store of grants
         done = _with_ledger(_take_back(manifest, check, force), state_dir, check, force, left)
+        for listing in filter(None, listings):
+            files.remove(note_path(listing))
         if units:
             refresh_service.forget(refresh_service.run_on_host)
         if plugin:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any, Callable, NamedTuple
 
 from .. import documents
@@ -64,9 +66,14 @@ class Interpreter(NamedTuple):
 def probe(python: str, run: Run, parts: Iterable[str] = ("discovery",)) -> Interpreter:
     """Ask `python`, isolated as in the launcher, for its version and for missing packages for `parts`.
 
-    `parts` are keys of PACKAGES. Raises CdiError if it can't run a release.
+    The interpreter that runs this is not started again. `parts` are keys of PACKAGES. Raises CdiError if it can't run a
+    release.
     """
     needed = {name: package for part in parts for name, package in PACKAGES[part].items()}
+    if python == sys.executable and sys.version_info >= OLDEST:
+        found = [name for name in needed if _is_there(name)]
+        lacking = tuple(package for name, package in needed.items() if name not in found)
+        return Interpreter(python, ".".join(map(str, sys.version_info[:3])), str(sys.implementation.cache_tag), lacking)
     try:
         status, out, err = run([python, "-I", "-c", _PROBE, *needed])
         known = json.loads(out) if status == 0 else {}
@@ -84,6 +91,14 @@ def probe(python: str, run: Run, parts: Iterable[str] = ("discovery",)) -> Inter
         )
     lacking = tuple(package for name, package in needed.items() if name not in known["found"])
     return Interpreter(python, version, known["tag"], lacking)
+
+
+def _is_there(name: str) -> bool:
+    """Return whether this interpreter can import a module."""
+    try:
+        return find_spec(name) is not None
+    except ImportError:  # of the package that it is in
+        return False
 
 
 def distribution(root: str = "/") -> dict[str, str]:

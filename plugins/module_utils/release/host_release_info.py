@@ -15,7 +15,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
     """Return (result, warnings) of the module for its `options`; it only reads. Raises CdiError."""
     prefix = options["prefix"]
     found = tree.look(prefix)
-    faults = (*integrity.faults(prefix), *integrity.of_link(prefix))
+    faults = (*integrity.faults(prefix), *integrity.of_links(prefix))
     needs = needed_by(options["state_dir"], options["spec_dirs"], prefix)
     return {
         "release": found.active,
@@ -24,6 +24,7 @@ def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[
         "current": found.active is not None and found.active == options["release"],
         "commands": list(found.commands),
         "command_link": found.on_path or None,
+        "page_links": list(found.shared),
         "faults": [{"path": one.path, "problem": one.problem} for one in faults],
         "needed_by": [need._asdict() for need in needs],
         "distribution": host.distribution(),

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Optional
 from .. import directories, files
 from ..layout import USUAL
 from ..records import CdiError
-from . import sums
 from .guard import RELEASE
 from .host import Interpreter, Run
 from .launcher import FLEET_CDI
@@ -37,16 +36,18 @@ from .tree import (
     identity,
     is_command,
     is_on_path,
-    is_whole,
     launchers_of,
     leads_here,
     link,
     link_commands,
     locked,
     look,
+    possible_links,
     read_record,
     remember,
     set_on_path,
+    set_shared,
+    state_of,
     target_of,
     unlink_commands,
 )
@@ -85,8 +86,8 @@ def present(
     A whole release on the host is used; otherwise `archive` is needed, and the outcome asks for it if it is None. Every
     check comes before the activation: if one raises CdiError, the former release stays active.
 
-    `on_path`: whether ON_PATH is a link to the command. None: as an earlier run said, at first yes. There is such a
-    link only for the usual prefix.
+    `on_path`: whether ON_PATH is a link to the command, and SHARED are links to its pages. None: as an earlier run
+    said, at first yes. There are such links only for the usual prefix.
     """
     if not RELEASE.fullmatch(release):
         raise CdiError(f"release: found {release!r}; expected <version>-<12 hex digits>")
@@ -94,14 +95,17 @@ def present(
         _refuse_foreign(prefix)
         _refuse_foreign_commands(prefix, launchers)
         linked = _linked(prefix, on_path)
-        plan = _plan(prefix, release, python, launchers, linked)
+        shared = possible_links(prefix) if _wants_links(prefix, on_path) else ()
+        plan = _plan(prefix, release, python, launchers, linked, shared)
         changed = plan.before != plan.after
         if check and changed:
             _check_writable(prefix)
         if check or not changed or (archive is None and not plan.whole):
             return InstallOutcome(changed, plan.before, plan.after, changed and not plan.whole and not check)
         with locked(prefix):
-            plan = _plan(prefix, release, python, launchers, linked)  # another process may have changed the host
+            plan = _plan(
+                prefix, release, python, launchers, linked, shared
+            )  # another process may have changed the host
             clear(prefix, plan.found.leftovers, keep=release)
             if not plan.whole:
                 unpack(prefix, release, archive or b"", python, launchers, run)
@@ -117,6 +121,7 @@ def present(
             # A link that others made to the same command is fine, and stays theirs.
             if prefix == USUAL.prefix and (is_on_path(prefix) or not leads_here(prefix)):
                 set_on_path(prefix, linked)
+            set_shared(prefix, shared)
             if plan.found.active != release:
                 link(prefix, "current", release)
             unlink_commands(prefix, launchers)
@@ -191,6 +196,7 @@ def remove(prefix: str, check: bool = False) -> InstallOutcome:
         with locked(prefix):
             found = look(prefix)
             unlink_commands(prefix, ())
+            set_shared(prefix, ())
             if is_on_path(prefix):
                 os.unlink(ON_PATH)
             for name in ("current", "previous"):
@@ -205,11 +211,16 @@ def remove(prefix: str, check: bool = False) -> InstallOutcome:
     return InstallOutcome(True, before, gone)
 
 
-def _linked(prefix: str, on_path: Optional[bool]) -> bool:
-    """Return True if ON_PATH should be our link. Raises CdiError if it is something else."""
+def _wants_links(prefix: str, on_path: Optional[bool]) -> bool:
+    """Return True if links outside the prefix are wanted."""
     if prefix != USUAL.prefix:
         return False
-    wanted = read_record(prefix)["on_path"] is not False if on_path is None else on_path
+    return read_record(prefix)["on_path"] is not False if on_path is None else on_path
+
+
+def _linked(prefix: str, on_path: Optional[bool]) -> bool:
+    """Return True if ON_PATH should be our link. Raises CdiError if it is something else."""
+    wanted = _wants_links(prefix, on_path)
     if wanted and os.path.lexists(ON_PATH) and not leads_here(prefix):
         raise CdiError(
             f"{ON_PATH}: is there already and is not ours; expected nothing, or a link to {prefix}/bin/fleet-cdi. Move "
@@ -218,15 +229,23 @@ def _linked(prefix: str, on_path: Optional[bool]) -> bool:
     return wanted and (is_on_path(prefix) or not os.path.lexists(ON_PATH))
 
 
-def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str, str], on_path: bool) -> _Plan:
+def _plan(
+    prefix: str,
+    release: str,
+    python: Interpreter,
+    launchers: Mapping[str, str],
+    on_path: bool,
+    shared: Iterable[str],
+) -> _Plan:
     found = look(prefix)
-    before = describe(prefix, found)
     directory = at(prefix, release)
-    whole = release in found.releases and is_whole(directory, release)
+    state = state_of(directory) if release in found.releases else None
+    before = describe(prefix, found, state if release == found.active else None)
+    whole = state is not None and state.is_whole(directory, release)
     compiled = byte_code(directory) if whole else []
     ready = whole and launchers_of(directory) == launchers and python.tag in compiled
     # A run that was killed too early left new launchers with the digests of the old ones.
-    ready = ready and not sums.differences(directory)
+    ready = ready and state is not None and not state.differences
     previous = found.previous
     if found.active != release:
         previous = found.active if found.active in found.releases else previous
@@ -236,6 +255,7 @@ def _plan(prefix: str, release: str, python: Interpreter, launchers: Mapping[str
         "damaged": False,
         "commands": sorted(launchers),
         "on_path": ON_PATH if on_path else None,
+        "shared": list(shared),
         "launchers": {name: text.splitlines() for name, text in sorted(launchers.items())},
         "byte_code": sorted({*compiled, python.tag}),
         "leftovers": [],

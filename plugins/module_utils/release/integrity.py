@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check the active release of a host: its files, the links to them, the record beside it, and the link on the PATH."""
+"""Check the active release of a host: its files, the links to them, the record beside it, and the links elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ from .. import files
 from ..records import CdiError
 from . import sums
 from .guard import RELEASE
-from .tree import COMMANDS, ON_PATH, RECORD, at, identity, is_command, leads_here, read_record, target_of
+from .tree import (
+    COMMANDS,
+    ON_PATH,
+    RECORD,
+    SHARED,
+    at,
+    identity,
+    is_command,
+    leads_here,
+    leads_to_page,
+    read_record,
+    target_of,
+)
 
 
 class Fault(NamedTuple):
@@ -40,13 +52,24 @@ def faults(prefix: str) -> tuple[Fault, ...]:
     return (*_of_files(directory), *_of_commands(prefix, directory), *_of_record(prefix))
 
 
-def of_link(prefix: str) -> tuple[Fault, ...]:
-    """Return the faults of the link on the PATH, if we made one. The link is not a file of the release."""
-    if read_record(prefix)["on_path"] is not True or leads_here(prefix):
-        return ()
-    if not os.path.lexists(ON_PATH):
-        return (Fault(ON_PATH, f"is gone, so that {prefix}/bin/fleet-cdi is not on the PATH", gone=True),)
-    return (Fault(ON_PATH, f"is no longer the link to {prefix}/bin/fleet-cdi that was made"),)
+def of_links(prefix: str) -> tuple[Fault, ...]:
+    """Return the faults of the links that we made outside the prefix. They are not files of the release."""
+    record = read_record(prefix)
+    command = f"{prefix}/bin/fleet-cdi"
+    found: list[Fault] = []
+    if record["on_path"] is True and not leads_here(prefix):
+        found.append(_lost(ON_PATH, command, f"{command} is not on the PATH"))
+    for link in record["shared"]:
+        if link in SHARED and not leads_to_page(prefix, link):
+            page = at(prefix, "current", "share", SHARED[link])
+            found.append(_lost(link, page, f"{page} is not found"))
+    return tuple(found)
+
+
+def _lost(link: str, target: str, effect: str) -> Fault:
+    if os.path.lexists(link):
+        return Fault(link, f"is no longer the link to {target} that was made")
+    return Fault(link, f"is gone, so that {effect}", gone=True)
 
 
 def _of_files(directory: str) -> Iterator[Fault]:
@@ -73,9 +96,11 @@ def _of_record(prefix: str) -> Iterator[Fault]:
             yield Fault(path, "is gone: a removal of the release would leave the directories that were made for it")
             return
         document = json.loads(live.content)
-        made = (f"{prefix}/bin/", f"{prefix}/lib/")
+        made = (f"{prefix}/bin/", f"{prefix}/lib/", *SHARED)
         if not all(any(one.startswith(f"{directory}/") for one in made) for directory in document["directories"]):
-            raise ValueError(f"directories: found {document['directories']}; expected bin, lib and their parents")
+            raise ValueError(
+                f"directories: found {document['directories']}; expected bin, lib, those of links, and their parents"
+            )
         if document["rolled_back"] is not None and not RELEASE.fullmatch(document["rolled_back"]):
             raise ValueError(f"rolled_back: found {document['rolled_back']!r}, expected a release or null")
     except (AttributeError, CdiError, KeyError, TypeError, ValueError, RecursionError) as error:

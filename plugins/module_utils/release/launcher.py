@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The texts of `bin/fleet-cdi`, `bin/cdi-hook` and the executables of the CDI proposal of 2017."""
+"""The texts of `bin/fleet-cdi`, `bin/slurm-job`, `bin/cdi-hook` and the executables of the CDI proposal of 2017."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def broken(error):
 
 
 try:
-    from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+    from ansible_collections.fleet.cdi.plugins.module_utils.cli.start import main
 
     status = main(sys.argv[1:], os.path.basename(RELEASE), {defaults})
 except Exception as error:
@@ -108,6 +108,7 @@ main(sys.argv[1:], os.path.basename(RELEASE))
 
 FLEET_CDI = "fleet-cdi"
 CDI_HOOK = "cdi-hook"
+SLURM_JOB = "slurm-job"  # slurm.conf takes a path without arguments for Prolog and Epilog
 
 
 def texts(python: str, defaults: Mapping[str, Any]) -> dict[str, str]:
@@ -115,6 +116,7 @@ def texts(python: str, defaults: Mapping[str, Any]) -> dict[str, str]:
     return {
         FLEET_CDI: text(python, defaults),
         CDI_HOOK: _script(python, "-IS", _HOOK, defaults),
+        SLURM_JOB: _script(python, "-IS", _BODY.replace("sys.argv[1:]", '["slurm", "job"]'), defaults),
         **{name: _script(python, "-IS", _PLUGIN.replace("{name}", name), defaults) for name in PROFILES},
     }
 
@@ -123,9 +125,10 @@ def text(python: str, defaults: Mapping[str, Any]) -> str:
     """Return the launcher that runs under `python` and passes `defaults` to the command line.
 
     `defaults` are strings and lists of strings. -I excludes the user's PYTHON* variables, site directory and the
-    current directory. Raises CdiError for an interpreter that a script can't name.
+    current directory; -S leaves it to cli.start to look for packages. Raises CdiError for an interpreter that a script
+    can't name.
     """
-    return _script(python, "-I", _BODY, defaults)
+    return _script(python, "-IS", _BODY, defaults)
 
 
 def _script(python: str, flags: str, body: str, defaults: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 
 from .. import files
 from ..records import CdiError
@@ -21,7 +21,7 @@ SUMS = "SHA256SUMS"
 
 def render(directory: str) -> bytes:
     """Return SHA256SUMS for the release in `directory`: a comment with the digest of the lines, and the lines."""
-    lines = "".join(f"{_digest(directory, name)}  {name}\n" for name in sorted(_names(directory))).encode()
+    lines = "".join(f"{digest}  {name}\n" for name, digest in sorted(_digests(directory).items())).encode()
     return b"# %s\n%s" % (hashlib.sha256(lines).hexdigest().encode(), lines)
 
 
@@ -32,10 +32,10 @@ def differences(directory: str) -> dict[str, str]:
         expected = _read(sums)
     except (CdiError, ValueError) as error:
         return {sums: f"is gone or damaged, so the files of the release can't be checked ({error})"}
-    there = set(_names(directory))
-    found = dict.fromkeys(expected.keys() - there, "is gone")
-    found.update(dict.fromkeys(there - expected.keys(), "was added since the release was installed"))
-    changed = [name for name in expected.keys() & there if _digest(directory, name) != expected[name]]
+    there = _digests(directory)
+    found = dict.fromkeys(expected.keys() - there.keys(), "is gone")
+    found.update(dict.fromkeys(there.keys() - expected.keys(), "was added since the release was installed"))
+    changed = [name for name in expected.keys() & there.keys() if there[name] != expected[name]]
     found.update(dict.fromkeys(changed, "was changed since the release was installed"))
     return {os.path.join(directory, name): problem for name, problem in sorted(found.items())}
 
@@ -51,19 +51,17 @@ def _read(path: str) -> dict[str, str]:
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines.decode().splitlines())}
 
 
-def _names(directory: str) -> Iterator[str]:
-    """Yield the files below `directory`, by relative paths, without SHA256SUMS."""
+def _digests(directory: str) -> dict[str, str]:
+    """Return relative path -> digest of each file below `directory`, without SHA256SUMS.
+
+    The digest is "none" for a file that is not regular or can't be read.
+    """
+    found: dict[str, str] = {}
     for path, _directories, names in os.walk(directory):
-        for name in names:
-            relative = os.path.relpath(os.path.join(path, name), directory)
-            if relative != SUMS:
-                yield relative
-
-
-def _digest(directory: str, name: str) -> str:
-    """Return the digest of a regular file; "none" for anything else, and for a file that can't be read."""
-    try:
-        live = files.read(os.path.join(directory, name))
-    except CdiError:
-        live = None
-    return hashlib.sha256(live.content).hexdigest() if live else "none"
+        below = "" if path == directory else os.path.relpath(path, directory) + os.sep
+        found.update(dict.fromkeys((below + name for name in names), "none"))
+        with suppress(CdiError, OSError):
+            for name, live in files.read_together(path, names):
+                found[below + name] = hashlib.sha256(live.content).hexdigest()
+    found.pop(SUMS, None)
+    return found

@@ -5,7 +5,7 @@
 
 <prefix>/bin/<name>              -> ../lib/current/bin/<name>, for fleet-cdi and every plugin
 <prefix>/lib/current, previous   -> <id>
-<prefix>/lib/<id>/               bin/<name>, ansible_collections/...
+<prefix>/lib/<id>/               bin/<name>, share/<page>, ansible_collections/...
 <prefix>/lib/.fleet-cdi.json     the directories that we made, and the release that was rolled back
 <prefix>/lib/.fleet-cdi.lock     held during every change
 """
@@ -34,6 +34,13 @@ ON_PATH = (
     "/usr/local/bin/fleet-cdi"  # a link to the command of a release in the usual prefix: one name means one release
 )
 
+# Links to pages of the active release, where man and shells look: link -> name below lib/current/share. With ON_PATH.
+SHARED = {
+    "/usr/local/share/bash-completion/completions/fleet-cdi": "fleet-cdi.bash",
+    "/usr/local/share/man/man8/fleet-cdi.8": "fleet-cdi.8",
+    "/usr/local/share/zsh/site-functions/_fleet-cdi": "fleet-cdi.zsh",
+}
+
 RECORD = ".fleet-cdi.json"
 LARGEST = 1 << 20  # bytes of the record, and of a launcher; they have a few hundred
 LOCK = ".fleet-cdi.lock"
@@ -50,6 +57,7 @@ class InstalledReleases(NamedTuple):
     leftovers: tuple[str, ...]  # in lib: of killed runs, and releases that nothing refers to
     commands: tuple[str, ...]  # ours, in <prefix>/bin
     on_path: str = ""  # ON_PATH, if it is our link
+    shared: tuple[str, ...] = ()  # those of SHARED that are our links
 
 
 def at(prefix: str, *names: str) -> str:
@@ -76,8 +84,9 @@ def look(prefix: str) -> InstalledReleases:
         previous = None
     leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
     leftovers += [name for name in releases if name not in (current, previous)]
+    linked = ON_PATH if is_on_path(prefix) else ""
     return InstalledReleases(
-        current, previous, releases, tuple(leftovers), _commands(prefix), ON_PATH if is_on_path(prefix) else ""
+        current, previous, releases, tuple(leftovers), _commands(prefix), linked, shared_links(prefix)
     )
 
 
@@ -125,6 +134,54 @@ def set_on_path(prefix: str, wanted: bool) -> None:
         remember(prefix, on_path=False)
 
 
+def leads_to_page(prefix: str, link: str) -> bool:
+    """Return True if `link`, one of SHARED, is a link to its page below `prefix`."""
+    try:
+        return os.readlink(link) == at(prefix, "current", "share", SHARED[link])
+    except OSError:
+        return False
+
+
+def shared_links(prefix: str) -> tuple[str, ...]:
+    """Return those of SHARED that are links to pages of this prefix, and that we made."""
+    ours = read_record(prefix)["shared"]
+    return tuple(link for link in sorted(SHARED) if link in ours and leads_to_page(prefix, link))
+
+
+def possible_links(prefix: str) -> tuple[str, ...]:
+    """Return those of SHARED that are ours or can be made. A page that others have there stays."""
+    ours = shared_links(prefix)
+    return tuple(link for link in sorted(SHARED) if link in ours or not os.path.lexists(link))
+
+
+def set_shared(prefix: str, wanted: Iterable[str]) -> None:
+    """Make these links of SHARED, and remove our others. Record them first, so that a removal finds all."""
+    ours, wanted = shared_links(prefix), sorted(wanted)
+    record = read_record(prefix)
+    made = {directory for link in wanted for directory in _missing_above(link)}
+    if wanted != record["shared"]:
+        directories = sorted({*record["directories"], *made})
+        remember(prefix, shared=sorted({*ours, *wanted}), directories=directories)
+    for directory in sorted(made, key=len):
+        os.mkdir(directory)
+        os.chmod(directory, 0o755)  # for any umask: users read the pages
+    for link in wanted:
+        if link not in ours:
+            os.symlink(at(prefix, "current", "share", SHARED[link]), link)
+    for link in ours:
+        if link not in wanted:
+            os.unlink(link)
+    remember(prefix, shared=wanted)
+
+
+def _missing_above(path: str) -> Iterator[str]:
+    """Yield the directories above `path` that don't exist."""
+    directory = os.path.dirname(path)
+    while not os.path.lexists(directory):
+        yield directory
+        directory = os.path.dirname(directory)
+
+
 def _is_release(directory: str) -> bool:
     parts = ("bin/fleet-cdi", "ansible_collections/fleet/cdi")
     return not os.path.islink(directory) and any(os.path.lexists(os.path.join(directory, part)) for part in parts)
@@ -145,15 +202,35 @@ def begun(prefix: str) -> list[str]:
     return [path for path in (*(os.path.join(prefix, name) for name in below), prefix) if files.is_as_made(path)]
 
 
-def describe(prefix: str, found: InstalledReleases) -> dict[str, Any]:
+class ReleaseState(NamedTuple):
+    """What the files of a release are now."""
+
+    identity: Optional[str]  # of its sources; None if they are not a release
+    differences: dict[str, str]  # path -> how the file differs from the one that was installed
+
+    def is_whole(self, directory: str, release: str) -> bool:
+        """Return True if sources and byte code of `release` in `directory` are as installed; launchers don't count."""
+        launchers = os.path.join(directory, "bin", "")
+        return self.identity == release and all(path.startswith(launchers) for path in self.differences)
+
+
+def state_of(directory: str) -> ReleaseState:
+    """Read and compare all files of a release."""
+    return ReleaseState(identity(directory), sums.differences(directory))
+
+
+def describe(prefix: str, found: InstalledReleases, state: Optional[ReleaseState] = None) -> dict[str, Any]:
+    """Return the installed releases as a document. `state`: that of the active one, if it is known already."""
     directory = at(prefix, found.active or "none")
     launchers = launchers_of(directory) if found.active else {}
+    state = state or state_of(directory) if found.active else None
     return {
         "release": found.active,
         "previous": found.previous,
-        "damaged": bool(found.active and (identity(directory) != found.active or sums.differences(directory))),
+        "damaged": bool(state and (state.identity != found.active or state.differences)),
         "commands": list(found.commands),
         "on_path": found.on_path or None,
+        "shared": list(found.shared),
         "launchers": {name: text.splitlines() for name, text in launchers.items()},
         "byte_code": byte_code(directory) if found.active else [],
         "leftovers": [name for name in found.leftovers if name not in (found.active, found.previous)],
@@ -166,12 +243,6 @@ def identity(directory: str) -> Optional[str]:
         return identify(collect(os.path.join(directory, "ansible_collections"), "ansible_collections"))
     except (OSError, CdiError):
         return None
-
-
-def is_whole(directory: str, release: str) -> bool:
-    """Return True if sources and byte code of `release` in `directory` are as installed; launchers don't count."""
-    launchers = os.path.join(directory, "bin", "")
-    return identity(directory) == release and all(path.startswith(launchers) for path in sums.differences(directory))
 
 
 def launchers_of(directory: str) -> dict[str, str]:
@@ -260,12 +331,12 @@ def sync(path: str, mode: Optional[int] = None) -> None:
 
 
 def read_record(prefix: str) -> dict[str, Any]:
-    """Return the record: {"directories", "rolled_back", "on_path"}.
+    """Return the record: {"directories", "rolled_back", "on_path", "shared"}.
 
     "directories": those that we made. "rolled_back": the release that a roll-back left, or None. "on_path": True if
-    ON_PATH is ours, False if it is not wanted, None if no run said anything about it.
+    ON_PATH is ours, False if it is not wanted, None if no run said anything about it. "shared": our links of SHARED.
     """
-    record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None}
+    record: dict[str, Any] = {"directories": [], "rolled_back": None, "on_path": None, "shared": []}
     # Without the record we leave directories that we could have removed: not a reason to stop.
     with suppress(CdiError, ValueError, TypeError, RecursionError):
         record.update(json.loads(documents.content(at(prefix, RECORD), LARGEST) or b"{}"))

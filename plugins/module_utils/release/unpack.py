@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import zipfile
@@ -16,7 +17,7 @@ from ..records import CdiError
 from . import sums
 from .contents import identify
 from .host import Interpreter, Run
-from .launcher import CDI_HOOK, FLEET_CDI
+from .launcher import CDI_HOOK, FLEET_CDI, SLURM_JOB
 from .tree import at, discard, sync
 
 
@@ -85,6 +86,7 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
             sync(os.path.join(path, name), 0o755 if path == binaries else 0o644)
         sync(path, 0o755)
     smoke_run(trials, release, run)
+    _write_pages(directory, trials[FLEET_CDI], run)
     for name, trial in trials.items():
         os.rename(trial, os.path.join(binaries, name))
     for name in os.listdir(binaries):
@@ -94,13 +96,29 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
     files.replace(os.path.join(directory, sums.SUMS), sums.render(directory))
 
 
+def _write_pages(directory: str, command: str, run: Run) -> None:
+    """Let the release in `directory` write its manual page and the completion of shells: this package can't."""
+    status, out, err = run([command, "pages"])
+    if status != 0:
+        raise CdiError(f"{command}: pages failed (exit status {status}: {' '.join((err or out).split())[-400:]})")
+    share = os.path.join(directory, "share")
+    discard(share)
+    os.mkdir(share)
+    for name, text in json.loads(out).items():
+        path = os.path.join(share, os.path.basename(name))
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+        sync(path, 0o644)
+    sync(share, 0o755)
+
+
 def smoke_run(paths: Mapping[str, str], release: str, run: Run) -> None:
     """Run launchers (name -> path) as their callers would. Raises CdiError unless they work.
 
     fleet-cdi and cdi-hook must tell their release; releases from before cdi-hook don't have it. The plugins differ only
     in their names, so only one must answer.
     """
-    plugins = sorted(name for name in paths if name not in (FLEET_CDI, CDI_HOOK))
+    plugins = sorted(name for name in paths if name not in (FLEET_CDI, CDI_HOOK, SLURM_JOB))
     trials = [([paths[name], "--version"], paths[name], release) for name in (FLEET_CDI, CDI_HOOK) if name in paths]
     trials += [(["/usr/bin/env", "CDI_COMMAND=VERSION", paths[name]], paths[name], "}") for name in plugins[:1]]
     for command, path, expected in trials:

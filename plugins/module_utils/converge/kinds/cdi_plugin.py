@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ... import files
@@ -45,6 +46,15 @@ class ConfigurationOutcome(NamedTuple):
     warnings: tuple[str, ...]
 
 
+class ConfigurationOutcomes(NamedTuple):
+    """The changes for several configurations."""
+
+    changes: tuple[Change, ...]  # of the configurations themselves
+    changed: tuple[str, ...]  # all paths, pools included
+    warnings: tuple[str, ...]
+    failed: tuple[CdiError, ...]
+
+
 def converge_configuration(
     wanted: WantedConfiguration,
     places: Layout,
@@ -53,46 +63,99 @@ def converge_configuration(
     check: bool = False,
     on_held: str = leaving.KEEP,
 ) -> ConfigurationOutcome:
-    """Write or remove one configuration, and refresh its pool.
+    """Do as `converge_configurations` does, for one.
+
+    Raises CdiError, with nothing changed. Exception: if its devices can't be found, the configuration is already
+    written.
+    """
+    done = converge_configurations([wanted], places, bin_dir, force, check, on_held)
+    for error in done.failed:
+        raise error
+    path = _path(wanted, places)
+    return ConfigurationOutcome(path, next(iter(done.changes), None), done.changed, done.warnings)
+
+
+def converge_configurations(
+    wanted: Sequence[WantedConfiguration],
+    places: Layout,
+    bin_dir: str,
+    force: bool = False,
+    check: bool = False,
+    on_held: str = leaving.KEEP,
+) -> ConfigurationOutcomes:
+    """Write or remove configurations, and refresh their pools once.
 
     A configuration to remove stays while requests hold devices through it, because DEL needs it; `on_held` may refuse
-    or force the removal. Raises CdiError, with nothing changed. Exception: if its devices can't be found, the
-    configuration is already written.
+    or force the removal. One that can't be converged does not stop the others. Raises CdiError if the manifest can't be
+    used.
     """
+    changes: list[Change] = []
+    warnings: list[str] = []
+    failed: list[CdiError] = []
+    there: list[str] = []  # paths of the configurations that are to exist
+    done = 0
+    for one in wanted:
+        try:
+            stays = _staying(one, places, on_held)
+            warnings += [stays] if stays else []
+            if stays:
+                continue
+            changes += _written(one, places, bin_dir, force, check)
+        except CdiError as error:
+            failed.append(error)
+            continue
+        done += 1
+        there += [_path(one, places)] if one.document is not None else []
+    if not done:
+        return ConfigurationOutcomes((), (), tuple(warnings), tuple(failed))
+    # Devices that are missing now are left to the next refresh.
+    report = refresh(places, grace=float("inf"), check=check)
+    changed = dict.fromkeys([*(change.path for change in changes), *report.changed])
+    for path in there:
+        unusable = [text for text in report.failed if text.startswith(f"{path}: ")]
+        if unusable:
+            failed.append(
+                CdiError(
+                    f"{'; '.join(unusable)}. The configuration {'would be' if check else 'is'} there, and its "
+                    "executable can grant nothing until that is put right."
+                )
+            )
+    return ConfigurationOutcomes(
+        tuple(changes), tuple(changed), (*warnings, *report.warnings, *report.failed), tuple(failed)
+    )
+
+
+def _path(wanted: WantedConfiguration, places: Layout) -> str:
+    return files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
+
+
+def _staying(wanted: WantedConfiguration, places: Layout, on_held: str) -> str:
+    """Return why a configuration to remove stays; "" if it may go. Raises CdiError if `on_held` says so."""
     if not grammar.is_resource_type(wanted.resource_type):
         raise CdiError(
             f"resource_type: found {wanted.resource_type!r}; expected a letter, then up to 15 letters and digits"
         )
     if not grammar.is_plugin(wanted.name):
         raise CdiError(f"name: found {wanted.name!r}; expected letters, digits, - and _, up to 64 of them")
-    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
-    path = files.canonical(os.path.join(places.config_dir, f"{wanted.resource_type}.d", f"{wanted.name}.conf"))
-
-    held = _held(path, wanted, places.state_dir) if wanted.document is None and on_held != leaving.DROP else ""
+    if wanted.document is not None or on_held == leaving.DROP:
+        return ""
+    held = _held(_path(wanted, places), wanted, places.state_dir)
     if held and on_held == leaving.FAIL:
         raise CdiError(f"{held}. Nothing was changed. Give the devices back first, or let on_held be 'keep' or 'drop'.")
-    if held:
-        why = (
-            f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' takes it now"
-        )
-        return ConfigurationOutcome(path, None, (), (why,))
+    why = f"{held}; the configuration stays until they give it back and this runs again; on_held 'drop' takes it now"
+    return why if held else ""
+
+
+def _written(wanted: WantedConfiguration, places: Layout, bin_dir: str, force: bool, check: bool) -> tuple[Change, ...]:
+    """Write or remove one configuration. Raises CdiError, with nothing changed."""
+    content = None if wanted.document is None else _rendered(wanted.document, wanted.resource_type, bin_dir, check)
+    path = _path(wanted, places)
 
     def make_plan(manifest: Manifest) -> Plan:
         advice = "Move it away, choose another name, " + OR_FORCE
         return Plan(path, plan_file(path, content, manifest, wanted.by, force, advice), ())
 
-    plan = apply(make_plan, places.state_dir, check)
-    # Devices that are missing now are left to the next refresh.
-    report = refresh(places, grace=float("inf"), check=check)
-    changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
-    unusable = [text for text in report.failed if text.startswith(f"{path}: ")] if content is not None else []
-    if unusable:
-        raise CdiError(
-            f"{'; '.join(unusable)}. The configuration {'would be' if check else 'is'} there, and its executable can "
-            "grant nothing until that is put right."
-        )
-    change = plan.changes[0] if plan.changes else None
-    return ConfigurationOutcome(path, change, tuple(changed), (*report.warnings, *report.failed))
+    return apply(make_plan, places.state_dir, check).changes
 
 
 def _held(path: str, wanted: WantedConfiguration, state_dir: str) -> str:
@@ -146,17 +209,7 @@ def _rendered(document: dict[str, Any], resource_type: str, bin_dir: str, check:
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module cdi_plugin for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
-    document = None
-    if options["state"] == "present":
-        document = {
-            "cdiVersion": options["cdi_version"],
-            "name": options["description"] or f"{options['resource_type']} by {options['plugin']}",
-            "type": options["resource_type"],
-            "plugin": options["plugin"],
-            **({"args": options["args"]} if options["args"] else {}),
-        }
-    name = options["name"] or options["plugin"] or ""
-    wanted = WantedConfiguration(options["resource_type"], name, document, options["managed_by"])
+    wanted = wanted_configuration(options)
     places = Layout(
         options["state_dir"], options["device_list"], options["config_dir"], path=os.environ.get("PATH", "")
     )
@@ -169,3 +222,18 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         "diff": [module_diff.document(outcome.change)] if outcome.change else [],
     }
     return result, [*warnings, *outcome.warnings]
+
+
+def wanted_configuration(options: Mapping[str, Any]) -> WantedConfiguration:
+    """Return the configuration that `options`, those of module cdi_plugin, ask for."""
+    document = None
+    if options["state"] == "present":
+        document = {
+            "cdiVersion": options["cdi_version"],
+            "name": options["description"] or f"{options['resource_type']} by {options['plugin']}",
+            "type": options["resource_type"],
+            "plugin": options["plugin"],
+            **({"args": options["args"]} if options["args"] else {}),
+        }
+    name = options["name"] or options["plugin"] or ""
+    return WantedConfiguration(options["resource_type"], name, document, options["managed_by"])

@@ -64,12 +64,13 @@ def refresh(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     disabled: Optional[Mapping[str, Disabled]] = None,
+    claims: bool = True,
 ) -> Report:
     """Refresh everything. Wait `timeout` seconds for missing devices, and keep them for `grace` seconds.
 
     While it waits, the spec of a kind with missing devices is unchanged; the inventory shows gone devices at once. Held
     devices are kept (`granted`, by id; None: ask the ledger). `disabled` are the devices out of service; None: those in
-    the state directory. Raises CdiError if the manifest can't be read.
+    the state directory. With `claims`, restore those of earlier boots. Raises CdiError if the manifest can't be read.
     """
     begun, pause = clock(), PAUSE
     boot_id = inventory.boot_id(places.root)
@@ -84,43 +85,40 @@ def refresh(
         if left <= 0 or not any(one.kept for one in report.missing):
             trouble = (f"{ledger.trouble}: until then nothing that is gone is dropped",) if ledger.trouble else ()
             report = report._replace(changed=tuple(changed), failed=(*report.failed, *trouble))
-            return report if check else _with_claims(report, places, boot_id)
+            return _with_claims(report, places, boot_id) if claims and not check else report
         sleep(min(pause, left))
         pause = min(2 * pause, LONGEST)
 
 
 def _with_claims(report: Report, places: Layout, boot_id: str) -> Report:
-    """Give claims their specs again after a reboot, now that specs and pools are of this boot; free what stopped."""
+    """Give claims their specs again after a reboot, now that specs and pools are of this boot."""
     if not has_claims(places.state_dir):
         return report
     # Here: each refresh of a host without claims would take a tenth longer (tests/bench/refresh.py).
     from ...claims.calls import Caller
     from ...claims.delete_claim import spec_path
-    from ...claims.lifetime.collect_claims import release_stopped
     from ...claims.restore_claims import restore_claims
 
     caller = Caller(os.path.join(places.prefix, "bin"))
     try:
         done = restore_claims(places, caller, boot_id or inventory.boot_id())
-        stopped = release_stopped(places, caller, boot_id or inventory.boot_id())
     except CdiError as error:
         return report._replace(failed=(*report.failed, str(error)))
-    ids = (*done.restored, *done.dropped, *stopped.freed)
-    changed = [spec_path(places, id_) for id_ in ids]
-    return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed, *stopped.failed))
+    changed = [spec_path(places, id_) for id_ in done.restored]
+    return report._replace(changed=(*report.changed, *changed), failed=(*report.failed, *done.failed))
 
 
 def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check: bool, final: bool) -> Report:
     """Discover once and apply the result; unless `final`, leave specs that would lose devices for later."""
     told = read_manifest(places.state_dir)
     memories = {kind: memory for kind, document in told.kinds.items() if (memory := memory_of(document))}
-    kinds = {kind: _wanted(kind, memory) for kind, memory in memories.items()}
+    kinds = {kind: remembered(kind, memory) for kind, memory in memories.items()}
     enricher, unavailable = udev.enricher(places.root)
     host = (snapshot.take(places.root), enricher, disabled)
     found = discover_kinds(kinds.values(), *host)
     # A required entry that finds nothing has lost its devices, like any other entry.
-    optional = discover_kinds([_optional(kinds[kind]) for kind in found.failed], *host)
-    seen = {**found.seen, **optional.seen}
+    lenient = discover_kinds([optional(kinds[kind]) for kind in found.failed], *host)
+    seen = {**found.seen, **lenient.seen}
     boot_id = inventory.boot_id(places.root)
     config_dirs = directories(told.files, files.canonical(places.config_dir))
     pools = discover_pools(config_dirs, places.inventory, boot_id, *host)
@@ -165,12 +163,12 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     )
 
 
-def _wanted(kind: str, memory: Memory) -> WantedKind:
+def remembered(kind: str, memory: Memory) -> WantedKind:
     """Return the remembered request. Fields that only a newer release knows are dropped."""
     return WantedKind(kind=kind, **{key: value for key, value in memory.wanted.items() if key in WantedKind._fields})
 
 
-def _optional(wanted: WantedKind) -> WantedKind:
+def optional(wanted: WantedKind) -> WantedKind:
     """Return `wanted` with entries that may find nothing."""
     entries = {name: {**entry, "required": False} for name, entry in (wanted.entries or {}).items()}
     return wanted._replace(entries=entries)

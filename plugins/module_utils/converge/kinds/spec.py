@@ -14,7 +14,7 @@ from ...discovery.discover import unready
 from ...discovery.out_of_service import in_force
 from ...layout import Layout
 from ...manifest import Manifest
-from ...records import CdiError, as_document
+from ...records import CdiError, Device, as_document
 from ...release import guard
 from ...runtimes import containers, detect
 from ...safe_text import one_line
@@ -27,7 +27,11 @@ from .converge_kinds import KindRequest, converge_kinds, discover_kinds
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, KindPlan, WantedKind, known, plan_kind
+from .plan_kind import FoundDevices, HostRuntimes, KindPlan, WantedKind, known, plan_kind
+
+
+class DevicesMissing(CdiError):
+    """Devices that are asked for can't be found; nothing was changed. The driver may only need longer to load."""
 
 
 class SpecOutcome(NamedTuple):
@@ -39,6 +43,7 @@ class SpecOutcome(NamedTuple):
     warnings: tuple[str, ...]
     foreign: tuple[Foreign, ...] = ()  # other tools' specs of the kind, also those that ours replaced
     held: tuple[leaving.HeldDevice, ...] = ()  # devices that stay because they are held
+    devices: Sequence[Device] = ()  # that were found
 
 
 class SpecOutcomes(NamedTuple):
@@ -59,15 +64,18 @@ def converge_specs(
     on_held: str = leaving.KEEP,
     find: leaving.Find = containers.find_containers,
     release: str = "",
+    runtimes: Optional[HostRuntimes] = None,
 ) -> SpecOutcomes:
     """Bring the specs of several kinds and their part of the inventory to the wanted state.
 
     Missing devices are dropped at once, because the user has seen the preview. `on_held` decides about held ones;
-    `find` tells which containers hold a device. `release`: the id of the release, if known. Raises CdiError, with
-    nothing changed, if the devices of a kind can't be discovered, or if the inventory or the manifest can't be used.
+    `find` tells which containers hold a device. `release`: the id of the release, if known. `runtimes`: those of the
+    host, if they were asked already. Raises CdiError, with nothing changed, if the devices of a kind can't be
+    discovered (DevicesMissing), or if the inventory or the manifest can't be used.
     """
     seen, warnings = _discovered(kinds, paths, live)
     around = known(paths.spec_dir, paths.inventory, inventory.boot_id("/"), paths.prefix, paths.path)
+    around = around._replace(runtimes=runtimes) if runtimes else around
     ledger = GrantedDevices(paths.state_dir, around.boot_id)
     terms = Terms(gone_now(around.boot_id), 0, (lambda _id: False) if on_held == leaving.DROP else ledger)
     kept: dict[str, leaving.KeptKind] = {}
@@ -90,7 +98,9 @@ def converge_specs(
     if ledger.trouble:
         warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")
     outcomes = {
-        kind: SpecOutcome(part.plan, part.spec, part.runtimes, part.warnings, part.foreign, kept[kind].held)
+        kind: SpecOutcome(
+            part.plan, part.spec, part.runtimes, part.warnings, part.foreign, kept[kind].held, part.found.devices
+        )
         for kind, part in done.parts.items()
     }
     return SpecOutcomes(done.plan, outcomes, done.failed, tuple(warnings))
@@ -113,10 +123,10 @@ def _discovered(kinds: Sequence[WantedKind], paths: Layout, live: bool) -> tuple
     enricher, warnings = udev.enricher("/") if live else (None, [])
     found = discover_kinds(selected, snapshot.take("/", live), enricher, in_force(paths.state_dir))
     if found.failed:
-        raise CdiError("; ".join(map(str, found.failed.values())))
+        raise DevicesMissing("; ".join(map(str, found.failed.values())))
     lacking = [text for one in selected for text in unready(one.entries or {}, found.seen[one.kind].found.devices)]
     if lacking:
-        raise CdiError(
+        raise DevicesMissing(
             f"{'; '.join(lacking)}. Nothing was changed. Repair the driver. For a slow driver set "
             "cdi_host_driver_timeout of role cdi_host."
         )
@@ -143,8 +153,17 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     )
     find = containers.finder() if live else _nobody
     terms = (options["force"], check, live, options["on_held"], find, options["release"] or "")
-    result, more = (_of_one if options["kind"] else _of_all)(options, paths, terms)
+    if options["kind"]:
+        result, more = _of_one(options, paths, terms)
+    else:
+        done = converge_specs(wanted_kinds(options), paths, *terms)
+        result, more = result_of_kinds(done), warnings_of_kinds(done)
     return result, [*warnings, *more]
+
+
+def wanted_kinds(options: Mapping[str, Any]) -> list[WantedKind]:
+    """Return the kinds of the entries in `options`, those of module spec. Raises CdiError for wrong entries."""
+    return [_wanted(options, kind, entries) for kind, entries in entry_options.by_kind(options["devices"]).items()]
 
 
 def _of_one(options: Mapping[str, Any], paths: Layout, terms: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
@@ -156,24 +175,26 @@ def _of_one(options: Mapping[str, Any], paths: Layout, terms: tuple[Any, ...]) -
     return {"changed": changed, **_result(kind, one), "diff": _diff(one.plan, [kind])}, list(one.warnings)
 
 
-def _of_all(options: Mapping[str, Any], paths: Layout, terms: tuple[Any, ...]) -> tuple[dict[str, Any], list[str]]:
-    """Return (result, warnings) for all kinds of the entries in `options`."""
-    groups = entry_options.by_kind(options["devices"])
-    done = converge_specs([_wanted(options, kind, entries) for kind, entries in groups.items()], paths, *terms)
+def result_of_kinds(done: SpecOutcomes) -> dict[str, Any]:
+    """Return what module spec returns for several kinds; with `failed` and `msg` if one could not be converged."""
     inventories = [(_listed(change.before), _listed(change.after)) for change in done.plan.changes if not change.kind]
     results = []
     for kind, one in done.kinds.items():
         listed = any(before.get(kind) != after.get(kind) for before, after in inventories)
         results.append({"changed": listed or bool(one.plan.changes or one.plan.kinds), **_result(kind, one)})
     failed = [one_line(f"{kind}: {error}") for kind, error in done.failed.items()]
-    result = {
+    return {
         "changed": bool(done.plan.changes or done.plan.kinds),
         "kinds": results,
-        "diff": _diff(done.plan, list(groups)),
+        "diff": _diff(done.plan, [*done.kinds, *done.failed]),
         **({"failed": True, "msg": "; ".join(failed)} if failed else {}),
     }
+
+
+def warnings_of_kinds(done: SpecOutcomes) -> list[str]:
+    """Return the warnings about all kinds, each once."""
     told = dict.fromkeys(text for one in done.kinds.values() for text in one.warnings)
-    return result, [*done.warnings, *told]
+    return [*done.warnings, *told]
 
 
 def _wanted(

@@ -18,6 +18,7 @@ from ...manifest import Manifest, locked_manifest, read_manifest
 from ...records import CdiError
 from ...release import guard
 from ...runtimes import containers, installations, running, verify
+from ...runtimes.detect import DetectedRuntimes
 from ...runtimes.place import InstalledRuntime, Source, WantedCdi
 from ..holders import holders
 from ..kinds import leaving
@@ -132,9 +133,19 @@ def _put_back(made: RuntimePlan, manifest: Manifest, records: dict[str, Any]) ->
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of module container_runtime for its `options`. Raises CdiError."""
     warnings = guard.check(options["prefix"], options["release"], check)
-    place, found_warnings = _place(options)
+    result, more = of_runtime(options, check)
+    return result, [*warnings, *more]
+
+
+def of_runtime(
+    options: dict[str, Any], check: bool, detected: Optional[DetectedRuntimes] = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return (result, warnings) for one runtime. `detected`: those of the host, if they were asked already.
+
+    Raises CdiError.
+    """
+    place, warnings = _place(options, detected)
     wanted = _wanted(options)
-    warnings += found_warnings
     if place is not None and wanted is not None and not place.reads and options["on_unsupported"] == "warn":
         warnings.append(f"{place.title}: has no CDI at all; its configuration stays unchanged")
         place = None
@@ -173,7 +184,9 @@ def _wanted(options: dict[str, Any]) -> Optional[WantedCdi]:
     return WantedCdi(True, tuple(dirs))
 
 
-def _place(options: dict[str, Any]) -> tuple[Optional[InstalledRuntime], list[str]]:
+def _place(
+    options: dict[str, Any], detected: Optional[DetectedRuntimes]
+) -> tuple[Optional[InstalledRuntime], list[str]]:
     """Return (the runtime that the options name, warnings).
 
     The runtime is None if it is not installed and the state does not need it. Raises CdiError.
@@ -182,7 +195,7 @@ def _place(options: dict[str, Any]) -> tuple[Optional[InstalledRuntime], list[st
     if installation not in installations.INSTALLATIONS[name]:
         there = ", ".join(installations.INSTALLATIONS[name])
         raise CdiError(f"installation: found {installation!r}; expected one of {there} for {name}")
-    found = installations.find_installations(os.environ.get("PATH", ""), names=[name])
+    found = installations.find_installations(os.environ.get("PATH", ""), names=[name], detected=detected)
     warnings = [text for text in found.warnings if f"this {name} " in text or f": {name} " in text]
     places = [place for place in found.places if place.installation == installation]
     if not places:

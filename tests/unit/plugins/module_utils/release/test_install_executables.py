@@ -60,16 +60,16 @@ def test_a_release_with_fewer_plugins_takes_theirs_away(target, way):
     one, two = target.release("1.0.0"), target.release("2.0.0")
     target.install(one, edit=without("sriov", "rule"))
     fewer = target.tree()
-    assert plugins_there(target) == ["cdi-hook", "drm", "fleet-cdi", "generic-tty"]
+    assert plugins_there(target) == ["cdi-hook", "drm", "fleet-cdi", "generic-tty", "slurm-job"]
     target.install(two)
-    assert plugins_there(target) == sorted(["cdi-hook", "fleet-cdi", *PLUGINS])
+    assert plugins_there(target) == sorted(["cdi-hook", "fleet-cdi", "slurm-job", *PLUGINS])
     if way == "rollback":
         preview = target.rollback(check=True)
         assert target.rollback() == preview
-        assert preview.after["commands"] == ["cdi-hook", "drm", "fleet-cdi", "generic-tty"]
+        assert preview.after["commands"] == ["cdi-hook", "drm", "fleet-cdi", "generic-tty", "slurm-job"]
     else:
         target.install(one, archive=False, edit=without("sriov", "rule"))
-    assert plugins_there(target) == ["cdi-hook", "drm", "fleet-cdi", "generic-tty"]
+    assert plugins_there(target) == ["cdi-hook", "drm", "fleet-cdi", "generic-tty", "slurm-job"]
     assert {path for path in target.tree() if "/bin/" in path and two.id not in path} == {
         path for path in fewer if "/bin/" in path
     }

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs module fleet.cdi.cdi_host with the release's code, and installs the packages that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import OnHost
+from ansible_collections.fleet.cdi.plugins.plugin_utils.settings import PREFIXES, host_settings
+
+REQUIRED = (
+    "{packages}: could not be installed: {why}. The device plugin does not run without. Install it by hand, set "
+    "cdi_host_install_packages to false and run the role again."
+)
+OPTIONAL = (
+    "{packages}: could not be installed: {why}. Discovery works without, but it lacks the links, serial numbers and "
+    "properties that only udev knows. Install it by hand, or set cdi_host_install_packages to false to continue "
+    "without it."
+)
+
+
+class ActionModule(OnHost):
+    """See OnHost. A task without `settings` gets those of the host's variables."""
+
+    def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
+        variables = task_vars or {}
+        settings = arguments.get("settings")
+        if settings is None:
+            settings = self._settings(variables)
+        arguments = {"parts": _parts(variables), **arguments, "settings": settings}
+        if "prefix" in settings:
+            arguments.setdefault("prefix", settings["prefix"])
+        result = super()._done(arguments, task_vars)
+        failed: list[str] = []
+        if "needs_packages" in result:
+            failed = self._packages(result.pop("needs_packages"), variables)
+            result["changed"] = True
+        if result.pop("again", False):
+            # What could not be installed is not asked for again.
+            more = super()._done({**arguments, "settings": {**settings, "install_packages": False}}, task_vars)
+            result = merged(result, more)
+        if failed:
+            result["warnings"] = [*result.get("warnings", []), *failed]
+        return result
+
+    def _settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the host by its variables. Raises AnsibleActionFail."""
+        ours = {name: self._templar.template(value) for name, value in variables.items() if name.startswith(PREFIXES)}
+        try:
+            return host_settings(ours)
+        except CdiError as error:
+            raise AnsibleActionFail(str(error)) from error
+
+    def _packages(self, needed: Mapping[str, list[str]], variables: Mapping[str, Any]) -> list[str]:
+        """Install packages by the module of the distribution; return the failures that may be.
+
+        Raises AnsibleActionFail if a package is missing without which nothing works.
+        """
+        failures = []
+        for names, text in ((needed["required"], REQUIRED), (needed["optional"], OPTIONAL)):
+            why = self._install(names, variables) if names else ""
+            if why and text is REQUIRED:
+                raise AnsibleActionFail(text.format(packages=", ".join(names), why=why))
+            failures += [text.format(packages=", ".join(names), why=why)] if why else []
+        return failures
+
+    def _install(self, names: list[str], variables: Mapping[str, Any]) -> str:
+        """Install packages; return why that failed, or ""."""
+        task = self._task.copy()
+        task.args = {"name": names, "state": "present"}
+        action = self._shared_loader_obj.action_loader.get(
+            "ansible.builtin.package",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        done = action.run(task_vars=dict(variables))
+        return str(done.get("msg") or "no reason given") if done.get("failed") else ""
+
+
+def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of two runs as that of one: what either changed, and the state after the second."""
+    result = {**first, **then, "changed": bool(first["changed"] or then.get("changed"))}
+    if "parts" in first and "parts" in then:
+        result["parts"] = {**then["parts"], "release": first["parts"]["release"]}
+    for name in ("diff", "warnings"):
+        if name in first or name in then:
+            result[name] = [*first.get(name, []), *then.get(name, [])]
+    return result
+
+
+def _parts(variables: Mapping[str, Any]) -> list[str]:
+    """Return the parts that the tags of the command line name; all of them without such a tag."""
+    asked = [name for name in cdi_host.PARTS if name in (variables.get("ansible_run_tags") or ())]
+    return [name for name in asked or cdi_host.PARTS if name not in (variables.get("ansible_skip_tags") or ())]

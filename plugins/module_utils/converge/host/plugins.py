@@ -1,0 +1,57 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The configurations of the executables that grant devices."""
+
+from __future__ import annotations
+
+import os
+
+from ...layout import Layout
+from ...manifest import read_manifest
+from ...protocol import configurations
+from .. import module_diff
+from ..kinds.cdi_plugin import WantedConfiguration, converge_configurations, wanted_configuration
+from .part import BY, HostProblem, HostRun, PartOutcome
+
+FAILED = "configuration-failed"
+
+
+def converge(run: HostRun) -> PartOutcome:
+    """Write the configurations, and take back those of this role that the settings no longer name.
+
+    Empty settings take back none. Raises CdiError.
+    """
+    settings = run.settings
+    if not settings["plugins"]:
+        return PartOutcome()
+    places = Layout(settings["state_dir"], settings["device_list"], path=os.environ.get("PATH", ""))
+    wanted = [_wanted(key, one) for key, one in settings["plugins"].items()]
+    left = _left(places, wanted) if settings["prune"] else []
+    bin_dir = os.path.join(settings["prefix"], "bin")
+    how = {"force": settings["force"], "check": run.check, "on_held": settings["on_held"]}
+    done = converge_configurations([*wanted, *left], places, bin_dir, **how)
+    problems = tuple(HostProblem(FAILED, str(error)) for error in done.failed)
+    diff = [module_diff.document(change) for change in done.changes]
+    return PartOutcome(bool(done.changed), diff, list(dict.fromkeys(done.warnings)), problems)
+
+
+def _wanted(key: str, one: dict[str, object]) -> WantedConfiguration:
+    """Return what an entry of the settings asks for; its key is the resource-type and the name."""
+    resource_type, _slash, name = key.partition("/")
+    usual: dict[str, object] = {"plugin": name, "args": {}, "description": None, "cdi_version": "0.0.2"}
+    return wanted_configuration(
+        {**usual, **one, "state": "present", "resource_type": resource_type, "name": name, "managed_by": BY}
+    )
+
+
+def _left(places: Layout, wanted: list[WantedConfiguration]) -> list[WantedConfiguration]:
+    """Return the removal of each configuration of this role that is not wanted."""
+    manifest = read_manifest(places.state_dir)
+    asked = {(one.resource_type, one.name) for one in wanted}
+    found = [
+        (one.config.type, os.path.basename(one.path)[: -len(".conf")])
+        for one in configurations.find(places.config_dir).configurations
+        if manifest.owns(one.path) and manifest.by(one.path) == BY
+    ]
+    return [WantedConfiguration(*one, None) for one in found if one not in asked]

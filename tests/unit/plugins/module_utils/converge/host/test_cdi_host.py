@@ -1,0 +1,148 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run brings a host to the state of its settings, says what it did, and changes nothing the second time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.release import host
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.host.conftest import (
+    Answer,
+    entry,
+    settings_in,
+)
+
+TWO = {"one": entry(1), "two": entry(2)}
+ALL_PARTS = ("release", "driver", "specs", "runtimes", "plugins", "refresh", "device_plugin")
+
+
+def changed(result: dict[str, Any]) -> list[str]:
+    """Return the parts that changed something."""
+    assert result["changed"] == any(result["parts"].values())
+    return [name for name, one in result["parts"].items() if one]
+
+
+def headers(result: dict[str, Any]) -> list[str]:
+    """Return the names of the changed files."""
+    return [Path(part["after_header"]).name for part in result["diff"]]
+
+
+def test_check_mode_shows_what_a_run_does_and_a_second_run_does_nothing(answer: Answer, prefix: Path) -> None:
+    previewed, _warnings = answer(check=True, devices=TWO)
+    assert not list(prefix.parent.glob("cdi/*"))
+    done, _warnings = answer(devices=TWO)
+    assert previewed == done
+    assert tuple(done["parts"]) == ALL_PARTS and changed(done) == ["specs"]
+    assert headers(done) == ["test.fleet.cdi-kind1.json", "test.fleet.cdi-kind2.json", "inventory.json"]
+    assert done["devices"] == {f"test.fleet.cdi/kind{number}": {"healthy": 2} for number in (1, 2)}
+    again, _warnings = answer(devices=TWO)
+    assert not changed(again) and again["diff"] == []
+
+
+def test_what_the_settings_no_longer_ask_for_goes_in_the_same_run(answer: Answer, prefix: Path) -> None:
+    answer(devices=TWO)
+    kept, _warnings = answer(devices={"one": entry(1)}, prune=False)
+    assert not changed(kept)
+    done, _warnings = answer(devices={"one": entry(1)})
+    assert changed(done) == ["specs"] and done["problems"] == []
+    assert [path.name for path in (prefix.parent / "cdi").iterdir()] == ["test.fleet.cdi-kind1.json"]
+
+
+def test_only_the_wanted_parts_run(answer: Answer) -> None:
+    done, _warnings = answer(["runtimes"], devices=TWO)
+    assert list(done["parts"]) == ["release", "runtimes"] and not done["changed"]
+
+
+def test_a_part_that_fails_is_named_and_ends_the_run(answer: Answer, prefix: Path) -> None:
+    mine = prefix.parent / "cdi" / "test.fleet.cdi-kind1.json"
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("{}")
+    try:
+        done, _warnings = answer(devices=TWO)
+    finally:
+        mine.unlink()
+    assert done["failed"] and list(done["parts"])[-1] == "specs"
+    (problem,) = done["problems"]
+    assert (problem["part"], problem["code"]) == ("specs", "kind-unchanged")
+    assert done["msg"].startswith("specs: test.fleet.cdi/kind1: ")
+    assert headers(done) == ["test.fleet.cdi-kind2.json", "inventory.json"]
+
+
+def test_a_required_device_that_is_missing_changes_nothing(answer: Answer, prefix: Path) -> None:
+    missing = {**entry(3), "match": {"subsystem": "mem", "node": "/dev/absent"}, "required": True}
+    done, _warnings = answer(devices={**TWO, "three": missing})
+    assert done["msg"].startswith("specs: devices entry 'three': found no device, but has required: true")
+    assert not list(prefix.parent.glob("cdi/*")) and not done["changed"]
+
+
+def test_wrong_settings_change_nothing(answer: Answer) -> None:
+    with pytest.raises(CdiError, match="settings: refresh_grace: found 'soon'"):
+        answer(devices=TWO, refresh_grace="soon")
+
+
+def test_the_runtimes_are_asked_once(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask(path: str) -> detect.DetectedRuntimes:
+        asked.append(path)
+        return detect.DetectedRuntimes((), ())
+
+    monkeypatch.setattr(detect, "detect", ask)
+    done, _warnings = answer(
+        devices=TWO, runtime_settings={"podman": {"state": "disabled"}, "docker": {"state": "absent"}}
+    )
+    assert done["problems"] == [] and len(asked) == 1
+
+
+def test_a_package_that_may_not_be_installed_is_named(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(host.PACKAGES, "device_plugin", {"no_such_module": "python3-none"})
+    done, _warnings = answer(device_plugin={})
+    (problem,) = done["problems"]
+    assert problem["code"] == "package-missing" and "python3-none: missing for " in problem["message"]
+    assert list(done["parts"]) == ["release"]
+    asked, _warnings = answer(device_plugin={}, install_packages=True)
+    assert asked["again"] and asked["needs_packages"]["required"] == ["python3-none"]
+    shown, warnings = answer(check=True, device_plugin={"wait": 0}, install_packages=True)
+    assert "again" not in shown and shown["parts"]["release"]
+    assert any("python3-none: would be installed from the distribution" in text for text in warnings)
+
+
+def test_a_host_without_pyudev_goes_on(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(host.PACKAGES, "discovery", {"no_such_module": "python3-pyudev"})
+    done, _warnings = answer(devices=TWO)
+    assert changed(done) == ["specs"] and done["missing_packages"] == ["python3-pyudev"] and "again" not in done
+    asked, _warnings = answer(devices=TWO, install_packages=True)
+    assert asked["needs_packages"] == {"required": [], "optional": ["python3-pyudev"]}
+
+
+def test_the_command_of_a_host_does_the_same(
+    answer: Answer, prefix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del answer  # only undone afterwards
+    file = tmp_path / "settings.yml"
+    document = {**settings_in(prefix.parent), "devices": TWO}
+    file.write_text("# in YAML\n" + json.dumps(document))
+    defaults = {"state_dir": document["state_dir"], "inventory": "", "spec_dirs": [], "prefix": str(prefix)}
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status = main(["converge", "--settings", str(file), *arguments], "test", defaults)
+        return status, capsys.readouterr().out
+
+    assert run("--check") == (0, "would be changed: specs\n")
+    status, out = run("--diff")
+    assert status == 0 and "test.fleet.cdi/kind1: + null, + zero (" in out
+    assert run() == (0, "Nothing to change.\n")
+    status, out = run("--json", "--part", "specs")
+    assert status == 0 and json.loads(out)["parts"] == {"release": False, "specs": False}
+    assert run("--part", "spec")[0] == 2
+    file.write_text(json.dumps({**document, "devises": {}}))
+    assert run()[0] == 2
