@@ -1,0 +1,128 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The metrics of this machine: its memory devices as a kind, a request that holds one, and Prometheus' own readers."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import last_refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.metrics import Sample
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.report import host_metrics
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.report.test_host_report_info import KIND, Host
+
+HOSTILE = 'a"b\\\n\x1b[2J{}'
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A look at the processes of this machine misses none, as root's look on a host."""
+    look = openers.look
+    monkeypatch.setattr(openers, "look", lambda wanted: look(wanted)._replace(unseen=0, trouble=""))
+    return Host(tmp_path)
+
+
+def run(host, *words):
+    places = host.places
+    return main([*words], "test", places._asdict())
+
+
+def values(host):
+    text = host_metrics.metrics_text(host.places)
+    return dict(re.findall(r"^fleet_cdi_(\S+) (\S+)$", text, re.M))
+
+
+def test_devices_grants_findings_and_refresh(host):
+    assert run(host, "refresh", "--no-claims") == 0
+    host.hold("full")
+    found = values(host)
+    assert found[f'devices{{kind="{KIND}",state="healthy"}}'] == "2"
+    assert found[f'devices{{kind="{KIND}",state="gone"}}'] == "0"
+    assert found[f'devices_held{{kind="{KIND}"}}'] == "1"
+    assert found['grants{owner="claims"}'] == "1" and found["ledger_readable"] == "1"
+    assert (found["refresh_success"], found["refresh_devices_missing"]) == ("1", "0")
+    assert found[f'spec_written_timestamp_seconds{{kind="{KIND}"}}'] == str(int(host.spec.stat().st_mtime))
+    host.spec.write_text("{}")
+    found = values(host)
+    counts = [int(value) for name, value in found.items() if name.startswith("findings{")]
+    assert counts and sum(counts) == int(found["problems"])
+
+
+def test_an_unreadable_ledger_counts_nothing(host):
+    host.hold("full")
+    with open(os.path.join(host.places.state_dir, "ledger.db"), "wb") as file:
+        file.write(b"x" * 5000)
+    found = values(host)
+    assert found["ledger_readable"] == "0"
+    assert not any(name.startswith(("grants", "devices_held")) for name in found)
+
+
+def test_a_failed_refresh_is_noted_and_a_check_is_not(host, monkeypatch):
+    monkeypatch.setattr(refresh, "refresh", lambda *_a, **_k: (_ for _ in ()).throw(CdiError("broken")))
+    assert run(host, "refresh", "--check") == 2 and last_refresh.last_refresh(host.places.inventory) is None
+    assert run(host, "refresh") == 2
+    assert values(host)["refresh_success"] == "0"
+
+
+def test_undo_takes_the_note(host):
+    assert run(host, "refresh", "--no-claims") == 0
+    assert os.path.exists(last_refresh.note_path(host.places.inventory))
+    undo(host.places.state_dir)
+    assert not os.path.exists(last_refresh.note_path(host.places.inventory))
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"finished": "x"}', '{"finished": 1, "seconds": 1}'])
+def test_a_damaged_note_is_none(tmp_path, text):
+    listing = str(tmp_path / "inventory.json")
+    with open(last_refresh.note_path(listing), "w", encoding="utf-8") as file:
+        file.write(text)
+    assert last_refresh.last_refresh(listing) is None
+
+
+def everything():
+    labels = {"kind": HOSTILE}
+    return host_metrics.render([Sample(name, labels, 1.5) for name in host_metrics.GAUGES])
+
+
+def test_the_parser_of_prometheus_reads_every_metric():
+    parser = pytest.importorskip("prometheus_client.parser", reason="missing packages: prometheus-client")
+    families = list(parser.text_string_to_metric_families(everything()))
+    assert [one.name for one in families] == [f"fleet_cdi_{name}" for name in host_metrics.GAUGES]
+    assert all(one.type == "gauge" and one.documentation and one.samples[0].value == 1.5 for one in families)
+    assert "\x1b" not in everything()
+
+
+def test_the_file_is_replaced_whole_and_no_link_is_followed(host, tmp_path):
+    places = tmp_path / "textfile"
+    places.mkdir()
+    for _twice in range(2):
+        assert run(host, "metrics", "--output", str(places / "x.prom")) == 0
+    assert [one.name for one in places.iterdir()] == ["x.prom"] and places.joinpath(
+        "x.prom"
+    ).stat().st_mode & 0o777 == 0o644
+    (tmp_path / "link").symlink_to(places)
+    (places / "y.prom").symlink_to(tmp_path / "victim")
+    for path in (tmp_path / "link/z.prom", places / "y.prom", places / "name.txt", tmp_path / "none/x.prom"):
+        assert run(host, "metrics", "--output", str(path)) == 2
+    assert not (tmp_path / "victim").exists() and not (places / "z.prom").exists()
+
+
+def test_a_directory_of_another_user_is_fine_for_this_file(host, tmp_path):
+    """Debian's prometheus owns /var/lib/prometheus; what others may swap leads to directories of their own alone."""
+    if os.geteuid():
+        pytest.skip("only root has other users' directories")
+    theirs = tmp_path / "theirs"
+    (theirs / "node-exporter").mkdir(parents=True)
+    os.chown(theirs, 65534, 65534)
+    assert run(host, "metrics", "--output", str(theirs / "node-exporter/x.prom")) == 0
+    (theirs / "moved").symlink_to("/etc")
+    assert run(host, "metrics", "--output", str(theirs / "moved/x.prom")) == 2 and not os.path.exists("/etc/x.prom")

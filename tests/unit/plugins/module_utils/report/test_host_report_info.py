@@ -1,0 +1,193 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The truth of this machine: its memory devices as a kind, with a spec, a ledger and open files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Key, hold_of
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import report as verb
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import memory, plan_kind, refresh_all
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.report import host_report_info
+from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+
+KIND = "vendor.com/memory"
+ENTRIES = {
+    "memory": {
+        "profile": "rule",
+        "kind": KIND,
+        "match": {"subsystem": "mem", "node": ["/dev/full", "/dev/zero"]},
+        "group_by": "none",
+        "name_by": ["sysname"],
+    }
+}
+
+
+class Host:
+    """This machine with directories of the test's own; /dev/full and /dev/zero are its devices."""
+
+    def __init__(self, root):
+        self.places = Layout(
+            str(root / "state"),
+            str(root / "inventory.json"),
+            str(root / "etc"),
+            prefix=str(root / "cdi"),
+            spec_dirs=(str(root / "etc"),),
+        )
+        self.want(ENTRIES)
+        refresh_all.refresh(self.places)
+        self.spec = root / "etc/vendor.com-memory.json"
+
+    def want(self, entries, **offered):
+        wanted = plan_kind.WantedKind(KIND, entries, by="test", runtimes={"podman": "5.4.0"})._asdict()
+        options = {key: value for key, value in wanted.items() if key not in ("kind", "content")}
+        record = memory.Memory(options, self.places.config_dir, self.places.inventory, offered)
+        with locked_manifest(self.places.state_dir) as manifest:
+            manifest.remember({KIND: record.document()})
+
+    def report(self):
+        return json.loads(json.dumps(host_report_info.report_document(self.places)))
+
+    def devices(self):
+        return {one["names"][0]: one for one in self.report()["devices"] if one["kind"] == KIND}
+
+    def hold(self, name):
+        (device,) = (
+            one for one in inventory.read(self.places.inventory, inventory.boot_id()).devices if name in one.names
+        )
+        Ledger(self.places.state_dir, inventory.boot_id()).add(
+            Key("memory", "rule", "7890"), {"memory": 1}, lambda _held: [hold_of(device)], "claims"
+        )
+        return device
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A look at the processes of this machine misses none, as root's look on a host."""
+    look = openers.look
+    monkeypatch.setattr(openers, "look", lambda wanted: look(wanted)._replace(unseen=0, trouble=""))
+    return Host(tmp_path)
+
+
+def problems(report, device):
+    return [report["findings"][index]["rule"] for index in device.get("findings", ())]
+
+
+def test_a_host_in_order(host):
+    report = host.report()
+    assert report["boot_id"] == inventory.boot_id() and report["findings"] == []
+    assert {one["names"][0] for one in report["devices"]} == {"full", "zero"}
+    for one in report["devices"]:
+        assert (one["wanted"], one["written"]) == (["offered", "test"], ["yes", "", [str(host.spec)]])
+        assert (one["promised"], one["real"]) == (["free", "", []], ["healthy", ""])
+        assert "unknown" not in one and "findings" not in one
+
+
+def test_it_changes_nothing(host, tmp_path):
+    def files():
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = files()
+    host.report()
+    assert files() == before
+
+
+def test_who_holds_a_device_and_since_when(host):
+    host.hold("zero")
+    state, text, (hold,) = host.devices()["zero"]["promised"]
+    assert (state, text, hold["owner"], hold["request"]) == ("held", "", "claims", "7890")
+    assert abs(hold["since"] - host.report()["made"]) < 600
+    assert host.devices()["full"]["promised"][0] == "free"
+
+
+def test_who_has_a_device_open(host):
+    with Path("/dev/full").open("wb"):
+        found = {one["pid"]: one["path"] for one in host.devices()["full"]["openers"]}
+    assert found[os.getpid()] == "/dev/full"
+
+
+def test_processes_that_nobody_can_see_make_openers_unknown(host, monkeypatch):
+    monkeypatch.setattr(openers, "look", lambda _wanted: openers.OpenersSeen(unseen=1))
+    device = host.devices()["full"]
+    assert device["openers"] is None and device["unknown"] == ["openers"]
+
+
+def test_a_spec_that_is_gone(host):
+    host.spec.unlink()
+    report = host.report()
+    assert all("wanted-not-written" in problems(report, one) for one in report["devices"])
+
+
+def test_a_stale_spec_concerns_the_devices_that_it_is_about(host):
+    document = json.loads(host.spec.read_bytes())
+    (full,) = (one for one in document["devices"] if one["name"] == "full")
+    full["containerEdits"]["mounts"] = [{"hostPath": "/none/libx.so.1", "containerPath": "/libx.so.1"}]
+    host.spec.write_text(json.dumps(document))
+    report = host.report()
+    by_name = {one["names"][0]: problems(report, one) for one in report["devices"]}
+    assert by_name == {"full": ["library-missing"], "zero": []} or by_name == {"full": ["mount-missing"], "zero": []}
+    document["containerEdits"] = {"mounts": full["containerEdits"].pop("mounts")}
+    host.spec.write_text(json.dumps(document))
+    report = host.report()
+    assert all(problems(report, one) for one in report["devices"])  # of the whole spec: all of its devices
+
+
+def test_a_device_that_is_gone_and_was_promised(host):
+    document = json.loads((Path(host.places.state_dir) / "manifest.json").read_bytes())
+    offered = {**document["kinds"][KIND]["offered"], "mem:gone": ["gone"]}
+    host.want(ENTRIES, **{id_: tuple(names) for id_, names in offered.items()})
+    report = host.report()
+    (gone,) = (one for one in report["devices"] if one["id"] == "mem:gone")
+    assert gone["real"] == ["gone", ""] and "wanted-gone" in problems(report, gone)
+
+
+def test_settings_that_can_not_be_discovered_make_devices_unknown(host):
+    entries = {"memory": {**ENTRIES["memory"], "topology_file": "/none/topology.xml"}}
+    document = json.loads((Path(host.places.state_dir) / "manifest.json").read_bytes())
+    offered = document["kinds"][KIND]["offered"]
+    host.want(entries, **{id_: tuple(names) for id_, names in offered.items()})
+    for one in host.devices().values():
+        assert one["real"][0] == "unknown" and "real" in one["unknown"] and "findings" not in one
+
+
+def test_a_damaged_manifest_makes_wanted_unknown(host):
+    (Path(host.places.state_dir) / "manifest.json").write_text("{")
+    report = host.report()
+    assert "manifest-damaged" in [one["rule"] for one in report["findings"]]
+    assert all("wanted" in one["unknown"] for one in report["devices"])
+
+
+def test_a_damaged_ledger_makes_promises_unknown(host):
+    host.hold("zero")
+    (Path(host.places.state_dir) / "ledger.db").write_bytes(b"garbage")
+    (Path(host.places.state_dir) / "ledger.log").unlink()
+    assert all("promised" in one["unknown"] for one in host.devices().values())
+
+
+def test_a_device_out_of_service_is_no_disagreement(host):
+    device = host.hold("zero")
+    out = {device.id: out_of_service.Disabled("fan", "2026-11-21T15:20:00Z")}
+    Path(out_of_service.path_of(host.places.state_dir)).write_bytes(out_of_service.render_disabled(out))
+    one = host.devices()["zero"]
+    assert one["wanted"][0] == "withdrawn" and "fan" in one["wanted"][1] and "findings" not in one
+
+
+def test_the_command_marks_what_disagrees(host, capsys):
+    host.spec.unlink()
+
+    class Arguments:
+        json = False
+
+    assert verb.run(Arguments, host.places) == 1
+    out = capsys.readouterr().out
+    assert "!" in out and "wanted-not-written" in out and "2 devices: 2 disagree (!)" in out
