@@ -1,0 +1,107 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The callback in real runs of ansible-playbook: in a pipe, and in a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+PLAYBOOK = """
+- name: Work of a night
+  hosts: all
+  gather_facts: false
+  serial: 4
+  tasks:
+    - name: Check
+      ansible.builtin.fail: {msg: "\\e[31m {{ inventory_hostname }} has no driver"}
+      when: inventory_hostname is match('^bad')
+    - name: Change
+      ansible.builtin.debug: {msg: changed}
+      changed_when: inventory_hostname == 'good1'
+    - name: Try
+      block:
+        - name: Fail for a moment
+          ansible.builtin.fail: {msg: rescued}
+          when: inventory_hostname == 'good2'
+      rescue:
+        - name: Mend
+          ansible.builtin.debug: {msg: mended}
+"""
+HOSTS = ["good1", "good2", "bad1", "bad2", "bad3", "bad4", "good3", "good4"]
+ERASE, BACK = "\r\x1b[J", "\r\x1b[3A"
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    (tmp_path / "site.yml").write_text(PLAYBOOK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANSIBLE_STDOUT_CALLBACK", "fleet.cdi.progress")
+    monkeypatch.setenv("ANSIBLE_NOCOLOR", "1")
+    monkeypatch.setenv("FLEET_CDI_PROGRESS_INTERVAL", "0")
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    return [program, "-i", ",".join(HOSTS), "-c", "local", "site.yml"]
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr == "", done.stderr
+    return done.stdout
+
+
+def end(said):
+    """The end of what a run said, with its time left out."""
+    return re.sub(r", in \d\d:\d\d", "", said[said.index("\n8 hosts") :]).strip().splitlines()
+
+
+CAUSE = ["", r"4 hosts: \x1b[31m HOST has no driver", "  task: Check"]
+COUNTS = "8 hosts, 3 as wanted, 1 changed, 4 failed"
+
+
+def test_a_run_says_how_far_it_is_and_ends_with_causes(command):
+    said = run([*command, "--check", "-v"])
+    lines = said.splitlines()
+    assert "Work of a night: 8 hosts, check mode: nothing is changed" in lines
+    assert [line for line in lines if line.startswith("changed:")] == ["changed: good1: Change"]
+    assert re.search(r"^\[00:\d\d\] Check: [1-4] of 8 hosts, .*[4-7] pending$", said, re.MULTILINE)
+    assert re.search(
+        r"^\[00:\d\d\] Check: [4-8] of 8 hosts, 1 changed, [1-4] failed, [0-4] pending", said, re.MULTILINE
+    )
+    # The fourth host with one cause is only counted.
+    assert len(re.findall(r"^failed: bad\d: Check", said, re.MULTILINE)) == 3
+    assert "\x1b" not in said
+    assert end(said) == [COUNTS, *CAUSE, "  --limit bad1,bad2,bad3,bad4"]
+
+
+def test_hosts_of_a_cause_are_written_to_a_file(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("FLEET_CDI_PROGRESS_LIMITS", str(tmp_path / "causes"))
+    path = tmp_path / "causes/cause-1.limit"
+    assert end(run(command)) == [COUNTS, *CAUSE, f"  --limit @{path}"]
+    assert path.read_text().split() == ["bad1", "bad2", "bad3", "bad4"]
+
+
+def test_a_terminal_has_a_table_that_stays_in_its_place(command, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(command[0], command)
+    said = b""
+    with suppress(OSError):  # EIO: the run has ended
+        while found := os.read(terminal, 65536):
+            said += found
+    os.waitpid(pid, 0)
+    text = said.decode().replace("\r\n", "\n")
+    tables = re.findall(re.escape(ERASE) + r"\n(.*?)" + re.escape(BACK), text, re.DOTALL)
+    assert all(len(table.split("\n")) == 3 and max(map(len, table.split("\n"))) < 60 for table in tables) and tables
+    # Each table is erased before anything else is printed, and by the end of the run.
+    rest = re.sub(re.escape(ERASE) + r"\n.*?" + re.escape(BACK), "", text, flags=re.DOTALL).replace(ERASE, "")
+    assert end(rest) == [COUNTS, *CAUSE, "  --limit bad1,bad2,bad3,bad4"]
