@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from ..converge.driver import device_links, nvidia_nodes
 from ..converge.kinds.refresh_all import Missing, Report, refresh
+from ..converge.last_refresh import LastRefresh, note_refresh
 from ..layout import Layout
 from ..records import CdiError, as_document
 from ..system import systemd
+from .operand import seconds
 from .terminal import complain, say, say_document
 
 GRACE = 600.0  # seconds; docs/refresh.md
@@ -19,19 +24,36 @@ GRACE = 600.0  # seconds; docs/refresh.md
 
 def run(arguments: Any, paths: Layout) -> int:
     """Refresh and print the changes; return 1 if devices are missing or something failed. Raises CdiError."""
-    timeout, grace = _seconds("--timeout", arguments.timeout, 0.0), _seconds("--grace", arguments.grace, GRACE)
+    timeout, grace = seconds("--timeout", arguments.timeout, 0.0), seconds("--grace", arguments.grace, GRACE)
     if arguments.drop:
         timeout = grace = 0.0
     if arguments.make_nodes and not arguments.check:
         for node in nvidia_nodes.missing_nodes():
             nvidia_nodes.make_nodes(node)
             say(f"made: {node.path}")
-    done = _linked(refresh(paths, timeout, grace, arguments.check), paths, arguments.check)
+    done = _noted(
+        lambda: refresh(paths, timeout, grace, arguments.check, claims=not arguments.no_claims), paths, arguments
+    )
+    done = _linked(done, paths, arguments.check)
     if arguments.json:
         say_document({**as_document(done), "check": arguments.check})
     else:
         _tell(done, arguments.check)
     return 1 if done.failed or any(one.kept for one in done.missing) else 0
+
+
+def _noted(work: Callable[[], Report], paths: Layout, arguments: Any) -> Report:
+    """Do the work and note how it ended, unless it only looks. Raises CdiError."""
+    begun, ok, missing = time.monotonic(), False, 0
+    try:
+        done = work()
+        ok, missing = not done.failed, sum(one.kept for one in done.missing)
+        return done
+    finally:
+        if not arguments.check:
+            last = LastRefresh(int(time.time()), round(time.monotonic() - begun, 3), ok, missing)
+            with suppress(CdiError):  # a refresh that worked must not fail for its note
+                note_refresh(paths.inventory, last)
 
 
 def _linked(done: Report, paths: Layout, check: bool) -> Report:
@@ -62,14 +84,3 @@ def _missing(one: Missing) -> str:
     if one.kept:
         return f"missing: {name} ({one.id}), gone since {one.since}: it is kept in its spec and marked stale"
     return f"dropped: {name} ({one.id}) is gone and not offered any more"
-
-
-def _seconds(option: str, text: Optional[str], default: float) -> float:
-    """Return the value of an option. Raises CdiError unless it is a number of seconds, 0 or more."""
-    try:
-        value = default if text is None else float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise CdiError(f"{option}: found {text!r}; expected seconds, 0 or more")
-    return value

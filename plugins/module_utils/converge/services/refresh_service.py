@@ -17,10 +17,11 @@ from ...manifest import Manifest, locked_manifest, read_manifest
 from ...release import guard
 from ...system import systemd
 from ...system.systemd import Run, run_on_host
-from .. import module_diff
+from .. import module_diff, node_features
 from ..driver import device_links
 from ..driver.virtual_functions import parse
 from . import units
+from .claims_unit import CLAIMS_SERVICE, CLAIMS_TIMER
 from .refresh_unit import (
     LIBRARIES_PATH,
     LIBRARIES_SERVICE,
@@ -33,21 +34,35 @@ from .refresh_unit import (
     refresh_texts,
 )
 
-UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH)  # units that are enabled
-WATCHERS = (PATH, TIMER, LIBRARIES_PATH)  # units that run all the time
-SERVICES = (SERVICE, LIBRARIES_SERVICE)
+UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH, CLAIMS_TIMER)  # units that are enabled
+WATCHERS = (PATH, TIMER, LIBRARIES_PATH, CLAIMS_TIMER)  # units that run all the time
+SERVICES = (SERVICE, LIBRARIES_SERVICE, CLAIMS_SERVICE)
 BY = "refresh"  # the owner of the files, for the manifest
+KERNEL_MODULE = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9_-]+" + schema.END,
+    "description": "the name of a kernel module: letters, digits, - and _",
+}
+METRICS_FILE = {
+    "type": "string",
+    "pattern": r"^(/[^\n\0]*\.prom)?" + schema.END,
+    "description": "an absolute path that ends with .prom, or an empty text",
+}
+FEATURE_FILE = {
+    "type": "string",
+    "pattern": r"^(/[^\n\0]*[^/\n\0])?" + schema.END,
+    "description": "an absolute path of a file, or an empty text",
+}
 OPTIONS = {
     "properties": {
         "timeout": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},
         "grace": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},
         "interval": {"type": "integer", "minimum": 10, "description": "10 or more seconds"},
+        "claims_idle": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},
+        "metrics_file": METRICS_FILE,
+        "feature_file": FEATURE_FILE,
         "load_modules": {
-            "items": {
-                "type": "string",
-                "pattern": "^[A-Za-z0-9_-]+" + schema.END,
-                "description": "the name of a kernel module: letters, digits, - and _",
-            }
+            "items": KERNEL_MODULE,
         },
     }
 }
@@ -76,6 +91,8 @@ def install(
     after = UnitsState(UNITS, WATCHERS)
     spec_dirs = tuple(dict.fromkeys((settings.spec_dir, *SPEC_DIRS)))
     links = device_links.keep_links(spec_dirs, state_dir, check) if live else ()  # before systemd is reloaded
+    # The service writes the file of features; a file that the settings do not name any more goes now.
+    left = () if settings.feature_file else node_features.keep_features("", "", state_dir, check)
     changed = bool(written) or before != after
     if changed and not check:
         touched = {os.path.basename(change.path) for change in written}
@@ -87,8 +104,8 @@ def install(
         units.start(run, live, UNITS, stale)
         if live:
             systemd.do(run, ["systemctl", "start", "--no-block", SERVICE])
-    diff = [*map(module_diff.text, written), *module_diff.units(before, after), *device_links.shown(links)]
-    return {"changed": changed or bool(links), "diff": diff}
+    diff = [*map(module_diff.text, (*written, *left)), *module_diff.units(before, after), *device_links.shown(links)]
+    return {"changed": changed or bool(links) or bool(left), "diff": diff}
 
 
 def uninstall(state_dir: str, check: bool, run: Run = run_on_host, booted: Optional[bool] = None) -> dict[str, Any]:
@@ -100,13 +117,15 @@ def uninstall(state_dir: str, check: bool, run: Run = run_on_host, booted: Optio
     live = systemd.booted() if booted is None else booted
     before = _state(run, live)
     links = [device_links.LinkChange(*one, "") for one in device_links.ours(manifest).items()]
+    left = node_features.keep_features("", "", state_dir, check)
     if not check:
         stop(run, live)
         units.take_back_units(changes, state_dir)
         with locked_manifest(state_dir) as manifest:
             device_links.take_back_links(manifest)
         forget(run, live)
-    diff = [*map(module_diff.text, changes), *module_diff.units(before, UnitsState((), ())), *device_links.shown(links)]
+    gone = map(module_diff.text, (*changes, *left))
+    diff = [*gone, *module_diff.units(before, UnitsState((), ())), *device_links.shown(links)]
     return {"changed": True, "diff": diff}
 
 

@@ -13,6 +13,7 @@ import os
 from typing import NamedTuple
 
 from ...layout import RUN, USUAL
+from .claims_unit import claims_texts
 from .sandbox import sandbox
 from .units import UNIT_DIR, argument, check_path, quoted
 
@@ -57,8 +58,11 @@ ExecStartPre=-+/usr/bin/mkdir -p {needed}
 ExecStartPre=-/bin/sh -c "systemctl --quiet is-active multi-user.target && sleep 2"
 ExecStartPre=-/usr/bin/udevadm settle --timeout={settle}
 ExecStartPre=/usr/bin/rm -f {wanted}
-ExecStart={command} refresh --timeout={timeout} --grace={grace}{nodes}
-TimeoutStartSec={limit}
+ExecStart={command} refresh --no-claims --timeout={timeout} --grace={grace}{nodes}
+# Outside of the sandbox, because executables run setup commands then; and after a refresh that failed, too.
+ExecStopPost=+{command} claim restore
+{last}\
+TimeoutSec={limit}
 
 ReadWritePaths={writable}
 {sandbox}
@@ -147,6 +151,9 @@ class RefreshUnit(NamedTuple):
     timeout: int = 60  # waiting time for missing devices
     grace: int = 600
     interval: int = 300
+    claims_idle: int = 600  # how long the containers of a claim are gone when it is given back
+    metrics_file: str = ""  # of node_exporter; "": no file
+    feature_file: str = ""  # of Node Feature Discovery; "": no file
     load_modules: tuple[str, ...] = ()
     make_nodes: bool = False
     virtual_functions: tuple[str, ...] = ()  # "0000:3b:00.0=8"
@@ -160,7 +167,15 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
     command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
+    # Outside of the sandbox: other services own these directories, and metrics look at all processes.
+    kept = {"features": settings.feature_file, "metrics": settings.metrics_file}
+    for verb, path in kept.items():
+        if path:
+            check_path(f"{verb} file", path)
     values = {
+        "last": "".join(
+            f"ExecStopPost=-+{command} {verb} --output {argument(path)}\n" for verb, path in kept.items() if path
+        ),
         "sandbox": sandbox("refresh", {"capabilities": CAPABILITIES + MAKES_NODES * settings.make_nodes}),
         "libraries_sandbox": sandbox("libraries"),
         "before": " ".join(BEFORE),
@@ -188,4 +203,8 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
         f"{UNIT_DIR}/{LIBRARIES_SERVICE}": _LIBRARIES_SERVICE,
         RULES: _RULES,
     }
-    return {path: (HEAD + text.format(**values)).encode() for path, text in files.items()}
+    texts = {path: text.format(**values) for path, text in files.items()}
+    after = f"{SERVICE} docker.service"  # by then claims are restored, and docker can be asked
+    claims = claims_texts(settings.prefix, settings.state_dir, settings.claims_idle, settings.interval, after)
+    texts.update({f"{UNIT_DIR}/{name}": text for name, text in claims.items()})
+    return {path: (HEAD + text).encode() for path, text in texts.items()}

@@ -17,7 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import read_man
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 SETTINGS = refresh_unit.RefreshUnit()
-SERVICE, PATH, TIMER, LIBRARIES_PATH = refresh_service.UNITS
+SERVICE, PATH, TIMER, LIBRARIES_PATH, CLAIMS_TIMER = refresh_service.UNITS
 UNITS = " ".join(refresh_service.UNITS)
 
 
@@ -92,7 +92,7 @@ def test_the_second_time_nothing_changes(host, tmp_path):
     assert install(host)["changed"]
     before = everything(tmp_path)
     assert set(before) == {
-        *(f"units/{unit}" for unit in (*refresh_service.UNITS, refresh_unit.LIBRARIES_SERVICE)),
+        *(f"units/{unit}" for unit in {*refresh_service.UNITS, *refresh_service.SERVICES}),
         "rules.d/70-fleet-cdi.rules",
         "state/manifest.json",
     }
@@ -106,7 +106,7 @@ def test_the_order_of_what_systemd_is_told(host):
     assert host[0].told == [
         "udevadm control --reload",
         f"systemctl enable {UNITS}",
-        f"systemctl restart {PATH} {TIMER} {LIBRARIES_PATH}",
+        f"systemctl restart {PATH} {TIMER} {LIBRARIES_PATH} {CLAIMS_TIMER}",
         f"systemctl start --no-block {SERVICE}",
     ]
 
@@ -202,7 +202,7 @@ def test_absent_stops_and_takes_every_trace(host, tmp_path):
     assert preview["changed"] and systemd.told == []
     assert refresh_service.uninstall(state_dir, False, systemd, True) == preview
     assert everything(tmp_path) == {} and not list(tmp_path.iterdir())
-    every = f"{PATH} {TIMER} {LIBRARIES_PATH} {SERVICE} {refresh_unit.LIBRARIES_SERVICE}"
+    every = " ".join((*refresh_service.WATCHERS, *refresh_service.SERVICES))
     assert systemd.told[:2] == [f"systemctl stop {every}", f"systemctl disable {UNITS}"]
     assert refresh_service.uninstall(state_dir, False, systemd, True) == {"changed": False, "diff": []}
 
@@ -212,7 +212,7 @@ def test_undo_does_so_as_well(host, tmp_path, monkeypatch):
     systemd, state_dir = host
     monkeypatch.setattr(refresh_service, "run_on_host", systemd)
     monkeypatch.setattr(refresh_service.systemd, "booted", lambda: True)
-    assert len(undo(state_dir, check=True).removed) == 6 and systemd.enabled
+    assert len(undo(state_dir, check=True).removed) == 8 and systemd.enabled
     undo(state_dir)
     assert everything(tmp_path) == {} and not systemd.enabled and not systemd.active
 
@@ -239,6 +239,19 @@ def test_a_host_without_systemd_is_told_so(host, monkeypatch):
     [
         ({"timeout": -1}, "timeout: found -1 .a whole number.; expected 0 or more seconds"),
         ({"interval": 9}, "interval: found 9 .a whole number.; expected 10 or more seconds"),
+        (
+            {"metrics_file": "/srv/x.txt"},
+            "metrics_file: found '/srv/x.txt' .a text.; expected an absolute path that ends with .prom",
+        ),
+        (
+            {"metrics_file": "x.prom"},
+            "metrics_file: found 'x.prom' .a text.; expected an absolute path that ends with .prom",
+        ),
+        (
+            {"feature_file": "features.d/x"},
+            "feature_file: found 'features.d/x' .a text.; expected an absolute path of a file",
+        ),
+        ({"claims_idle": -1}, "claims_idle: found -1 .a whole number.; expected 0 or more seconds"),
         ({"load_modules": ("nvidia; reboot",)}, "load_modules.0.: found 'nvidia; reboot'"),
     ],
 )
@@ -257,8 +270,11 @@ class TestTexts:
         assert (
             "\nBefore=docker.service containerd.service crio.service kubelet.service podman-restart.service\n" in text
         )
-        assert "\nTimeoutStartSec=90\n" in text and "RequiredBy" not in text
-        assert '\nExecStart="/opt/cdi/bin/fleet-cdi" refresh --timeout=60 --grace=600\n' in text
+        assert "\nTimeoutSec=90\n" in text and "RequiredBy" not in text
+        assert '\nExecStart="/opt/cdi/bin/fleet-cdi" refresh --no-claims --timeout=60 --grace=600\n' in text
+
+    def test_claims_are_restored_outside_of_the_sandbox_also_after_a_failure(self):
+        assert '\nExecStopPost=+"/opt/cdi/bin/fleet-cdi" claim restore\n' in self.text(SERVICE)
 
     def test_what_settings_add(self):
         text = self.text(SERVICE, load_modules=("nvidia", "nvidia-uvm"), make_nodes=True)
@@ -286,10 +302,26 @@ class TestTexts:
         assert f"ExecStart=/usr/bin/touch {refresh_unit.WANTED}" in lines
         assert f"ReadWritePaths={os.path.dirname(refresh_unit.WANTED)}" in lines
 
+    def test_claims_are_given_back_after_engines_and_restore_and_only_where_there_are_any(self):
+        lines = self.text("fleet-cdi-claims.service", state_dir="/srv/a%b$c", claims_idle=7).splitlines()
+        assert f"After={SERVICE} docker.service" in lines
+        assert 'ExecCondition=/usr/bin/test -d "/srv/a%%b$$c/claims"' in lines
+        assert 'ExecStart="/opt/cdi/bin/fleet-cdi" claim gc --idle-for=7' in lines
+        assert "OnUnitInactiveSec=60" in self.text(CLAIMS_TIMER, interval=60).splitlines()
+
+    def test_files_for_others_are_written_after_the_refresh_and_outside_of_its_sandbox(self):
+        command = 'ExecStopPost=-+"/opt/cdi/bin/fleet-cdi"'
+        lines = self.text(SERVICE, metrics_file="/srv/a%b$c.prom", feature_file="/srv/features.d/x").splitlines()
+        wanted = [f'{command} features --output "/srv/features.d/x"', f'{command} metrics --output "/srv/a%%b$$c.prom"']
+        assert [line for line in lines if "--output" in line] == wanted
+        assert "--output" not in self.text(SERVICE)
+
     @pytest.mark.counterpart("udev")
     def test_systemd_and_udev_take_them(self, tmp_path):
         """The real parsers; systemd-analyze and udevadm verify come with these packages."""
-        texts = refresh_unit.refresh_texts(SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True))
+        texts = refresh_unit.refresh_texts(
+            SETTINGS._replace(prefix="/usr", load_modules=("nvidia",), make_nodes=True, metrics_file="/srv/x y.prom")
+        )
         paths = []
         for path, content in texts.items():
             place = tmp_path / os.path.basename(path)

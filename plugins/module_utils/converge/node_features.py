@@ -1,0 +1,85 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tell Kubernetes' Node Feature Discovery of the devices of this host, by a feature file of its source `local`.
+
+The format: a line NAMESPACE/NAME=VALUE for each label, 64 KiB at most (NFD, "Customization guide", "Feature files").
+A label's name and value have up to 63 letters, digits, "-", "_" and ".", and begin and end with a letter or digit
+(Kubernetes, "Labels and Selectors"). The file has no comment, because older releases of NFD take one for a label.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..discovery import inventory
+from ..manifest import Manifest
+from ..records import Device
+from .apply import apply
+from .change import Change, Plan, plan_file
+
+NAMESPACE = "feature.node.kubernetes.io"
+LONGEST = 63  # letters of a name or value
+LARGEST = 65536  # bytes of a file that NFD reads
+BY = "node-features"  # the owner of the file, for the manifest
+
+_OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def label_value(text: str) -> str:
+    """Return `text` as a valid value of a label; "" if nothing of it is left."""
+    plain = _OTHER.sub("-", text).strip("-_.")
+    return plain[:LONGEST].rstrip("-_.")
+
+
+def feature_text(devices: Iterable[Device]) -> str:
+    """Return the feature file for these devices; "" for none."""
+    lines = list(_lines(devices))
+    while sum(map(len, lines)) > LARGEST:
+        lines.pop()
+    return "".join(lines)
+
+
+def _lines(devices: Iterable[Device]) -> Iterator[str]:
+    kinds: dict[str, list[Device]] = {}
+    for device in devices:
+        kinds.setdefault(device.kind, []).append(device)
+    for kind, mine in sorted(kinds.items()):
+        values = {
+            "count": str(len(mine)),
+            "usable": str(sum(one.health.is_usable for one in mine)),
+            "memory": str(min(one.capacity.get("memory", 0) for one in mine) or ""),
+            "model": _model(mine),
+        }
+        name = f"fleet-cdi-{_OTHER.sub('-', kind)}"
+        if len(name) + len(".memory") <= LONGEST:
+            yield from (f"{NAMESPACE}/{name}.{what}={value}\n" for what, value in values.items() if value)
+
+
+def _model(devices: Sequence[Device]) -> str:
+    """Return the model if all devices have the same one: udev's name, or the ids of PCI."""
+    models = {label_value(one.properties.get("ID_MODEL_FROM_DATABASE", "") or _ids(one)) for one in devices}
+    return models.pop() if len(models) == 1 else ""
+
+
+def _ids(device: Device) -> str:
+    return "_".join(one.removeprefix("0x") for one in (device.vendor_id, device.device_id) if one)
+
+
+def keep_features(path: str, listing: str, state_dir: str, check: bool = False) -> tuple[Change, ...]:
+    """Write the feature file at `path` for the devices of the inventory `listing`, and remove ours elsewhere.
+
+    Without a device, or with "" for `path`, there is no file. undo removes it. Returns the changes; with `check`
+    changes nothing. Raises CdiError.
+    """
+    text = feature_text(inventory.read(listing, inventory.boot_id()).devices) if path else ""
+
+    def make_plan(manifest: Manifest) -> Plan:
+        old = [one for one, record in manifest.files.items() if record["by"] == BY]
+        found = [change for one in old if one != path or not text for change in plan_file(one, None, manifest, BY)]
+        if text:
+            found += plan_file(path, text.encode(), manifest, BY)
+        return Plan("", tuple(found), ())
+
+    return apply(make_plan, state_dir, check).changes

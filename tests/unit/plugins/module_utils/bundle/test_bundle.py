@@ -1,0 +1,176 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A support archive of a host that others filled: specs, links, names, sizes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import tarfile
+import time
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.bundle import bounded_files, members
+from ansible_collections.fleet.cdi.plugins.module_utils.bundle.archive import TOP, archive
+from ansible_collections.fleet.cdi.plugins.module_utils.bundle.members import BundleMember, Taken
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.tests.unit.builders import spec
+
+HOSTILE = "e\x1b[2Jvil\n../../x.json"
+
+
+@pytest.fixture
+def host(tmp_path, capsys, monkeypatch):
+    """host(*arguments) -> (exit code, stdout, stderr) of the command, with one verb and no command."""
+    monkeypatch.setattr(members, "VERBS", {"specs.json": ("specs",)})
+    monkeypatch.setattr(members, "COMMANDS", {})
+
+    class Host:
+        etc, state = tmp_path / "etc", tmp_path / "state"
+
+        def __call__(self, *arguments):
+            defaults = {"state_dir": str(self.state), "inventory": str(tmp_path / "inventory.json")}
+            status = main(
+                ["bundle", *arguments], "test", {**defaults, "spec_dirs": [str(self.etc)], "prefix": str(tmp_path)}
+            )
+            return (status, *capsys.readouterr())
+
+        def taken(self):
+            """BundleMember -> its document or text; every name is one of ours."""
+            path = tmp_path / "x.tar.gz"
+            path.unlink(missing_ok=True)
+            assert self("--output", str(path))[0] == 0
+            with tarfile.open(path) as tar:
+                return {
+                    one.name: json.loads(text) if one.name.endswith(".json") else text.decode()
+                    for one in tar.getmembers()
+                    for text in [tar.extractfile(one).read()]
+                }
+
+        def entries(self):
+            (found,) = (one for one in self.taken()[f"{TOP}/spec-dirs.json"] if one["path"] == str(self.etc))
+            return {one["name"]: one for one in found["entries"]}
+
+    Host.etc.mkdir()
+    Host.state.mkdir()
+    return Host()
+
+
+def test_secrets_of_specs_and_of_files_before_ours_stay_on_the_host(host):
+    document = spec({"gpu0": {"env": ["API_TOKEN=hunter2", "A=b"]}}, "vendor.com/gpu")
+    document["devices"][0]["containerEdits"]["hooks"] = [
+        {"hookName": "createContainer", "path": "/x", "args": ["x", "--password", "hunter2"]}
+    ]
+    (host.etc / "a.json").write_text(json.dumps(document))
+    prior = {"content": "aHVudGVyMg==", "mode": 384, "uid": 0, "gid": 0}
+    record = {"applied": ["sha256:0"], "kind": "", "by": "", "prior": prior}
+    (host.state / "manifest.json").write_text(json.dumps({"version": 1, "files": {"/etc/x": record}}))
+    found = host.taken()
+    text = json.dumps(found)
+    assert "hunter2" not in text and "aHVudGVyMg" not in text and "A=b" in text
+    assert found[f"{TOP}/manifest.json"]["files"]["/etc/x"]["prior"]["mode"] == 384
+
+
+def test_names_of_others_are_values_and_never_paths_or_controls(host):
+    (host.etc / HOSTILE.replace("/", "_")).write_text("{}")
+    assert HOSTILE.replace("/", "_") in host.entries()
+    assert all(name.startswith(f"{TOP}/") and ".." not in name for name in host.taken())
+    for arguments in ((), ("--list",), ("--list", "--json")):
+        out = host(*arguments, *([] if arguments else ["--output", str(host.etc.parent / "y")]))[1]
+        assert "\x1b" not in out
+
+
+def test_nothing_is_followed_or_waited_for(host, tmp_path):
+    (tmp_path / "shadow.json").write_text('{"a": "stolen"}')
+    (host.etc / "link.json").symlink_to(tmp_path / "shadow.json")
+    (host.etc / "dir").symlink_to(tmp_path)
+    os.mkfifo(host.etc / "fifo.json")
+    (host.etc / "large.json").write_bytes(b"[" + b"1," * bounded_files.LARGEST + b"1]")
+    (host.etc / "deep.json").write_bytes(b"[" * 100_000)
+    (host.etc / "digits.json").write_bytes(b"1" * 500_000)
+    (host.etc / "text.json").write_text("token: stolen")
+    (host.etc / "notes.txt").write_text("stolen")
+    found = host.entries()
+    assert "stolen" not in json.dumps(found)
+    assert {name for name, one in found.items() if "content" in one} == set()
+    assert {name for name, one in found.items() if "left_out" in one} == {
+        *("large.json", "deep.json", "digits.json", "text.json")
+    }
+    assert found["link.json"]["mode"][0] == "l" and found["fifo.json"]["mode"][0] == "p"
+
+
+def test_a_member_that_hangs_or_fails_is_left_out_and_hides_nothing(monkeypatch):
+    def hang(*_any):
+        time.sleep(600)
+
+    def fail(*_any):
+        raise ValueError("token=hunter2\x1b")
+
+    def large(*_any):
+        return os.write(1, b"x" * 70_000) * 0
+
+    def say(*_any):
+        return os.write(1, b'{"a": 1}') * 0
+
+    shown = BundleMember("c", "", say)
+    monkeypatch.setattr(members, "SECONDS", 0.3)
+    monkeypatch.setattr(members, "LARGEST", 60_000)
+    every = (BundleMember("a", "", hang), BundleMember("b", "", fail), shown, BundleMember("d", "", large))
+    monkeypatch.setattr(members, "members", lambda: every)
+    found = {one.name: one for one in members.collect(Layout(), lambda _words: 0)}
+    assert json.loads(found["c"].content) == {"a": 1} and not found["c"].left_out
+    assert "took more than 0.3 s" in found["a"].left_out
+    assert found["b"].left_out == "ValueError: token=[redacted]"
+    assert found["d"].left_out == "is larger than 60000 bytes"
+    clock = iter((0, *[members.ALL + 1] * 9))
+    assert all("no time left" in one.left_out for one in members.collect(Layout(), len, lambda: next(clock)))
+
+
+def test_equal_members_are_equal_archives_and_contents_come_first():
+    taken = [Taken("b.json", "b", b"{}", ""), Taken("a.txt", "a", b"", "why")]
+    made = archive(taken)
+    assert made == archive(taken)
+    with tarfile.open(fileobj=io.BytesIO(made)) as tar:
+        assert tar.getnames() == [f"{TOP}/contents.json", f"{TOP}/b.json"]
+        assert {(one.mode, one.uid, one.uname, one.mtime) for one in tar.getmembers()} == {(0o600, 0, "", 0)}
+        document = json.load(tar.extractfile(tar.getmembers()[0]))
+    assert document["left_out"] == [{"name": "a.txt", "source": "a", "why": "why"}]
+
+
+def test_the_file_is_new_and_only_for_its_owner(host, tmp_path):
+    path = tmp_path / "x.tar.gz"
+    status, out, _err = host("--output", str(path), "--json")
+    assert (status, json.loads(out)["output"], stat.S_IMODE(path.stat().st_mode)) == (0, str(path), 0o600)
+    before = path.read_bytes()
+    assert "found a file; expected a new name" in host("--output", str(path))[2] and path.read_bytes() == before
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    assert host("--output", str(tmp_path / "link"))[0] == 2 and not (tmp_path / "victim").exists()
+
+
+def test_every_member_can_be_made(tmp_path):
+    """On an empty host: what fails is what the host lacks."""
+    places = Layout(str(tmp_path / "state"), str(tmp_path / "i.json"), prefix=str(tmp_path), spec_dirs=(str(tmp_path),))
+    found = members.collect(places, lambda words: main(words, "", places._asdict()))
+    lacks = {
+        "manifest.json",
+        "inventory.json",
+        "plugin-config.json",
+        "devices.json",
+        "devices-now.json",
+        *members.COMMANDS,
+    }
+    assert {one.name: one.left_out for one in found if one.left_out and one.name not in lacks} == {}
+    assert [one.name for one in found] == [one.name for one in members.members()]
+
+
+def test_list_writes_nothing(host, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(os.listdir(tmp_path))
+    status, out, err = host("--list")
+    assert (status, err, sorted(os.listdir(tmp_path))) == (0, "", before)
+    assert out.startswith("MEMBER") and "host.json" in out and "LEFT OUT" in out
