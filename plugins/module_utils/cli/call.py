@@ -15,6 +15,7 @@ from ..safe_text import one_line
 
 # Module -> the file whose `answer(options, check)` returns (result, warnings). Imported when called.
 CALLS = {
+    "cdi_host": "converge.host.cdi_host",
     "cdi_plugin": "converge.kinds.cdi_plugin",
     "cdi_plugin_info": "claims.cdi_plugin_info",
     "claim": "claims.claim",
@@ -28,6 +29,7 @@ CALLS = {
     "device_state": "converge.kinds.device_state",
     "host_release": "release.host_release",
     "host_release_info": "release.host_release_info",
+    "host_report_info": "report.host_report_info",
     "pod_devices": "claims.pods.pod_devices",
     "refresh_service": "converge.services.refresh_service",
     "refresh_service_info": "converge.services.refresh_service_info",
@@ -40,6 +42,7 @@ def main(call: str) -> int:
     """Read {"options", "check", "verbosity"} from stdin, print {"result", "warnings"} or {"error", "warnings"}.
 
     A CdiError becomes "error". `verbosity` is the number of -v of Ansible: from 1 on, a diff of devices is complete.
+    A request may have a "mark", which is then printed before and after the answer: the caller's connection prints too.
     """
     request = json.load(sys.stdin)
     answer: dict[str, Any] = {"warnings": []}
@@ -55,5 +58,6 @@ def main(call: str) -> int:
     shown: dict[str, Any] = {"warnings": [one_line(text) for text in answer["warnings"]]}
     if "error" in answer:
         shown["error"] = one_line(answer["error"])
-    json.dump({**answer, **shown}, sys.stdout)
+    mark = request.get("mark", "")
+    sys.stdout.write(f"{mark}{json.dumps({**answer, **shown})}{mark}\n")
     return 0

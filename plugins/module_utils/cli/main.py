@@ -4,6 +4,7 @@
 """fleet-cdi, the command line of a host.
 
 Each verb is a file of this directory with `run(arguments, paths) -> int`, imported at its use, and an entry in VERBS.
+VERBS and EVERYWHERE also make the man page (man.py) and the completion of shells (complete.py).
 Exit codes: 0 all is well, 1 there are findings, 2 the command failed (one line on stderr tells why).
 """
 
@@ -13,11 +14,11 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ..layout import Layout
 from ..records import CdiError
+from .plain_command import attribute, read_plain
 from .terminal import complain
 
 if TYPE_CHECKING:
@@ -43,23 +44,74 @@ class Verb(NamedTuple):
 
 JSON = {"--json": "print one JSON document instead of text"}
 
+# Options that stand before or after the verb. `{state_dir}` and so on: the defaults that the launcher gives.
+EVERYWHERE = {
+    "--state-dir": Operand("DIR", None, "where the manifest is ({state_dir})"),
+    "--inventory": Operand("FILE", None, "the devices of this boot ({inventory})"),
+    "--spec-dir": Operand("DIR", None, "a spec directory, lowest priority first; repeat it for more ({spec_dirs})"),
+}
+REPEATED = ("--spec-dir",)
+
+DESCRIPTION = "CDI devices of this host."
+EXIT_CODES = "Exit codes: 0 all is well, 1 there are findings, 2 it could not be done."
+
 VERBS = {
+    "bundle": Verb(
+        "make an archive for a support case: the state of this host and its devices, without secrets",
+        {"--list": "say what would be in it and what not, and write nothing", **JSON},
+        options={
+            "--output": Operand("FILE", None, "a new file, - for standard output (fleet-cdi-bundle-TIME.tar.gz)"),
+        },
+    ),
     "claim": Verb(
         "give devices to a container, job or service by a name, and take them back; exit code 1 if something is wrong",
         {
             "--release-on-stop": "add: free them when the container stops; by default a stopped container keeps them",
-            "--reuse": "add: the id ended in this boot, and is meant again",
+            "--keep": "add: only del gives it back, also if its containers are gone",
+            "--reuse": "add, exec: the id ended in this boot, and is meant again",
+            "--force": "del, pod del: also if a container that was started with the claim still runs",
             **JSON,
         },
         {
-            "action": Operand("add|del|list|check|gc|restore", None, "what to do; restore is for the boot"),
-            "what": Operand("WHAT", "*", "add: an ID, then TYPE:AMOUNT or TYPE-PROPERTY:AMOUNT; del: an ID"),
+            "action": Operand("add|del|list|check|gc|restore|exec|pod", None, "what to do; restore is for the boot"),
+            "what": Operand(
+                "WHAT",
+                "*",
+                "add: an ID, then TYPE:AMOUNT or TYPE-PROPERTY:AMOUNT; del: an ID; exec: as add, or without ID, then "
+                "-- and a COMMAND, which gets these devices and no others; pod: add or del, and a FILE, a pod manifest",
+            ),
         },
         {
-            "--near": Operand("NODES", None, "add: prefer devices close to these NUMA nodes: 0 or 0,1"),
+            "--for": Operand("USER", None, "add: for the rootless containers of this ordinary user"),
+            "--idle-for": Operand(
+                "SECONDS", None, "gc: how long the containers of a claim have to be gone; 0 by default"
+            ),
+            "--near": Operand("NODES", None, "add, exec: prefer devices close to these NUMA nodes: 0 or 0,1"),
+            "--target": Operand(
+                "NAME", None, "pod: who starts the pods: podman (default), device_plugin or resource_claims"
+            ),
+            "--resources": Operand("NAME=SPEC,...", None, "pod: extended resources that stand for devices"),
+            "--device-classes": Operand("TYPE=CLASS,...", None, "pod: the DeviceClass of each resource-type"),
             "--token": Operand(
                 "TOKEN", None, "del: only if the claim has this token: a later one with the same id has another"
             ),
+        },
+    ),
+    "completion": Verb(
+        "print the script that makes a shell complete fleet-cdi",
+        {},
+        {"shell": Operand("bash|zsh", None, "the shell")},
+    ),
+    "converge": Verb(
+        "bring this host to the state of a file of settings; exit code 1 if it is not as the file says",
+        {
+            "--check": "say what would be done, and do nothing; nothing is waited for",
+            "--diff": "also print what changes",
+            **JSON,
+        },
+        options={
+            "--settings": Operand("FILE", None, "the settings of this host, JSON or YAML; - for standard input"),
+            "--part": Operand("NAME,...", None, "only these: driver, specs, runtimes, plugins, refresh, device_plugin"),
         },
     ),
     "device": Verb(
@@ -85,6 +137,15 @@ VERBS = {
     ),
     "doctor": Verb(
         "find what keeps containers from their devices, and say what to do next; exit code 1 if there is anything", JSON
+    ),
+    "features": Verb(
+        "print labels of the devices for Kubernetes' Node Feature Discovery, or keep a file of them",
+        {"--check": "say what would be done, and do nothing", **JSON},
+        options={
+            "--output": Operand(
+                "FILE", None, "keep this file; undo and another --output remove it, an empty one only removes it"
+            ),
+        },
     ),
     "functions": Verb(
         "make virtual functions of PCI devices with SR-IOV that have none; exit code 1 if some can't be made",
@@ -114,6 +175,12 @@ VERBS = {
             ),
         },
     ),
+    "man": Verb("print the manual page, in roff", {}),
+    "metrics": Verb(
+        "print the state of this host for Prometheus, or replace a file that node_exporter reads",
+        {},
+        options={"--output": Operand("FILE", None, "the file, NAME.prom, in a directory that is there")},
+    ),
     "plugin": Verb(
         "run the kubelet's device plugin, look at it, or see what it would offer; exit code 1 if something is wrong",
         JSON,
@@ -128,6 +195,7 @@ VERBS = {
         {
             "--check": "say what would be done, and do nothing; nothing is waited for",
             "--make-nodes": "first make the control nodes that NVIDIA's driver leaves to programs",
+            "--no-claims": "restore no claims after a reboot: `claim restore` does",
             "--drop": "give up devices that are gone now, without waiting or a grace period, unless they are granted",
             **JSON,
         },
@@ -136,8 +204,27 @@ VERBS = {
             "--grace": Operand("SECONDS", None, "how long devices that are gone stay in their specs (600)"),
         },
     ),
+    "report": Verb(
+        "compare the wanted, written, promised and real state of each device; exit code 1 if something disagrees", JSON
+    ),
+    "slurm": Verb(
+        "claim what Slurm gives to a job, withhold devices from Slurm, print the lines of gres.conf",
+        JSON,
+        {
+            "action": Operand(
+                "job|withhold|return|gres",
+                None,
+                "job: Prolog and Epilog, by bin/slurm-job; withhold, return: setup and teardown of a configuration",
+            )
+        },
+    ),
     "specs": Verb(
         "show the CDI specs as a container runtime sees them; exit code 1 for errors, conflicts and stale specs", JSON
+    ),
+    "top": Verb(
+        "show devices, their health, who holds them and which processes have them open, again and again; q ends it",
+        {"--once": "print it once, without control of the terminal, as is done without one", **JSON},
+        options={"--interval": Operand("SECONDS", None, "between two looks (2)")},
     ),
     "transform": Verb(
         "print a spec with its paths below another root directory, of the host or of the container",
@@ -164,25 +251,29 @@ VERBS = {
     ),
 }
 
+WITH_COMMAND = ("claim",)
+
 
 def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     """Run `argv`; the launcher gives `release` and `defaults` (state_dir, inventory, spec_dirs, prefix)."""
     if argv[:1] == ["call"]:  # the host's half of a module; not for people, so not a verb
-        call = import_module("ansible_collections.fleet.cdi.plugins.module_utils.cli.call")
+        call = _file("call")
         return int(call.main(*argv[1:]))
-    given = _parser(release, defaults).parse_args(_operands_last(argv))
-    chosen = vars(given)
-    paths = Layout(
-        chosen.get("state_dir", defaults["state_dir"]),
-        chosen.get("inventory", defaults["inventory"]),
-        prefix=defaults["prefix"],
-        spec_dirs=tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
-        path=os.environ.get("PATH", ""),
-    )
+    if argv[:1] == ["complete"]:  # for the scripts of `completion`, so not a verb
+        complete = _file("complete")
+        return int(complete.main(argv[1:], release, defaults))
+    if argv[:1] == ["pages"]:  # for the installation of a release, so not a verb
+        pages = _file("pages")
+        return int(pages.main(_layout({}, defaults)))
+    argv, command = _command(argv)
+    plain = read_plain(argv, VERBS, EVERYWHERE, REPEATED)
+    given: Any = plain or make_parser(release, defaults).parse_args(_operands_last(argv))
+    given.command = command
+    paths = _layout(vars(given), defaults)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may not be valid text
     try:
-        verb = import_module(f"ansible_collections.fleet.cdi.plugins.module_utils.cli.{given.verb}")
+        verb = _file(given.verb)
         status = int(verb.run(given, paths))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed the pipe (| head)
@@ -199,6 +290,32 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
     return status
 
 
+def _file(name: str) -> Any:
+    """Import a file of this folder; importlib would load module warnings for that."""
+    path = f"{__package__}.{name}"
+    __import__(path)
+    return sys.modules[path]
+
+
+def _command(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words before `--`, and those behind it: a command that a verb of WITH_COMMAND runs."""
+    if next((word for word in argv if word in VERBS), "") not in WITH_COMMAND or "--" not in argv:
+        return argv, ()
+    end = list(argv).index("--")
+    return argv[:end], argv[end + 1 :]
+
+
+def _layout(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> Layout:
+    """Return the paths of this host: those that the command line names, else those of the launcher."""
+    return Layout(
+        chosen.get("state_dir", defaults["state_dir"]),
+        chosen.get("inventory", defaults["inventory"]),
+        prefix=defaults["prefix"],
+        spec_dirs=tuple(chosen.get("spec_dir", defaults["spec_dirs"])),
+        path=os.environ.get("PATH", ""),
+    )
+
+
 def _operands_last(argv: Sequence[str]) -> list[str]:
     """Return the command with the words between its operands moved before them.
 
@@ -208,7 +325,7 @@ def _operands_last(argv: Sequence[str]) -> list[str]:
     place = next((index for index, word in enumerate(words) if word in VERBS), None)
     if place is None:
         return words
-    valued = ("--state-dir", "--inventory", "--spec-dir", *VERBS[words[place]].options)
+    valued = (*EVERYWHERE, *VERBS[words[place]].options)
     options, operands = words[: place + 1], []
     rest = words[place + 1 :]
     while rest and rest[0] != "--":
@@ -222,25 +339,21 @@ def _operands_last(argv: Sequence[str]) -> list[str]:
     return [*options, *operands, *rest]
 
 
-def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
+def help_of(option: Operand, defaults: Mapping[str, Any]) -> str:
+    """Return the help of an option of EVERYWHERE with its default."""
+    return option.help.format(**{**defaults, "spec_dirs": " ".join(defaults["spec_dirs"])})
+
+
+def make_parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
+    """Return the parser of EVERYWHERE and VERBS."""
     import argparse  # here, because it takes longer than the rest of a call
 
     # Suppressed defaults: a verb's parser must not reset options before the verb.
     everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    everywhere.add_argument("--state-dir", metavar="DIR", help=f"where the manifest is ({defaults['state_dir']})")
-    everywhere.add_argument("--inventory", metavar="FILE", help=f"the devices of this boot ({defaults['inventory']})")
-    everywhere.add_argument(
-        "--spec-dir",
-        metavar="DIR",
-        action="append",
-        help=f"a spec directory, lowest priority first; repeat it for more ({' '.join(defaults['spec_dirs'])})",
-    )
-    parser = argparse.ArgumentParser(
-        prog="fleet-cdi",
-        parents=[everywhere],
-        description="CDI devices of this host.",
-        epilog="Exit codes: 0 all is well, 1 there are findings, 2 it could not be done.",
-    )
+    for name, option in EVERYWHERE.items():
+        action = "append" if name in REPEATED else "store"
+        everywhere.add_argument(name, metavar=option.metavar, action=action, help=help_of(option, defaults))
+    parser = argparse.ArgumentParser(prog="fleet-cdi", parents=[everywhere], description=DESCRIPTION, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"fleet-cdi {release}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
@@ -248,9 +361,7 @@ def _parser(release: str, defaults: Mapping[str, Any]) -> argparse.ArgumentParse
         for switch, text in verb.switches.items():
             one.add_argument(switch, action="store_true", help=text)
         for name, option in verb.options.items():
-            # "from" is a keyword of Python, so it can't be an attribute.
-            place = {"--from": "old_root", "--to": "new_root"}.get(name)
-            one.add_argument(name, dest=place, metavar=option.metavar, nargs=option.nargs, help=option.help)
+            one.add_argument(name, dest=attribute(name), metavar=option.metavar, nargs=option.nargs, help=option.help)
         for key, operand in verb.operands.items():
             one.add_argument(key, metavar=operand.metavar, nargs=operand.nargs, help=operand.help)
     return parser

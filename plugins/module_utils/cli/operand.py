@@ -1,11 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read files that the command line names."""
+"""Read files that the command line names, and values of its options."""
 
 from __future__ import annotations
 
 import sys
+from typing import Optional
 
 from ..records import CdiError
 
@@ -33,3 +34,14 @@ def read(path: str) -> bytes:
     if len(content) > LIMIT:
         raise CdiError(f"{called(path)}: is larger than {LIMIT >> 20} MiB; expected one specification")
     return content
+
+
+def seconds(option: str, text: Optional[str], default: float) -> float:
+    """Return the value of an option. Raises CdiError unless it is a number of seconds, 0 or more."""
+    try:
+        value = default if text is None else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise CdiError(f"{option}: found {text!r}; expected seconds, 0 or more")
+    return value

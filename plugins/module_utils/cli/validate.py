@@ -10,7 +10,8 @@ from typing import Any
 
 from ..layout import Layout
 from ..records import CdiError
-from ..spec import codec, registry, versions
+from ..spec import codec, versions
+from ..spec.names import ENDINGS, list_specs
 from ..spec.validate import WARNING, Finding
 from . import operand
 from .terminal import say, say_document
@@ -30,7 +31,7 @@ def run(arguments: Any, paths: Layout) -> int:
 
 
 def _everything(directories: Sequence[str]) -> Iterator[dict[str, Any]]:
-    found = registry.find(directories)
+    found = list_specs(directories)
     for path, error in found.errors.items():
         yield _document(path, None, [Finding("unreadable", "", error, "a directory that can be listed")])
     for _priority, path in found.paths:
@@ -45,7 +46,7 @@ def _checked(path: str) -> dict[str, Any]:
         spec, findings = codec.read(content, name)
     except CdiError as error:
         return _document(path, None, [Finding("unreadable", "", str(error), "a file that can be read")])
-    if path != "-" and not path.endswith(registry.ENDINGS):
+    if path != "-" and not path.endswith(ENDINGS):
         ending = Finding("file-name", "", path, "a name that ends in .json or .yaml; runtimes skip others", WARNING)
         findings = [*findings, ending]
     return _document(path, spec, findings)

@@ -25,7 +25,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build, ho
 from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 ROOM = Path(verb.__file__).parent
-HELPERS = {"__init__", "call", "main", "operand", "paths", "terminal"}
+HELPERS = {"__init__", "call", "claim_pod", "complete", "main", "operand", "pages", "paths", "plain_command"}
+HELPERS |= {"start", "terminal"}
 
 GPU = Device(
     id="pci:0000:3b:00.0",
@@ -151,6 +152,19 @@ def test_only_the_verb_in_use_is_imported(installed):
     assert "cli.main" in loaded
     for module in ("json", "discovery", "spec", "converge", "cli.devices", "cli.undo"):
         assert f"module_utils.{module}" not in loaded
+
+
+def test_claim_starts_without_what_takes_long(installed, tmp_path):
+    command, _directory = installed
+    timed = [sys.executable, "-IS", "-X", "importtime", command, "--state-dir", str(tmp_path)]
+    slow = ("argparse", "typing", "subprocess", "hashlib", "site", "threading")
+
+    def loaded(*arguments):
+        return {line.rpartition("|")[2].strip() for line in run([*timed, *arguments])[2].splitlines()}
+
+    assert loaded("claim", "list").isdisjoint(slow)
+    assert loaded("claim", "add", "a", "gpu:1").isdisjoint(slow)
+    assert {"typing", "site"} < loaded("devices")
 
 
 def test_reader_that_goes_away_is_no_error(installed, tmp_path):
