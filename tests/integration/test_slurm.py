@@ -1,0 +1,330 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real slurmctld and slurmd beside claims: jobs get what Slurm chose, and Slurm never chooses what others have.
+
+The commands that set the host up, and the lines of slurm.conf, are those of docs/slurm.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import page  # tests/harness
+import pytest
+
+BLOCKS = page.blocks((Path(__file__).resolve().parents[2] / "docs/slurm.md").read_text(encoding="utf-8"))
+PREFIX = "/opt/cdi"
+CONF = Path("/etc/slurm")
+NODE = os.uname().nodename.partition(".")[0]
+PATIENCE = 60.0  # seconds for anything that Slurm does by itself
+BASE = """\
+ClusterName=test
+SlurmctldHost={node}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+SlurmctldPort={port}
+SlurmdPort={more}
+StateSaveLocation={work}/state
+SlurmdSpoolDir={work}/spool
+SlurmctldPidFile={work}/slurmctld.pid
+SlurmdPidFile={work}/slurmd.pid
+SlurmctldLogFile={work}/slurmctld.log
+SlurmdLogFile={work}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=bf_interval=1,sched_min_interval=0,batch_sched_delay=0
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+MinJobAge=60
+KillWait=2
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+"""
+
+pytestmark = [
+    pytest.mark.usefixtures("slurm"),
+    pytest.mark.counterpart("slurmctld", "slurmd", "slurm-client"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="runs slurmd and mounts over /etc/slurm: needs root"),
+    pytest.mark.skipif(not os.path.exists("/dev/tty63"), reason="this machine has no 63 consoles"),
+]
+
+
+def commands(number):
+    """The commands of one console block of the page."""
+    found = [block for block in BLOCKS if block.language == "console"][number]
+    return [step.command for step in page.steps(found)]
+
+
+def sh(command, status=0):
+    """Run a shell command as an operator does: its output."""
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert status is None or done.returncode == status, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout + (done.stderr if status else "")
+
+
+def until(condition, what):
+    """Wait for a condition; its value."""
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what}\n{sh('squeue -a; sinfo -aR; scontrol -d show node', None)}"
+        time.sleep(0.05)
+    return value
+
+
+def free_port():
+    """A port that no program listens to."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def slurm(ansible_module, tmp_path_factory):
+    """A host of docs/slurm.md, with its daemons running; the directory of their logs."""
+    work = tmp_path_factory.mktemp("slurm")
+    for name in ("etc", "state", "spool"):
+        (work / name).mkdir()
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{PREFIX}/bin:{before}"
+    made = not CONF.exists()
+    CONF.mkdir(exist_ok=True)
+    sh(f"mount --bind {work}/etc {CONF}")
+    ansible_module("fleet.cdi.host_release", device_list="/run/cdi-inventory.json")
+    daemons = []
+    try:
+        for command in (*commands(0), *commands(1)):
+            sh(command)
+        node = json.loads(sh("fleet-cdi slurm gres --json"))["slurm_conf"][0]
+        port = free_port()
+        text = BASE.format(node=NODE, work=work, port=port, more=free_port())
+        lines = f"{node} NodeAddr=127.0.0.1 CPUs=16 State=UNKNOWN\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
+        (CONF / "slurm.conf").write_text(
+            text + lines + "".join(block.text for block in BLOCKS if block.language == "ini")
+        )
+        for name in ("slurmctld", "slurmd"):
+            with open(work / f"{name}.out", "wb") as out:
+                daemons.append(subprocess.Popen([name, "-D"], stdout=out, stderr=out, start_new_session=True))
+        until(lambda: sh("sinfo -h -o %T -p all", None).strip() == "idle", "the node does not come up")
+        yield work
+    finally:
+        sh("scancel --user=root; sleep 0.3", None)
+        for daemon in daemons:
+            daemon.kill()
+            daemon.wait()
+        sh(f"umount {CONF}")
+        if made:
+            CONF.rmdir()
+        os.environ["PATH"] = before
+        for path in ("/run/cdi-claims.ended", "/run/cdi-inventory.json"):
+            Path(path).unlink(missing_ok=True)
+        shutil.rmtree("/run/cdi-inventory.d", ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """After each test, also a failed one: no job runs, and no claim is held."""
+    yield
+    sh("scancel --user=root", None)
+    until(lambda: not sh("squeue -ah"), "jobs stay")
+    for claim in claims():
+        sh(f"fleet-cdi claim del {claim}", None)
+
+
+def submit(options, command="sleep 300"):
+    """The id of a new job."""
+    return sh(f"sbatch --parsable --time=5 --output=/dev/null {options} --wrap '{command}'").strip()
+
+
+def state(job):
+    """The state of a job, and what Slurm gave it."""
+    found = re.search(r"JobState=(\S+)", sh(f"scontrol -d show job {job}", None))
+    return found[1] if found else ""
+
+
+def running(job):
+    until(lambda: state(job) == "RUNNING", f"job {job} does not start")
+    return job
+
+
+def ended(job):
+    until(lambda: state(job) in ("COMPLETED", "CANCELLED"), f"job {job} does not end")
+
+
+def claims():
+    """Claim -> names of its device nodes; none while its plugins are asked."""
+    found = json.loads(sh("fleet-cdi claim list --json"))["claims"]
+    return {claim["id"]: [os.path.basename(node["path"]) for node in claim["nodes"]] for claim in found}
+
+
+def given(job):
+    """The types that Slurm gave a job: names of device nodes, because fleet-cdi wrote gres.conf."""
+    details = sh(f"scontrol -d show job {job}")
+    return sorted(re.findall(r"gpu:(\w+):1\(IDX", details))
+
+
+def is_well():
+    """No node was drained."""
+    assert sh("sinfo -ahR").strip() == ""
+    return True
+
+
+def test_slurmd_reads_our_gres_conf():
+    printed = subprocess.run(["slurmd", "-G"], capture_output=True, text=True, check=True).stderr
+    assert re.findall(r"Type=(\w+) Count=1 .*File=(\S+)", printed) == [
+        (f"tty{number}", f"/dev/tty{number}") for number in (60, 61, 62, 63)
+    ]
+    assert "fleet.cdi_tty" in sh("sinfo -h -o %f")
+
+
+def test_jobs_get_claims_of_what_slurm_chose():
+    jobs = [running(submit(f"--gres={gres}")) for gres in ("gpu:1", "gpu:tty63:1", "gpu:2")]
+    until(lambda: {f"slurm-{job}": given(job) for job in jobs} == claims(), "the claims are not what Slurm chose")
+    assert sorted(name for names in claims().values() for name in names) == ["tty60", "tty61", "tty62", "tty63"]
+    array = submit("--gres=gpu:1 --array=1-2", "true")
+    sh(f"scancel {' '.join(jobs)}")
+    for job in (*jobs, array):
+        ended(job)
+    until(lambda: claims() == {}, "claims stay")
+    assert is_well()
+
+
+def test_the_page_works():
+    for command in commands(2)[:2]:
+        said = sh(command)
+    assert re.search(r"slurm-\d+ +granted +slurm:2 with /dev/tty60, /dev/tty61", said)
+    sh(commands(2)[2])
+    add, queue, node, delete = commands(3)
+    until(lambda: claims() == {}, "the claim of the job stays")
+    sh(add)
+    (name,) = claims()["web"]
+    assert len(sh(queue).splitlines()) == 2
+    assert f"gpu:{name}:1(IDX:" in sh(node)
+    sh(delete)
+    until(lambda: f"gpu:{name}:0(IDX:" in sh(node), "Slurm does not get the device back")
+
+
+def test_a_container_of_a_job_sees_its_devices_alone(container):
+    job = running(submit("--gres=gpu:2"))
+    until(lambda: claims().get(f"slurm-{job}"), "no granted claim")
+    done = container("busybox ls /dev", "--device", f"fleet.cdi/claim=slurm-{job}")
+    assert done.returncode == 0, done.stderr
+    assert sorted(re.findall(r"^tty6\d$", done.stdout, re.MULTILINE)) == given(job)
+    sh("fleet-cdi claim gc")
+    assert f"slurm-{job}" in claims(), "gc freed the devices of a job between two of its containers"
+    sh(f"scancel {job}")
+    until(lambda: claims() == {}, "the claim stays")
+    assert container("true", "--device", f"fleet.cdi/claim=slurm-{job}").returncode != 0
+
+
+def test_slurm_never_chooses_what_others_hold():
+    """Claims come and go while jobs for all devices are queued: nothing is drained, nothing is held twice."""
+    sh("fleet-cdi claim add pod tty:1")
+    (name,) = claims()["pod"]
+    waits = submit("--gres=gpu:4", "true")
+    typed = submit(f"--gres=gpu:{name}:1", "true")
+    short = [submit("--gres=gpu:3", "true"), submit("--gres=gpu:1", "true")]
+    sh(f"scontrol hold {waits}; scontrol release {waits}")
+    for job in short:
+        until(lambda job=job: state(job) == "COMPLETED", f"job {job} does not get what is left")
+    assert (state(waits), state(typed)) == ("PENDING", "PENDING") and is_well()
+    sh("fleet-cdi claim del pod")
+    for job in (waits, typed):
+        until(lambda job=job: state(job) == "COMPLETED", f"job {job} does not get what was given back")
+    assert is_well() and until(lambda: claims() == {}, "claims stay") is True
+
+
+def test_a_claim_is_refused_a_device_that_slurm_gave_away():
+    """A job has the device, and its prolog has not run: the ledger does not know yet."""
+    job = running(submit("--gres=gpu:4"))
+    until(lambda: claims().get(f"slurm-{job}"), "no granted claim")
+    sh(f"fleet-cdi claim del slurm-{job}")  # as if the prolog had not come to it
+    refused = sh("fleet-cdi claim add late tty:1", 2)
+    assert "Slurm does not give up gpu:tty60:1" in refused
+    assert claims() == {} and sh("squeue -ah -p cdi") == ""
+    sh(f"scancel {job}")
+    ended(job)
+    assert is_well()
+
+
+def as_slurmd(context, job, **more):
+    """Run the script of Prolog and Epilog as slurmd does, with its variables alone."""
+    variables = {"SLURM_SCRIPT_CONTEXT": f"{context}_slurmd", "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "1000"}
+    command = [f"{PREFIX}/bin/slurm-job"]
+    return subprocess.run(
+        command, env={**variables, **more}, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+
+
+def test_runs_of_one_job_are_told_apart():
+    gpus = {"SLURM_JOB_GPUS": "1"}
+    assert as_slurmd("prolog", 900, SLURM_JOB_RESTART_COUNT="0", **gpus).stderr == ""
+    assert as_slurmd("prolog", 900, SLURM_JOB_RESTART_COUNT="0", **gpus).returncode == 0
+    assert claims() == {"slurm-900": ["tty61"]}
+    again = {"SLURM_JOB_GPUS": "2,3", "SLURM_JOB_RESTART_COUNT": "1"}
+    assert as_slurmd("prolog", 900, **again).stderr == ""
+    assert claims() == {"slurm-900": ["tty62", "tty63"]}
+    assert as_slurmd("epilog", 900, SLURM_JOB_RESTART_COUNT="0", **gpus).returncode == 0
+    assert claims() == {"slurm-900": ["tty62", "tty63"]}, "a late epilog freed the devices of a newer run"
+    for _twice in range(2):
+        assert as_slurmd("epilog", 900, **again).returncode == 0
+    assert claims() == {}
+
+
+@pytest.mark.parametrize(
+    "variables, error",
+    [
+        ({"SLURM_JOB_GPUS": "9"}, "SLURM_JOB_GPUS: found '9'; expected indexes below 4"),
+        ({"SLURM_JOB_GPUS": "0;id"}, "SLURM_JOB_GPUS: found '0;id'"),
+        ({"SLURM_JOB_ID": "../x", "SLURM_JOB_GPUS": "0"}, "SLURM_JOB_ID: found '../x'; expected a number"),
+        ({"SLURM_SCRIPT_CONTEXT": "", "SLURM_JOB_GPUS": "0"}, "expected prolog_slurmd or epilog_slurmd"),
+    ],
+)
+def test_odd_variables_are_refused(variables, error):
+    done = as_slurmd("prolog", 901, **variables)
+    assert done.returncode == 2 and error in done.stderr and claims() == {}
+
+
+def test_what_a_user_chooses_reaches_nothing():
+    """The name, comment, environment and directory of a job are its user's. None of them changes the claim."""
+    more = {
+        "SLURM_JOB_PARTITION": "cdi",
+        "SLURM_JOB_COMMENT": "gpu:tty60:1",
+        "SLURM_JOB_NAME": "fleet.cdi-x",
+        "SLURM_JOB_GPUS": "0",
+    }
+    assert as_slurmd("prolog", 902, **more).returncode == 0
+    assert claims() == {"slurm-902": ["tty60"]}, "a user's job passed for one that withholds"
+    assert as_slurmd("epilog", 902, **more).returncode == 0 and claims() == {}
+    command = ["sbatch", "--partition=cdi", "--output=/dev/null", "--wrap", "true"]
+    refused = subprocess.run(
+        command, user=65534, group=65534, extra_groups=[], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert refused.returncode != 0 and "permission denied" in refused.stderr
+
+
+def test_a_device_that_is_held_fails_the_prolog_with_its_reason():
+    """Without setup, as a host that is not set up by the page: the node drains, and its log says why."""
+    sh(
+        "CDI_VERSION=0.0.2 CDI_COMMAND=ADD CDI_REQUEST=slurm:1 CDI_REQUEST_ID=other CDI_REQUEST_DEVICES=/dev/tty62 "
+        "generic-tty < /etc/cdi/slurm.d/tty.conf"
+    )
+    done = as_slurmd("prolog", 903, SLURM_JOB_GPUS="2")
+    assert done.returncode == 2 and "only devices with /dev/tty62 were asked for" in done.stderr
+    assert "grants list" in done.stderr and claims() == {}
+    assert as_slurmd("prolog", 904, SLURM_JOB_GPUS="3").returncode == 0
+    assert as_slurmd("epilog", 904).returncode == 0
+    sh("CDI_VERSION=0.0.2 CDI_COMMAND=DEL CDI_REQUEST_ID=other generic-tty < /etc/cdi/slurm.d/tty.conf")
