@@ -48,6 +48,28 @@ def opened(path: str) -> int:
     return at
 
 
+def opened_unlinked(path: str) -> int:
+    """Open the directory at `path`, of any owner, without following a link; return its descriptor (O_PATH).
+
+    Another user who owns a directory on the way can then lead us only to directories of their own, not to one of root.
+    The caller closes it. Raises CdiError for a link, and OSError as open(2) does.
+    """
+    at = os.open("/", FLAGS | os.O_DIRECTORY)
+    for name in reversed(_names(os.path.join(os.getcwd(), path))):
+        try:
+            below = os.open(name, FLAGS, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+        if stat.S_ISLNK(os.fstat(at).st_mode):
+            os.close(at)
+            raise CdiError(f"{path}: {name} is a symlink; expected a directory. Name the real path.")
+    if not stat.S_ISDIR(os.fstat(at).st_mode):
+        os.close(at)
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    return at
+
+
 def check(path: str) -> None:
     """Raise Untrusted if another user can change the meaning of `path`, a directory that may be missing.
 

@@ -16,6 +16,7 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
@@ -49,13 +50,35 @@ def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Liv
     except OSError as error:
         raise documents.failed("read", path, error) from None
     try:
+        return _read_in(path, name, at, limit)
+    finally:
+        os.close(at)
+
+
+def read_together(directory: str, names: Iterable[str], limit: int = 16 << 20) -> Iterator[tuple[str, LiveFile]]:
+    """Yield (name, file) for those files `names` of a directory that `read` can read. The directory is opened once.
+
+    Raises CdiError for a directory that others can change, OSError for one that can't be opened.
+    """
+    at = directories.opened(directory)
+    try:
+        for name in names:
+            with suppress(CdiError):
+                found = _read_in(os.path.join(directory, name), name, at, limit)
+                if found:
+                    yield name, found
+    finally:
+        os.close(at)
+
+
+def _read_in(path: str, name: str, at: int, limit: int) -> Optional[LiveFile]:
+    """Return the file `name` in the open directory `at`; None if it is missing. Raises CdiError."""
+    try:
         handle = _open_regular(path, name, at)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise documents.failed("read", path, error) from None
-    finally:
-        os.close(at)
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
         return LiveFile(documents.bounded(path, file, limit), stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
@@ -88,15 +111,23 @@ def check_directory(path: str) -> None:
         raise documents.failed("write into", path, error) from None
 
 
-def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[int, int]] = None) -> None:
+def replace(
+    path: str,
+    content: bytes,
+    mode: int = 0o644,
+    owner: Optional[tuple[int, int]] = None,
+    access_list: bytes = b"",
+    trusted: bool = True,
+) -> None:
     """Put `content` at `path`: whole or not at all, and on disk when this returns.
 
-    The temporary file has the target's mode, owner (uid, gid) and SELinux label before it takes the name. If two
-    processes replace one file at the same time, one may fail: hold a lock. Raises CdiError; the target is then
-    unchanged.
+    The temporary file has the target's mode, owner (uid, gid), access list (the extended attribute, acl(5)) and SELinux
+    label before it takes the name. If two processes replace one file at the same time, one may fail: hold a lock.
+    With `trusted=False` another user may own a directory on the way, as of a service that reads the file: then no link
+    in such a directory is followed. Raises CdiError; the target is then unchanged.
     """
     directory, name = os.path.split(path)
-    at = _opened(directory, "write into")
+    at = _opened(directory, "write into", trusted)
     room, temporary = -1, _temporary(name)
     try:
         _is_regular(path, name, at)
@@ -111,6 +142,8 @@ def replace(path: str, content: bytes, mode: int = 0o644, owner: Optional[tuple[
             if owner is not None:
                 os.fchown(handle, *owner)
             os.fchmod(handle, mode)
+            if access_list:
+                os.setxattr(handle, directories.ACCESS_LIST, access_list)
             _label(handle, path)
             os.fsync(handle)
         os.rename(temporary, name, src_dir_fd=room, dst_dir_fd=at)
@@ -287,10 +320,10 @@ def _locked(handle: int, limit: float) -> bool:
             time.sleep(PAUSE)
 
 
-def _opened(directory: str, what: str) -> int:
+def _opened(directory: str, what: str, trusted: bool = True) -> int:
     """Open a directory that nobody else can change. Raises CdiError; `what` names the action that failed."""
     try:
-        return directories.opened(directory)
+        return directories.opened(directory) if trusted else directories.opened_unlinked(directory)
     except OSError as error:
         raise documents.failed(what, directory, error) from None
 

@@ -11,10 +11,9 @@ its names may be used.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
+from binascii import a2b_base64, b2a_base64  # module base64 takes longer to import than the rest
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Optional
@@ -27,7 +26,11 @@ VERSION = 1
 
 def digest(content: Optional[bytes]) -> Optional[str]:
     """Return the manifest's form of a file's content: "sha256:<hex>"; None for a missing file."""
-    return None if content is None else "sha256:" + hashlib.sha256(content).hexdigest()
+    if content is None:
+        return None
+    import hashlib  # loads OpenSSL, and who only reads the manifest needs no digest
+
+    return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
 class Manifest:
@@ -183,7 +186,7 @@ class Manifest:
         path = files.canonical(path)
         live = files.read(path)
         prior = self.files[path]["prior"]
-        content = base64.b64decode(prior["content"]) if prior else None
+        content = a2b_base64(prior["content"]) if prior else None
         if (live.content if live else None) == content:
             done = "gone"
         elif force or self.owns(path):
@@ -345,4 +348,4 @@ def _canonical(section: Mapping[str, Any]) -> dict[str, Any]:
 def _prior(live: Optional[files.LiveFile]) -> Optional[dict[str, Any]]:
     if live is None:
         return None
-    return {**live._asdict(), "content": base64.b64encode(live.content).decode()}
+    return {**live._asdict(), "content": b2a_base64(live.content, newline=False).decode()}

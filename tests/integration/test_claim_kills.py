@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.device_name import request_id
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
@@ -37,6 +38,8 @@ CALLS = (
     "wait4",
     "write",
 )
+# The same of a pod, whose claims take the steps of the other tests: what makes and removes records, and starts plugins.
+POD_CALLS = {"add": ("renameat", "clone"), "del": ("unlinkat", "clone")}
 MOST = 60  # of one sort, in one command
 
 pytestmark = [
@@ -89,10 +92,32 @@ def consoles(tmp_path):
     return Consoles(tmp_path)
 
 
-def points(run):
+CONSOLE = "pod.alpha.kubernetes.io/opaque-int-resource-tty"
+POD = {
+    "kind": "Pod",
+    "metadata": {"name": "a"},
+    "spec": {
+        "resources": {"requests": {CONSOLE: 2}},
+        "containers": [
+            {"name": "own", "resources": {"requests": {CONSOLE: 2}, "shared": [CONSOLE]}},
+            {"name": "other", "resources": {"shared": [CONSOLE]}},
+        ],
+    },
+}
+
+
+@pytest.fixture
+def pod(consoles):
+    """The manifest of a pod with two claims, which take all consoles."""
+    path = consoles.directory / "pod.json"
+    path.write_text(json.dumps(POD))
+    return str(path)
+
+
+def points(run, calls=CALLS, least=10):
     """Yield (name, number) of each call at which `run` was killed."""
     found = 0
-    for name in CALLS:
+    for name in calls:
         for number in range(1, MOST):
             status = run((name, number))
             if status == 0:
@@ -102,7 +127,7 @@ def points(run):
             yield name, number
         else:
             raise AssertionError(f"{name}: more than {MOST} calls")
-    assert found > 10
+    assert found > least
 
 
 def test_add_at_each_call(consoles):
@@ -140,6 +165,42 @@ def test_del_at_each_call(consoles):
             assert consoles.claim("gc") == 0, (kill, consoles.said)
             assert consoles.claim("del", "job") == 0, (kill, consoles.said)
         assert (consoles.claims(), consoles.held(), consoles.specs()) == ({}, set(), set()), kill
+
+
+def nothing_left(consoles):
+    pods = [path.name for path in Path(consoles.host.state, "pods").glob("*.json")]
+    return (consoles.claims(), consoles.held(), consoles.specs(), pods) == ({}, set(), set(), [])
+
+
+def test_pod_add_at_each_call(consoles, pod):
+    """Both claims or none: the same again, or the end of the pod, is right after each kill."""
+
+    def add(kill):
+        status = consoles.claim("pod", "add", pod, kill=kill)
+        assert status or consoles.claim("pod", "del", pod) == 0
+        return status
+
+    for kill in points(add, POD_CALLS["add"], 7):
+        assert consoles.held() <= {*map(request_id, consoles.claims())}, kill
+        if kill[1] % 2:
+            assert consoles.claim("pod", "add", pod) == 0, (kill, consoles.said)
+            assert sorted(consoles.claims().values()) == ["granted"] * 2, kill
+            assert consoles.claim("check") == 0, (kill, consoles.said)
+        assert consoles.claim("pod", "del", pod) == 0, (kill, consoles.said)
+        assert nothing_left(consoles), kill
+
+
+def test_pod_del_at_each_call(consoles, pod):
+    def add_and_del(kill):
+        assert consoles.claim("pod", "add", pod) == 0, (kill, consoles.said)
+        return consoles.claim("pod", "del", pod, kill=kill)
+
+    for kill in points(add_and_del, POD_CALLS["del"], 7):
+        assert consoles.held() <= {*map(request_id, consoles.claims())}, kill
+        if kill[1] % 2:
+            assert consoles.claim("gc") == 0, (kill, consoles.said)
+        assert consoles.claim("pod", "del", pod) == 0, (kill, consoles.said)
+        assert nothing_left(consoles), kill
 
 
 def test_four_at_once_with_one_id_and_four_with_their_own(consoles):

@@ -4,6 +4,8 @@
 """Claims while real containers start, stop, restart, are killed and removed: kept while they may be used, then freed.
 
 The devices are consoles, granted by the executable of docs/writing-an-executable.md; the hook is that of a release.
+
+    CROWD=50 pytest tests/integration/test_claim_lifetime.py -k crowd
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from pathlib import Path
 import pytest
 
 NODES = ("/dev/tty61", "/dev/tty62")
+CROWD = int(os.environ.get("CROWD") or 8)  # containers that start at once
+CROWD_NODES = tuple(f"/dev/tty{minor}" for minor in range(20, 20 + CROWD // 2))
 PAGE = Path(__file__).parents[2] / "docs/writing-an-executable.md"
 CLI = "/opt/cdi/bin/fleet-cdi"
 FOREVER = "trap 'exit 0' TERM; while :; do busybox sleep 0.1; done"
@@ -45,7 +49,7 @@ def executable(ansible_module):
         "name": "x",
         "type": "serial",
         "plugin": "serial",
-        "args": {"nodes": " ".join(NODES)},
+        "args": {"nodes": " ".join((*NODES, *CROWD_NODES))},
     }
     Path("/etc/cdi/serial.d").mkdir()
     Path("/etc/cdi/serial.d/lab.conf").write_text(json.dumps(config), encoding="utf-8")
@@ -60,10 +64,10 @@ class Podman:
 
     def __init__(self, runtime, root):
         self.runtime, self.root, self.names = runtime, root, []
+        self.program = ("podman", "--log-level=error", "--runtime", runtime)
 
     def attempt(self, *words):
-        start = ["podman", "--log-level=error", "--runtime", self.runtime, *words]
-        return subprocess.run(start, capture_output=True, text=True, check=False)
+        return subprocess.run([*self.program, *words], capture_output=True, text=True, check=False)
 
     def __call__(self, *words):
         done = self.attempt(*words)
@@ -131,7 +135,7 @@ def one(request):
 
     yield add
     for name in made:
-        claim("del", name)
+        claim("del", name, "--force")
     assert Path("/var/lib/cdi/serial-grants").read_text(encoding="ascii") == ""
     assert [path.name for path in Path("/var/lib/cdi/claims").iterdir()] == []
 
@@ -140,6 +144,7 @@ def test_a_container_has_its_device_again_after_a_stop(podman, one):
     name = one()
     podman("run", "--detach", *podman.words(name, name, "--stop-timeout=2"), FOREVER)
     assert states() == {name: "granted"} and freed() == []
+    assert "that use it still run: " in claim("del", name, failed=True)
     podman("exec", name, "/bin/busybox", "test", "-c", NODES[0])
     for before, after in (("stop", "start"), ("kill", "start"), (None, "restart")):
         if before:
@@ -233,3 +238,36 @@ def test_one_whose_start_fails_leaves_no_use(podman, one):
     assert states() == {name: "idle"}
     podman.attempt("rm", "--force", name)
     assert freed() == [name]
+
+
+def test_a_crowd_starts_at_once_and_is_killed_at_once(podman, one):
+    """Half of the containers have a claim each, the others share one."""
+    shared, own = one(), [one() for _container in range(CROWD // 2)]
+    claim_of = {f"{name}-own": name for name in own} | {f"{shared}-{count}": shared for count in range(CROWD // 2)}
+    starts = [
+        subprocess.Popen(
+            [*podman.program, "run", "--detach", *podman.words(container, name), "busybox sleep 1000"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for container, name in claim_of.items()
+    ]
+    users = {name: set() for name in claim_of.values()}
+    for start, name in zip(starts, claim_of.values()):
+        container, error = start.communicate()
+        assert start.returncode == 0, error
+        users[name].add(container.strip())
+    noted = {one["id"]: f"/var/lib/cdi/claims/{one['id']}.{one['token']}.users" for one in claim("list")["claims"]}
+    assert {name: set(os.listdir(path)) for name, path in noted.items()} == users
+    assert set(states().values()) == {"granted"} and freed() == []
+    pids = podman("inspect", *claim_of, "--format", "{{.State.ConmonPid}} {{.State.Pid}}").split()
+    for pid in map(int, pids):
+        os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + 60
+    while set(states().values()) != {"idle"} and time.monotonic() < end:
+        time.sleep(0.1)
+    assert freed() == []  # podman has them
+    podman.attempt("rm", "--force", "--time=0", *claim_of)  # podman has to learn that they do not run
+    podman("rm", "--force", "--time=0", "--ignore", *claim_of)
+    assert set(freed()) == {shared, *own}

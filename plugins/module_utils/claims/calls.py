@@ -18,6 +18,7 @@ from ..protocol.configurations import Configuration
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import shown
 from ..protocol.plugin_call import Reply
+from ..protocol.versions import VERSIONS
 
 BIN = f"{USUAL.prefix}/bin"
 MOST = (1 << 63) - 1  # amount of a resource; docs/executables.md, "Amounts"
@@ -30,6 +31,7 @@ class Caller(NamedTuple):
     directory: str = BIN  # of the plugins
     limit: float = LIMIT  # seconds for one call
     keep: tuple[int, ...] = ()  # open files that plugins get: a lock that lasts as long as they run
+    fork: bool = False  # run plugins of our own release in a fork of this process, instead of a new interpreter
 
 
 class AddReply(NamedTuple):
@@ -42,6 +44,8 @@ class AddReply(NamedTuple):
 
 def versions(caller: Caller, one: Configuration) -> tuple[str, ...]:
     """VERSION: return the versions that the plugin supports. Raises ProtocolError."""
+    if caller.fork and plugin_call.is_own(os.path.join(caller.directory, one.config.plugin)):
+        return VERSIONS  # it has these very files
     document = _ask(caller, one, {"CDI_COMMAND": "VERSION"})
     found = document.get("supportedVersions")
     if not isinstance(found, list) or not all(isinstance(version, str) for version in found):
@@ -70,11 +74,13 @@ def add(
     request: Mapping[str, str],
     request_id: str,
     near: Iterable[int] = (),
+    only: Sequence[str] = (),
 ) -> AddReply:
     """ADD: get all of `request` (resource-spec -> amount) from the first of `found` that can grant it, never a part.
 
     If the outcome of an ADD is unknown, because the plugin was killed or its reply is invalid, a DEL follows. It gives
-    back all that this plugin granted under the id. Raises ProtocolError 100 with the errors of all, or the only error
+    back all that this plugin granted under the id. `only`: device nodes of the devices that the caller chose; a plugin
+    that grants others is told to take them back. Raises ProtocolError 100 with the errors of all, or the only error
     unchanged.
     """
     variables = {
@@ -85,6 +91,8 @@ def add(
     locality = ",".join(map(str, near))
     if locality:
         variables["CDI_REQUEST_NUMA_LOCALITY"] = locality
+    if only:
+        variables["CDI_REQUEST_DEVICES"] = ",".join(only)
     refused: list[tuple[Configuration, ProtocolError]] = []
     for one in found:
         try:
@@ -93,7 +101,9 @@ def add(
             refused.append((one, error))
             continue
         try:
-            return _granted(caller, one, _call(caller, one, {**variables, "CDI_VERSION": version}), version)
+            reply = _granted(caller, one, _call(caller, one, {**variables, "CDI_VERSION": version}), version)
+            _check_only(caller, one, reply, only)
+            return reply
         except _Refused as refusal:
             refused.append((one, refusal.error))
         except ProtocolError as error:
@@ -151,6 +161,13 @@ def _granted(caller: Caller, one: Configuration, reply: Reply, version: str) -> 
     return AddReply(one.path, tuple(nodes), tuple(locality))
 
 
+def _check_only(caller: Caller, one: Configuration, reply: AddReply, only: Sequence[str]) -> None:
+    """Raise ProtocolError if the grant lacks a device that the caller chose: others' plugins may ignore the choice."""
+    missing = [path for path in only if path not in reply.devices]
+    if missing:
+        raise _odd(caller, one, f"granted {shown(', '.join(reply.devices))}; expected devices with {missing[0]}")
+
+
 def _is_numa_node(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -195,7 +212,7 @@ def _document(caller: Caller, one: Configuration, reply: Reply, version: str) ->
 
 def _call(caller: Caller, one: Configuration, variables: Mapping[str, str]) -> Reply:
     path = os.path.join(caller.directory, one.config.plugin)
-    return plugin_call.plugin(path, variables, one.content, caller.limit, caller.keep)
+    return plugin_call.plugin(path, variables, one.content, caller.limit, caller.keep, caller.fork)
 
 
 def _odd(caller: Caller, one: Configuration, what: str) -> ProtocolError:

@@ -11,13 +11,14 @@ from .. import files
 from ..layout import Layout
 from ..records import CdiError
 from ..spec import registry
-from ..spec.names import transient_id
+from ..spec.names import list_specs, transient_id
 from ..system import device_nodes
 from .claim_spec import claim_spec
 from .delete_claim import spec_path
 from .device_name import KIND, claim_id
 from .ledger_grants import LedgerGrants
-from .lifetime.users import shown_state, start_hook
+from .lifetime.user_access import access_faults, has_spec_access
+from .lifetime.users import shown_state, start_hooks
 from .record import ASKED, ClaimRecord
 from .store import read_claims
 
@@ -60,7 +61,7 @@ def orphans(places: Layout, ids: set[str]) -> list[str]:
     """Return the paths of specs of claims, of which none has one of these ids."""
     directory = places.spec_dirs[-1]
     found = []
-    for _priority, path in registry.find([directory]).paths:
+    for _priority, path in list_specs([directory]).paths:
         name = transient_id(path, KIND)
         if name and claim_id(name) not in ids and path.endswith(".json"):
             found.append(path)
@@ -74,6 +75,8 @@ def _faults(
     if claim.state == ASKED:
         why = f"could not be given back: {claim.reason}" if claim.reason else "was not finished: its call was killed"
         return [ClaimFault(claim.id, why, GC)]
+    if claim.ended_by_reboot(boot_id):
+        return [ClaimFault(claim.id, "ended with the last reboot (release_on_stop)", GC)]
     if claim.boot_id != boot_id:
         why = claim.reason or "it has not been restored"
         return [ClaimFault(claim.id, f"was granted before the last reboot: {why}", RESTORE)]
@@ -86,6 +89,7 @@ def _faults(
         for why in (device_nodes.fault(node, lstat)[1] for node in claim.nodes)
         if why
     ]
+    found += [ClaimFault(claim.id, why, RESTORE) for why in access_faults(places, claim)]
     wrong = _spec_fault(claim, places, seen)
     return [*found, *([ClaimFault(claim.id, wrong, RESTORE)] if wrong else [])]
 
@@ -99,8 +103,10 @@ def _spec_fault(claim: ClaimRecord, places: Layout, seen: registry.Registry) -> 
         live = files.read(path)
         if live is None:
             return f"{path} is missing"
-        if live.content != claim_spec(claim.id, claim.nodes, claim.names, seen, [start_hook(places, claim)]):
+        if live.content != claim_spec(claim.id, claim.nodes, claim.names, seen, start_hooks(places, claim)):
             return f"{path} is not what the claim and the specs of its devices say"
+        if claim.uid and not has_spec_access(claim, path):
+            return f"{path}: its access list is not the claim's, which lets user {claim.wanted.for_user} alone read it"
         winner = seen.devices.get(claim.device)
     except CdiError as error:
         return str(error)

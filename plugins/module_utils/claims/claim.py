@@ -16,11 +16,12 @@ from .add_claim import add_claim, check_wanted, same_claim
 from .calls import Caller
 from .delete_claim import delete_claim
 from .ended import this_boot
+from .lifetime.users import refuse_running
 from .record import ASKED, ClaimRecord, WantedClaim, parse_amounts
 from .store import read_claim
 
 # What a diff shows of a claim.
-SHOWN = ("state", "amounts", "near", "release_on_stop", "nodes", "names")
+SHOWN = ("state", "amounts", "near", "release_on_stop", "for_user", "keep", "nodes", "names")
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -31,7 +32,12 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     boot_id, id_ = this_boot(places), options["id"]
     before = read_claim(places.state_dir, id_)
     if options["state"] == "absent":
-        changed = before is not None if check else delete_claim(places, caller, boot_id, id_)
+        if not check:
+            changed = delete_claim(places, caller, boot_id, id_, force=options["force"])
+        else:
+            changed = before is not None
+            if before and not options["force"]:
+                refuse_running(places.state_dir, before)
         return _result(id_, changed, before, None), warnings
     wanted = _wanted(options)
     if not check:
@@ -60,7 +66,8 @@ def _wanted(options: Mapping[str, Any]) -> WantedClaim:
     near = options["near"] or []
     if any(node < 0 for node in near):
         raise CdiError(f"near: found {min(near)}; expected numbers of NUMA nodes, 0 or more")
-    return WantedClaim(options["id"], amounts, tuple(sorted(set(near))), options["release_on_stop"])
+    ends = (options["release_on_stop"], options["for_user"] or "", options["keep"])
+    return WantedClaim(options["id"], amounts, tuple(sorted(set(near))), *ends)
 
 
 def _result(id_: str, changed: bool, before: Optional[ClaimRecord], after: Optional[ClaimRecord]) -> dict[str, Any]:

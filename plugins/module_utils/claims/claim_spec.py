@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ..records import NODE, CdiError, Node, items
 from ..spec import validate, versions
 from ..spec.codec import encode, errors_in
-from ..spec.inject import resolve_edits
 from ..spec.items import NEVER, Edits, items_of
 from ..spec.names import foreign_claim
-from ..spec.registry import Registry
 from .device_name import KIND, device_name
+
+if TYPE_CHECKING:
+    from ..spec.registry import Registry
 
 # Field of containerEdits -> the key that two equal items share. The later item counts, as when a runtime applies both.
 SAME: dict[str, Callable[[Any], Any]] = {
@@ -31,6 +32,9 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "hooks": lambda item: json.dumps(item, sort_keys=True),
     "additionalGids": lambda item: item,
 }
+
+# Versions that releases 0.3.0 and 0.4.0 of the library read. They crash, with their runtime, at a name of one letter.
+OLDEST = ("0.3.0", "0.4.0")
 
 
 def granted_names(paths: Collection[str], registry: Registry, own: Collection[str] = ()) -> tuple[str, ...]:
@@ -60,27 +64,50 @@ def granted_names(paths: Collection[str], registry: Registry, own: Collection[st
 
 
 def claim_spec(
-    id_: str, nodes: Sequence[Node], names: Sequence[str], registry: Registry, hooks: Sequence[Mapping[str, Any]] = ()
+    id_: str,
+    nodes: Sequence[Node],
+    names: Sequence[str],
+    registry: Optional[Registry],
+    hooks: Sequence[Mapping[str, Any]] = (),
 ) -> bytes:
     """Return the spec of a claim: the edits of the devices `names`, and the granted `nodes` that these lack.
 
-    `hooks` of the claim itself run before those of its devices.
+    Without `names`, no `registry` is needed. `hooks` of the claim itself run before those of its devices.
 
     It has the numbers of the granted nodes, so a container gets this hardware or none, though another device takes the
-    path meanwhile. Raises CdiError if a name can't be resolved any more, and for a claim without any edit.
+    path meanwhile. Raises CdiError if a name can't be resolved any more, for a claim without any edit, and if
+    two devices have one path in a container.
     """
-    edits = _merged([{"hooks": [*hooks]}, *(one for _path, one in resolve_edits(names, registry))])
+    edits = _merged([{"hooks": [*hooks]}, *_edits_of(names, registry)])
     known = {node.path: node for node in nodes}
     listed = [_numbered(node, known) for node in edits.get("deviceNodes", ())]
     there = {node.get("hostPath") or node["path"] for node in listed}
     listed += [_numbered({"path": node.path}, known) for node in nodes if node.path not in there]
+    hosts: dict[str, str] = {}  # path in the container -> path on the host
+    for node in listed:
+        path, host = node["path"], node.get("hostPath") or node["path"]
+        if hosts.setdefault(path, host) != host:
+            raise CdiError(
+                f"{hosts[path]} and {host} have the same path in a container, {path}, so one would hide the other. "
+                "Claim them apart."
+            )
     device = {"name": device_name(id_), "containerEdits": {**edits, **({"deviceNodes": listed} if listed else {})}}
     spec: dict[str, Any] = {"cdiVersion": "0.3.0", "kind": KIND, "devices": [device]}
     spec["cdiVersion"] = versions.minimum_version(spec)
+    if len(device["name"]) == 1 and spec["cdiVersion"] in OLDEST:
+        spec["cdiVersion"] = "0.5.0"
     wrong = errors_in(validate.validate(spec))
     if wrong:
         raise CdiError(f"its spec would not be valid: {wrong}")
     return encode(spec)
+
+
+def _edits_of(names: Sequence[str], registry: Optional[Registry]) -> list[Edits]:
+    if registry is None:
+        return []
+    from ..spec.inject import resolve_edits
+
+    return [one for _path, one in resolve_edits(names, registry)]
 
 
 def _merged(edits: Sequence[Edits]) -> dict[str, Any]:

@@ -20,16 +20,16 @@ from . import calls
 from .calls import Caller
 from .device_name import request_id, spec_file
 from .ended import note_ended
-from .lifetime.users import drop_users
+from .lifetime.users import drop_users, ending_use
 from .record import ASKED, ClaimRecord
 from .store import alone, claim_path, read_claim, remove_claim, write_claim
 
 
-def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: str = "") -> bool:
+def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: str = "", force: bool = False) -> bool:
     """Give back the claim `id_`; return False without such a claim.
 
     With a `token`, a claim that has another one stays: it is a later claim with the same id. Raises CdiError if a
-    plugin did not take its devices back.
+    container runs with the claim, unless `force` is set, and if a plugin did not take its devices back.
     """
     if not os.path.lexists(claim_path(places.state_dir, id_)):
         return False  # makes no directory
@@ -37,8 +37,13 @@ def delete_claim(places: Layout, caller: Caller, boot_id: str, id_: str, token: 
         claim = read_claim(places.state_dir, id_)
         if claim is None or (token and token != claim.token):
             return False
+        used = _open_nodes(places, claim) if claim.state != ASKED and not force else ""
+        if used:
+            raise CdiError(f"claim {id_}: {used}; expected that nobody uses it. End that process, then give it back.")
         if claim.state != ASKED:
-            note_ended(places.ended_claims, boot_id, id_)
+            with ending_use(places.state_dir, claim, force) as users:
+                note_ended(places.ended_claims, boot_id, id_, [user.container for user in users])
+                write_claim(places.state_dir, claim._replace(state=ASKED))  # if killed now, the next gc undoes it
         undo_claim(places, caller, claim)
         return True
 
@@ -51,7 +56,12 @@ def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord) -> None:
     try:
         files.remove(spec_path(places, claim.id))
         drop_users(places.state_dir, claim)
-        kept = _taken_back(caller, claim)
+        if claim.access:
+            from .lifetime.user_access import take_back  # other claims need not pay for it
+
+            claim = take_back(places, claim)
+        used = _open_nodes(places, claim)  # asked now: nobody can open it any more
+        kept = [used] if used else _taken_back(caller, claim)
     except CdiError as error:
         kept = [str(error)]
     if kept:
@@ -67,6 +77,15 @@ def undo_claim(places: Layout, caller: Caller, claim: ClaimRecord) -> None:
 def spec_path(places: Layout, id_: str) -> str:
     """Return the path of the claim's spec: in the spec directory that a reboot empties."""
     return files.canonical(os.path.join(places.spec_dirs[-1], spec_file(id_)))
+
+
+def _open_nodes(places: Layout, claim: ClaimRecord) -> str:
+    """Return which processes of the claim's user have a node open that the claim gave; "" if none. Raises CdiError."""
+    if not claim.access:
+        return ""
+    from .lifetime.user_access import open_nodes
+
+    return open_nodes(places, claim)
 
 
 def _taken_back(caller: Caller, claim: ClaimRecord) -> list[str]:

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The names of claims that ended in this boot. They are not used again, because a container may still know one.
 
-A file in /run with a line for each. It needs no sync: after a crash of the host there is another boot.
+A file in /run with a line for each, and one for each container that was started with the claim. It needs no sync: after
+a crash of the host there is another boot.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from typing import Optional
 
 from .. import directories, documents, files
 from ..discovery import inventory
@@ -23,17 +26,17 @@ def this_boot(places: Layout) -> str:
     return inventory.boot_id(places.root) or inventory.boot_id()
 
 
-def note_ended(path: str, boot_id: str, id_: str) -> None:
-    """Note in the file `path` that the claim ended. Raises CdiError."""
+def note_ended(path: str, boot_id: str, id_: str, containers: Collection[str] = ()) -> None:
+    """Note in the file `path` that the claim ended, and the ids of its containers. Raises CdiError."""
     folder, name = os.path.split(path)
     files.make_directory(folder)
     try:
         at = directories.opened(folder)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             handle = os.open(name, flags, 0o600, dir_fd=at)
             try:
-                os.write(handle, _line(boot_id, id_))
+                os.write(handle, b"".join([_line(boot_id, id_), *(_line(boot_id, id_, one) for one in containers)]))
             finally:
                 os.close(handle)
         finally:
@@ -48,6 +51,14 @@ def has_ended(path: str, boot_id: str, id_: str) -> bool:
     return live is not None and _line(boot_id, id_) in live.content
 
 
-def _line(boot_id: str, id_: str) -> bytes:
-    """Return a line with its line break. It is a part of no other line, because neither word has a space."""
-    return f"{boot_id} {device_name(id_)}\n".encode("ascii")
+def ended_containers(path: str, boot_id: str, id_: str) -> frozenset[str]:
+    """Return the ids of the containers of all claims with this id that ended in this boot. Raises CdiError."""
+    live = files.read(path, LARGEST)
+    start = _line(boot_id, id_, "")[:-1]
+    lines = live.content.splitlines() if live else ()
+    return frozenset(line[len(start) :].decode("ascii", "replace") for line in lines if line.startswith(start))
+
+
+def _line(boot_id: str, id_: str, container: Optional[str] = None) -> bytes:
+    """Return a line with its line break. It is a part of no other line: no word has a space, and no name a "="."""
+    return f"{boot_id} {device_name(id_)}{'' if container is None else f'={container}'}\n".encode("ascii")

@@ -30,6 +30,10 @@ class WantedClaim(NamedTuple):
     amounts: Mapping[str, int]  # resource-spec -> amount: {"gpu": 2, "gpu-memory": 8192, "tty": 1}
     near: tuple[int, ...] = ()  # NUMA nodes
     release_on_stop: bool = False  # free it when its container stops; it does not survive a reboot either
+    for_user: str = ""  # the name of the ordinary user whose containers use it; "": those of root
+    keep: bool = False  # only `claim del` frees it, not the end of its containers
+    only: tuple[str, ...] = ()  # device nodes of the devices that the caller chose; (): the plugins choose
+    job: str = ""  # the run of a job of a workload manager, which alone ends it: "Slurm job 42, restart 0"
 
     @property
     def types(self) -> dict[str, dict[str, int]]:
@@ -43,7 +47,11 @@ class WantedClaim(NamedTuple):
         """Show the request for people: "gpu:2, tty:1 near NUMA node 0"."""
         text = ", ".join(f"{spec}:{amount}" for spec, amount in sorted(self.amounts.items()))
         near = f" near NUMA node {','.join(map(str, self.near))}" if self.near else ""
-        return f"{text}{near}{', released on stop' if self.release_on_stop else ''}"
+        user = f" for {self.for_user}" if self.for_user else ""
+        only = f" with {', '.join(self.only)}" if self.only else ""
+        job = f", for {self.job}" if self.job else ""
+        ends = ", released on stop" * self.release_on_stop + ", kept until it is given back" * self.keep
+        return f"{text}{only}{near}{user}{ends}{job}"
 
 
 class ClaimPart(NamedTuple):
@@ -51,6 +59,16 @@ class ClaimPart(NamedTuple):
 
     configuration: str  # path
     nodes: tuple[Node, ...] = ()  # of the host; () while it is not known whether it granted anything
+
+
+class NodeAccess(NamedTuple):
+    """A node to which a claim gives its user access, by an entry in the node's access list."""
+
+    node: Node
+    before: int = (
+        -1
+    )  # what the user's entry gave before the claim (rights of system/access_list.py); -1: there was none
+    given: bool = True  # False: was taken back, and a process may still have the node open
 
 
 class ClaimRecord(NamedTuple):
@@ -64,6 +82,8 @@ class ClaimRecord(NamedTuple):
     boot_id: str = ""  # of the numbers in `nodes`
     token: str = ""  # tells this claim from a later one with the same id
     reason: str = ""  # why it could not be undone
+    uid: int = 0  # of wanted.for_user
+    access: tuple[NodeAccess, ...] = ()  # on disk before it is given
 
     @property
     def id(self) -> str:
@@ -85,10 +105,14 @@ class ClaimRecord(NamedTuple):
         """Return the qualified name for containers."""
         return qualified_name(self.wanted.id)
 
+    def ended_by_reboot(self, boot_id: str) -> bool:
+        """Return True if it is of another boot than `boot_id` and does not survive a reboot."""
+        return (self.wanted.release_on_stop or bool(self.wanted.job)) and self.boot_id != boot_id
+
     @property
     def document(self) -> dict[str, Any]:
         """Return the claim for people and programs, as `--json` and the modules show it."""
-        fields = {name: value for name, value in as_document(self).items() if name not in ("wanted", "parts")}
+        fields = {name: value for name, value in as_document(self).items() if name not in ("wanted", "parts", "access")}
         nodes = [{"path": one.path, "type": one.type, "major": one.major, "minor": one.minor} for one in self.nodes]
         own = {"device": self.device, "configurations": [*self.configurations], "nodes": nodes}
         return {**as_document(self.wanted), **fields, **own}
@@ -111,6 +135,12 @@ def parse_amounts(words: Sequence[str]) -> dict[str, int]:
             raise CdiError(f"claim: found {spec} twice; expected each resource once, with the sum")
         found[spec] = amount
     return found
+
+
+def is_amount(word: str) -> bool:
+    """Return True if the word is TYPE:AMOUNT and not an id."""
+    spec, colon, text = word.partition(",")[0].strip().rpartition(":")
+    return bool(colon) and grammar.is_resource_spec(spec) and grammar.amount(spec, text) is not None
 
 
 def parse_near(text: str) -> tuple[int, ...]:
@@ -137,7 +167,11 @@ def parse_claim(content: bytes, path: str) -> ClaimRecord:
             ClaimPart(part["configuration"], tuple(_record(Node, node) for node in part["nodes"]))
             for part in document["parts"]
         )
-        claim: ClaimRecord = _record(ClaimRecord, {**document, "wanted": wanted, "parts": parts})
+        access = tuple(
+            NodeAccess(_record(Node, one["node"]), one["before"], one["given"]) for one in document.get("access", ())
+        )
+        fields = {**document, "wanted": wanted, "parts": parts, "access": access}
+        claim: ClaimRecord = _record(ClaimRecord, fields)
         if claim.state not in STATES or not all(amount > 0 for amount in wanted.amounts.values()):
             raise ValueError("state or amounts")
         return claim

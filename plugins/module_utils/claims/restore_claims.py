@@ -1,10 +1,11 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""After a reboot, give claims their specs again, with the device nodes read anew; drop those that do not survive one.
+"""After a reboot, give claims their specs again, with the device nodes read anew.
 
 A claim gets the hardware that it had, or none: a device that is gone is reported, its claim has no spec, and the next
-restore tries again. Runs at the end of each refresh, so before the container engines (docs/refresh.md).
+restore tries again. Runs at the end of each refresh, so before the container engines (docs/refresh.md). Claims that do
+not survive a reboot get no spec, and collect_claims.py frees them: a refresh calls no executables of third parties.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from ..layout import Layout
 from ..protocol.configurations import read
 from ..protocol.pools import PROFILES
 from ..records import CdiError
-from ..spec import registry
-from .add_claim import ask, names_of, read_node, write_spec
+from .add_claim import ask, names_of, read_node, read_specs, write_spec
 from .calls import Caller
-from .delete_claim import spec_path, undo_claim
+from .delete_claim import spec_path
 from .ledger_grants import LedgerGrants
+from .lifetime.user_access import access_faults, give_access, has_spec_access, plan_access, take_back
 from .record import ASKED, ClaimPart, ClaimRecord
 from .store import alone, read_claim, read_claims, write_claim
 
@@ -29,37 +30,38 @@ class RestoredClaims(NamedTuple):
     """What a restore did."""
 
     restored: tuple[str, ...] = ()  # ids
-    dropped: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
 
 def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClaims:
     """Restore all claims of earlier boots, and specs that are missing. Raises CdiError if they can't be listed."""
     stored = read_claims(places.state_dir)
-    restored, dropped, failed = [], [], list(stored.errors.values())
+    restored, failed = [], list(stored.errors.values())
     ledger = LedgerGrants(places, boot_id)
     for found in stored.claims:
-        if found.state == ASKED or not _is_lost(places, found, boot_id):
+        if not _is_lost(places, found, boot_id):
             continue
         try:
             with alone(places.state_dir, found.id, caller) as holding:
                 claim = read_claim(places.state_dir, found.id)
-                if claim is None or claim.state == ASKED or not _is_lost(places, claim, boot_id):
-                    continue
-                if claim.boot_id != boot_id and claim.wanted.release_on_stop:
-                    undo_claim(places, holding, claim)
-                    dropped.append(claim.id)
-                else:
+                if claim is not None and _is_lost(places, claim, boot_id):
                     _restore(places, holding, boot_id, claim, ledger)
                     restored.append(claim.id)
         except CdiError as error:
             failed.append(str(error))
-    return RestoredClaims(tuple(restored), tuple(dropped), tuple(failed))
+    return RestoredClaims(tuple(restored), tuple(failed))
 
 
 def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str) -> bool:
-    """Tell if the claim is of an earlier boot, or its spec is missing."""
-    return claim.boot_id != boot_id or not os.path.lexists(spec_path(places, claim.id))
+    """Tell if the claim is to be restored.
+
+    It survives a reboot and is of an earlier boot, its spec is missing, or its user has lost the access to its nodes.
+    """
+    if claim.state == ASKED or claim.ended_by_reboot(boot_id):
+        return False
+    if claim.boot_id != boot_id or not os.path.lexists(spec_path(places, claim.id)):
+        return True
+    return bool(claim.uid and (access_faults(places, claim) or not has_spec_access(claim, spec_path(places, claim.id))))
 
 
 def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, ledger: LedgerGrants) -> None:
@@ -67,9 +69,15 @@ def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, l
     before = claim
     try:
         if claim.boot_id != boot_id:
-            claim = claim._replace(parts=_parts(places, caller, claim, ledger))
-        seen = registry.load(places.spec_dirs)
+            claim = before = take_back(places, claim)  # of nodes that outlive a boot
+            claim = claim._replace(parts=_parts(places, caller, claim, ledger), access=())
+        seen = read_specs(places)
         claim = claim._replace(names=names_of(places, claim, seen))
+        claim = plan_access(places, claim)
+        if claim.access != before.access:
+            before = before._replace(access=claim.access)
+            write_claim(places.state_dir, before)
+        give_access(places, claim)
         write_spec(places, claim, seen)
     except CdiError as error:
         write_claim(places.state_dir, before._replace(reason=str(error)))

@@ -92,8 +92,9 @@ def alone(state_dir: str, id_: str, caller: Caller) -> Iterator[Caller]:
     grant devices later, and the process that undoes the claim has to wait for that. Raises CdiError, also after WAIT.
     """
     path = claim_path(state_dir, id_)
-    files.make_directory(state_dir)
-    files.make_directory(os.path.dirname(path), 0o700)
+    if not has_claims(state_dir):  # else the lock looks at each directory on the way
+        files.make_directory(state_dir)
+        files.make_directory(os.path.dirname(path), 0o700)
     lock = path[: -len(ENDING)] + ".lock"
     handle = files.lock(lock, WAIT)
     try:

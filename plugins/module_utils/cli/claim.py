@@ -11,10 +11,11 @@ from typing import Any, Callable, NamedTuple
 from ..claims.calls import Caller
 from ..claims.ended import this_boot
 from ..claims.lifetime.users import shown_state
-from ..claims.record import ClaimRecord, WantedClaim, parse_amounts, parse_near
+from ..claims.record import ClaimRecord, WantedClaim, is_amount, parse_amounts, parse_near
 from ..claims.store import read_claims
 from ..layout import Layout
 from ..records import CdiError, as_document
+from .operand import seconds
 from .terminal import complain, say, say_document, table
 
 HEADER = ("CLAIM", "STATE", "REQUEST", "DEVICE", "NODES")
@@ -34,9 +35,12 @@ def run(arguments: Any, paths: Layout) -> int:
     action = ACTIONS.get(arguments.action)
     if action is None:
         raise CdiError(f"claim: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
-    if arguments.what and arguments.action not in ("add", "del"):
+    if arguments.what and arguments.action not in ("add", "del", "exec", "pod"):
         raise CdiError(f"claim {arguments.action}: found {arguments.what[0]!r}; expected nothing behind it")
-    return action(_Asked(arguments, paths, Caller(os.path.join(paths.prefix, "bin")), this_boot(paths)))
+    if arguments.command and arguments.action != "exec":
+        raise CdiError(f"claim {arguments.action}: found a command, {arguments.command[0]!r}; only exec runs one")
+    caller = Caller(os.path.join(paths.prefix, "bin"), fork=True)
+    return action(_Asked(arguments, paths, caller, this_boot(paths)))
 
 
 def _add(asked: _Asked) -> int:
@@ -45,9 +49,8 @@ def _add(asked: _Asked) -> int:
     given = asked.arguments
     if len(given.what) < 2:
         raise CdiError("claim add: expected an id and what it is for: claim add job-42 gpu:1 tty:1")
-    wanted = WantedClaim(
-        given.what[0], parse_amounts(given.what[1:]), parse_near(given.near or ""), given.release_on_stop
-    )
+    near, ends = parse_near(given.near or ""), (given.release_on_stop, getattr(given, "for") or "", given.keep)
+    wanted = WantedClaim(given.what[0], parse_amounts(given.what[1:]), near, *ends)
     claim, changed = add_claim(asked.paths, asked.caller, asked.boot_id, wanted, given.reuse)
     if given.json:
         say_document({**claim.document, "changed": changed})
@@ -56,18 +59,48 @@ def _add(asked: _Asked) -> int:
     return 0
 
 
+def _exec(asked: _Asked) -> int:
+    from ..claims.lifetime.run_command import run_command
+    from ..system.waiting_process import NOT_STARTED
+
+    given = asked.arguments
+    try:
+        if not given.command:
+            raise CdiError("claim exec: expected a command: claim exec gpu:1 -- COMMAND")
+        if given.json:
+            raise CdiError("claim exec: found --json, and the output is the command's; expected it without")
+        if getattr(given, "for"):
+            raise CdiError("claim exec: found --for; expected it with add alone: the command runs as its caller")
+        named = given.what and not is_amount(given.what[0])
+        id_, *amounts = given.what if named else [f"exec-{os.urandom(8).hex()}", *given.what]
+        wanted = WantedClaim(id_, parse_amounts(amounts), parse_near(given.near or ""), release_on_stop=True)
+        ended = run_command(asked.paths, asked.caller, asked.boot_id, wanted, given.reuse, given.command)
+    except (CdiError, OSError) as error:
+        complain(" ".join(str(error).split()))
+        return NOT_STARTED
+    if ended.kept:
+        complain(ended.kept)
+    return ended.status
+
+
 def _del(asked: _Asked) -> int:
     from ..claims.delete_claim import delete_claim
 
     given = asked.arguments
     if len(given.what) != 1:
         raise CdiError(f"claim del: found {len(given.what)} operands; expected the id of a claim")
-    done = delete_claim(asked.paths, asked.caller, asked.boot_id, given.what[0], given.token or "")
+    done = delete_claim(asked.paths, asked.caller, asked.boot_id, given.what[0], given.token or "", given.force)
     if given.json:
         say_document({"id": given.what[0], "changed": done})
     else:
         say(f"given back: {given.what[0]}" if done else "Nothing to give back.")
     return 0
+
+
+def _pod(asked: _Asked) -> int:
+    from .claim_pod import run_pod
+
+    return run_pod(asked.arguments, asked.paths, asked.caller)
 
 
 def _list(asked: _Asked) -> int:
@@ -104,7 +137,8 @@ def _check(asked: _Asked) -> int:
 def _gc(asked: _Asked) -> int:
     from ..claims.lifetime.collect_claims import collect_claims
 
-    done = collect_claims(asked.paths, asked.caller, asked.boot_id)
+    idle_for = seconds("--idle-for", asked.arguments.idle_for, 0.0)
+    done = collect_claims(asked.paths, asked.caller, asked.boot_id, idle_for)
     lines = [*(f"given back: {id_}" for id_ in done.freed), *(f"removed: {path}" for path in done.removed)]
     return _told(asked, done, lines)
 
@@ -113,8 +147,7 @@ def _restore(asked: _Asked) -> int:
     from ..claims.restore_claims import restore_claims
 
     done = restore_claims(asked.paths, asked.caller, asked.boot_id)
-    lines = [*(f"restored: {id_}" for id_ in done.restored), *(f"given back: {id_}" for id_ in done.dropped)]
-    return _told(asked, done, lines)
+    return _told(asked, done, [f"restored: {id_}" for id_ in done.restored])
 
 
 def _told(asked: _Asked, done: Any, lines: list[str]) -> int:
@@ -134,7 +167,9 @@ def _complain(texts: Any, asked: _Asked) -> None:
 
 ACTIONS: dict[str, Callable[[_Asked], int]] = {
     "add": _add,
+    "exec": _exec,
     "del": _del,
+    "pod": _pod,
     "list": _list,
     "check": _check,
     "gc": _gc,

@@ -8,8 +8,10 @@ Its import takes as long as an ADD's own work, so a plugin imports it only if it
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from .. import documents
 from ..records import CdiError
@@ -24,6 +26,9 @@ ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 LONGEST_NUMBER = 100  # characters
 
+# The directory of the release that runs now; its executables are scripts of this interpreter (release/launcher.py).
+RELEASE = os.path.abspath(__file__).rpartition("/ansible_collections/fleet/cdi/")[0]
+
 
 class Reply(NamedTuple):
     """The answer of a plugin."""
@@ -34,16 +39,29 @@ class Reply(NamedTuple):
     said: str  # the end of its text on stderr, as JSON
 
 
-def plugin(path: str, variables: Mapping[str, str], config: bytes, limit: float, keep: Collection[int] = ()) -> Reply:
+def is_own(path: str) -> bool:
+    """Tell if the plugin at `path` is of the release that runs now."""
+    return os.path.realpath(path) == os.path.join(RELEASE, "bin", os.path.basename(path))
+
+
+def plugin(
+    path: str,
+    variables: Mapping[str, str],
+    config: bytes,
+    limit: float,
+    keep: Collection[int] = (),
+    fork: bool = False,
+) -> Reply:
     """Run the plugin at `path` with the variables CDI_* of its call and `config` on stdin, for at most `limit` seconds.
 
-    It gets our open files `keep`.
+    It gets our open files `keep`. With `fork`, one of our own release runs in a fork of this process, which has no
+    threads and no store open: for the plugin, all is as in a new interpreter.
 
     Processes that it leaves are ended. Raises ProtocolError 106 if it can't be started, prints an invalid reply or more
     than 1 MiB, or if another user can change the program; 108 if it takes too long. An error in its reply is returned,
     not raised.
     """
-    done = run([path], variables, config, limit, True, keep)
+    done = run([path], variables, config, limit, True, keep, _script(path) if fork and is_own(path) else None)
     if len(done.stdout) >= processes.LARGEST:
         mib = processes.LARGEST >> 20
         raise ProtocolError(errors.DELEGATION, f"{path}: printed more than {mib} MiB; expected one JSON struct")
@@ -66,6 +84,7 @@ def run(
     limit: float,
     plugin: bool = False,
     keep: Collection[int] = (),
+    script: Optional[Callable[[], None]] = None,
 ) -> Done:
     """Run `command` with ENVIRONMENT and `variables`, for at most `limit` seconds; then kill all that it started.
 
@@ -79,13 +98,31 @@ def run(
     try:
         environment = {**ENVIRONMENT, **variables}
         cut = ("stdout",) if plugin else ()
-        return processes.run(command, limit, stdin, environment, cut=cut, alone=plugin, keep=keep)
+        return processes.run(command, limit, stdin, environment, cut=cut, alone=plugin, keep=keep, script=script)
     except TimeoutError as error:
         raise ProtocolError(errors.TIME, f"{command[0]}: {error.strerror}") from None
     except OSError as error:
         advice = programs.ADVICE.get(error.errno or 0, "")
         why = f"({error.strerror}{'; ' if advice else ''}{advice})"
         raise ProtocolError(errors.DELEGATION, f"{command[0]}: can't be started {why}") from None
+
+
+def _script(path: str) -> Optional[Callable[[], None]]:
+    """Return a function that runs a Python script as the main program of this process, or None if that would differ.
+
+    A plugin has LC_ALL=C.UTF-8 from its start on; a process with another encoding reads and writes names differently.
+    """
+    if sys.getfilesystemencoding() != "utf-8" or "sqlite3" in sys.modules:
+        return None
+
+    def main() -> None:
+        from importlib.machinery import SourceFileLoader
+
+        module = type(sys)("__main__")
+        module.__file__ = path
+        SourceFileLoader("__main__", path).exec_module(module)
+
+    return main
 
 
 def said(output: bytes) -> str:

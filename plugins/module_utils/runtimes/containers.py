@@ -27,6 +27,7 @@ SECONDS = 30.0  # for all questions to one engine
 AT_ONCE = 100  # containers in one question to podman
 LARGEST = 64 << 20  # bytes of an answer: a container takes some 10 KiB
 DOCKER = "/var/run/docker.sock"
+DOCKER_CONTAINERS = "/var/lib/docker/containers"  # where docker keeps them by default
 PODMAN = ("/usr/bin/podman", "/usr/local/bin/podman")
 STOPPED = ("exited", "stopped", "dead", "removing", "configured", "created")
 
@@ -231,6 +232,8 @@ def _docker() -> list[dict[str, Any]]:
 def _docker_ids() -> list[str]:
     """The ids of docker's containers. Without an answer, those of a daemon that has stopped are unknown."""
     if not os.path.exists(DOCKER):
+        if os.path.isdir(DOCKER_CONTAINERS) and os.listdir(DOCKER_CONTAINERS):
+            raise ValueError(f"its daemon does not run, and {DOCKER_CONTAINERS} has containers")
         return []
     from . import running
 

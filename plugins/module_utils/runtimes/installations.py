@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 from ..documents import content
 from ..system import proc
@@ -89,12 +89,13 @@ def find_installations(
     path: str,
     show: Callable[[str], str] = arguments.show,
     names: Iterable[str] = tuple(table.ENGINES),
+    detected: Optional[detect.DetectedRuntimes] = None,
 ) -> Installations:
     """The runtimes in the directories of `path` and those of INSTALLATIONS. Nothing is started, nothing raised.
 
-    `show` answers what systemd says of a unit.
+    `show` answers what systemd says of a unit. `detected`: the runtimes of the host, if they were asked already.
     """
-    found = detect.detect(path)
+    found = detected or detect.detect(path)
     wanted = set(names)
     places = [place(one, show) for one in found.runtimes if one.name in wanted]
     return Installations(tuple(places), found.warnings)

@@ -9,10 +9,14 @@ then the administrator's, then those of its directory by name; a list with {appe
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from ..layout import USUAL
 from ..records import CdiError
+from . import detect
 from .edit import toml_text
 from .edit.key import Path, get
 from .place import CdiReading, InstalledRuntime, Setting, Source, WantedCdi, always_on, last, texts
@@ -21,6 +25,15 @@ VENDOR = "/usr/share/containers/containers.conf"
 SPEC_DIRS: Path = ("engine", "cdi_spec_dirs")
 SETTABLE = (5, 5, 0)  # the first release whose directories can be set
 DROP_IN = "zz-fleet-cdi.conf"
+
+# What starts the containers of a compose file without a CDI device of `deploy.resources.reservations.devices`, and says
+# nothing. podman-compose passes on `devices` of a service, and of `deploy` only what has the driver nvidia: these
+# releases were tried. podman's API, for docker-compose, has had CDI devices since 5.4 (containers/podman#25171); 4.3.1
+# and 5.4.2 were tried.
+COMPOSE = re.compile(r"^podman-composer? version\s+(\S+)", re.MULTILINE)
+COMPOSE_DROPS = ("1.0.3", "1.3.0")
+API_READS = (5, 4, 0)
+API = "/run/podman/podman.sock"
 
 
 def read(place: InstalledRuntime, source: Source) -> CdiReading:
@@ -57,3 +70,27 @@ def _together(before: tuple[str, ...], found: Any, path: str) -> tuple[str, ...]
     if isinstance(found, list) and {"append": True} in found:
         return before + texts([item for item in found if not isinstance(item, dict)], path, SPEC_DIRS[-1])
     return texts([item for item in found if item != {"append": False}], path, SPEC_DIRS[-1])
+
+
+def compose_drops(
+    path: str,
+    places: Iterable[InstalledRuntime],
+    ask: Callable[[str], str] = detect.version_text,
+    exists: Callable[[str], bool] = os.path.exists,
+) -> dict[str, str]:
+    """Return the programs and sockets here that drop CDI devices of compose files, each with the name of its release.
+
+    `path`: as the variable PATH. `ask` answers what a program prints with --version, or raises OSError or ValueError.
+    """
+    found = {}
+    for program in detect.programs("podman-compose", (*path.split(os.pathsep), *detect.DIRECTORIES)):
+        try:
+            version = COMPOSE.search(ask(program))
+        except (OSError, ValueError):
+            continue  # it starts no container either
+        if version and version[1] in COMPOSE_DROPS:
+            found[program] = f"podman-compose {version[1]}"
+    for place in places:
+        if place.name == "podman" and place.reads and place.numbers < API_READS and exists(API):
+            found[API] = f"the API of podman {place.version}"
+    return found

@@ -3,23 +3,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a program with limits of time and memory. At a limit, end the program and all processes that it started.
 
-The only place that starts a process, besides the hooks, whose programs are confined. Its import takes as long as an
-ADD's own work, so code that seldom runs a program imports it in a function.
+The only place that starts a process, besides the hooks, whose programs are confined. It imports `subprocess` at its
+use: that takes as long as an ADD's own work, and a fork does not need it.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # CPython's own: signal takes longer to import than this file
 import errno
 import os
-import selectors
-import signal
-import subprocess
+import select
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Union
 
 from . import proc
+from .forked import Forked
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    Process = Union[Popen[bytes], Forked]
 
 LARGEST = 1 << 20  # bytes that are kept of each output
 REAP = 2.0  # seconds to wait for the end of a killed process
@@ -53,30 +58,20 @@ def run(
     cut: Collection[str] = (),
     alone: bool = False,
     keep: Collection[int] = (),
+    script: Optional[Callable[[], None]] = None,
 ) -> Done:
     """Run `command` in / without a shell, for at most `limit` seconds; then kill it and all that it started.
 
     `env`: its whole environment; None passes ours on. Keeps the first `largest` bytes of each output; a process that
     prints more to an output in `cut` ("stdout", "stderr") is killed at once. With `alone`, processes that it leaves
     when it ends by itself are killed, too. It gets our open files `keep`, such as a lock that lasts as long as it runs.
+    With `script`, a fork of this process calls that function instead of starting the program; all else is the same.
     Raises OSError if it can't be started, TimeoutError at the limit.
     """
     # All that it starts has `held` open, unless it closes it: so we see whether anything is left, and find it.
     watched, held = os.pipe()
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd="/",
-            start_new_session=True,  # it gets its own process group, and no signals of the terminal
-            pass_fds=(held, *keep),
-        )
-    except ValueError as error:  # a NUL in a word
-        os.close(watched)
-        raise OSError(errno.EINVAL, str(error), command[0]) from None
+        process = _started(command, stdin is not None, env, (held, *keep), script)
     except OSError:
         os.close(watched)
         raise
@@ -84,7 +79,7 @@ def run(
         os.close(held)
     said, ended = None, True
     try:
-        with suppress(TimeoutError, subprocess.TimeoutExpired):
+        with suppress(TimeoutError):
             said = _converse(process, stdin or b"", time.monotonic() + limit, largest, cut)
     finally:
         if process.returncode is None or (alone and _open_elsewhere(watched)):
@@ -98,7 +93,45 @@ def run(
     if said is None:
         how = "was ended" if ended else "can't be ended: it hangs in the kernel"
         raise TimeoutError(errno.ETIMEDOUT, f"took more than {limit:g} s, and {how}", command[0])
-    return Done(-signal.SIGKILL if process.returncode is None else process.returncode, *said)
+    return Done(-_signal.SIGKILL if process.returncode is None else process.returncode, *said)
+
+
+def _started(
+    command: Sequence[str],
+    fed: bool,
+    env: Optional[Mapping[str, str]],
+    keep: Collection[int],
+    script: Optional[Callable[[], None]],
+) -> Process:
+    """Start the process with a session of its own, so that it gets no signals of the terminal. Raises OSError."""
+    if script:
+        return Forked(script, command, env, keep)
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if fed else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd="/",
+            start_new_session=True,
+            pass_fds=keep,
+        )
+    except ValueError as error:  # a NUL in a word
+        raise OSError(errno.EINVAL, str(error), command[0]) from None
+
+
+def _ended_by(process: Process, deadline: float) -> bool:
+    """Wait for the end of a process. Return False if it has not ended at the `deadline`."""
+    pause = 0.0005
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    return True
 
 
 def _open_elsewhere(reading: int) -> bool:
@@ -110,7 +143,7 @@ def _open_elsewhere(reading: int) -> bool:
         return True
 
 
-def _end(process: subprocess.Popen[bytes], pipe: str) -> bool:
+def _end(process: Process, pipe: str) -> bool:
     """Kill a process, its group and all that it started: commands of a plugin have sessions of their own.
 
     All are stopped first, so that none starts another or loses its parent meanwhile. `pipe`: those that have lost
@@ -124,55 +157,57 @@ def _end(process: subprocess.Popen[bytes], pipe: str) -> bool:
     while found - stopped and time.monotonic() < deadline:
         for one in found - stopped:
             with suppress(ProcessLookupError):
-                os.kill(one, signal.SIGSTOP)
+                os.kill(one, _signal.SIGSTOP)
         stopped |= found
         found |= proc.children(stopped) | proc.writers(pipe)
     for one in stopped:
         with suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
+            os.kill(one, _signal.SIGKILL)
     if running:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # those that closed the pipe; the group exists until `wait`
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(REAP)
+            os.killpg(process.pid, _signal.SIGKILL)  # those that closed the pipe; the group exists until `wait`
+        _ended_by(process, time.monotonic() + REAP)
     return process.returncode is not None
 
 
 def _converse(
-    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, largest: int, cut: Collection[str]
+    process: Process, stdin: bytes, deadline: float, largest: int, cut: Collection[str]
 ) -> tuple[bytes, bytes]:
     """Write `stdin`, and read both outputs until the process has ended or printed enough. Raises TimeoutError."""
     kept = {"stdout": bytearray(), "stderr": bytearray()}
     left = memoryview(stdin)
-    with selectors.DefaultSelector() as selector:
-        for name in ("stdin", "stdout", "stderr"):
-            pipe = getattr(process, name)
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-                selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
-        ended = 0.0
-        while selector.get_map():
-            now = time.monotonic()
-            if ended and now > ended + GRACE:
-                break
-            if now > deadline:
-                raise TimeoutError
-            for key, _events in selector.select(min(deadline - now, 0.05)):
-                if key.data == "stdin":
-                    left = _write(key.fd, left)
-                    finished = not left
-                else:
-                    chunk = os.read(key.fd, 65536)
-                    kept[key.data] += chunk[: largest - len(kept[key.data])]
-                    finished = not chunk
-                    if key.data in cut and len(kept[key.data]) == largest:
-                        return bytes(kept["stdout"]), bytes(kept["stderr"])
-                if finished:
-                    selector.unregister(key.fileobj)
-                    key.fileobj.close()  # type: ignore[union-attr]  # all three are files
-            if not ended and process.poll() is not None:
-                ended = time.monotonic()
-    process.wait(max(0.0, deadline - time.monotonic()))
+    pipes = {name: getattr(process, name) for name in ("stdin", "stdout", "stderr") if getattr(process, name)}
+    names = {pipe.fileno(): name for name, pipe in pipes.items()}
+    poll = select.poll()
+    for handle, name in names.items():
+        os.set_blocking(handle, False)
+        poll.register(handle, select.POLLOUT if name == "stdin" else select.POLLIN)
+    ended = 0.0
+    while names:
+        now = time.monotonic()
+        if ended and now > ended + GRACE:
+            break
+        if now > deadline:
+            raise TimeoutError
+        for handle, _events in poll.poll(min(deadline - now, 0.05) * 1000):
+            name = names[handle]
+            if name == "stdin":
+                left = _write(handle, left)
+                finished = not left
+            else:
+                chunk = os.read(handle, 65536)
+                kept[name] += chunk[: largest - len(kept[name])]
+                finished = not chunk
+                if name in cut and len(kept[name]) == largest:
+                    return bytes(kept["stdout"]), bytes(kept["stderr"])
+            if finished:
+                poll.unregister(handle)
+                del names[handle]
+                pipes[name].close()
+        if not ended and process.poll() is not None:
+            ended = time.monotonic()
+    if not _ended_by(process, deadline):
+        raise TimeoutError
     return bytes(kept["stdout"]), bytes(kept["stderr"])
 
 

@@ -4,13 +4,14 @@
 """Free claims that were not finished, and those whose containers are gone: for `fleet-cdi claim gc`.
 
 A stopped container may start again with its device (`podman restart`), so its claim is kept as long as an engine has
-the container. A claim that was made with `release_on_stop` does not wait for that. A claim that no container used yet
-is kept, and so are those of pods: pods count their users themselves.
+the container. A claim that was made with `release_on_stop` does not wait for that, and a reboot ends it. A claim that
+no container used yet is kept; so are claims with `keep`, and those of pods: pods count their users themselves.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Callable, NamedTuple
 
@@ -27,6 +28,7 @@ from ..ended import note_ended
 from ..pods.pod_record import read_pods
 from ..record import ASKED, GRANTED, ClaimRecord
 from ..store import alone, claim_path, read_claim, read_claims, write_claim
+from .unused_since import note_unused
 from .users import end_use, read_users, use_ended
 
 
@@ -39,11 +41,22 @@ class CollectedClaims(NamedTuple):
 
 
 def collect_claims(
-    places: Layout, caller: Caller, boot_id: str, listed: Callable[[], ListedContainers] = list_containers
+    places: Layout,
+    caller: Caller,
+    boot_id: str,
+    idle_for: float = 0.0,
+    listed: Callable[[], ListedContainers] = list_containers,
+    now: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
 ) -> CollectedClaims:
-    """Free all claims that are over. `listed` asks the engines. Raises CdiError if the claims can't be listed."""
+    """Free all claims that are over.
+
+    A claim without `release_on_stop` is over when its containers are gone for `idle_for` seconds: a job may run one
+    container after another. `listed` asks the engines. Raises CdiError if the claims can't be listed.
+    """
     stored = read_claims(places.state_dir)
-    gone, kept = _gone(places, stored.claims, listed)
+    gone, kept = _gone(places, boot_id, stored.claims, listed)
+    if idle_for > 0:
+        gone = _long_gone(places, stored.claims, gone, idle_for, now())
     over = [claim for claim in stored.claims if claim.state == ASKED or claim.id in gone]
     freed, failed = _free(places, caller, boot_id, over, gone)
     removed: list[str] = []
@@ -58,19 +71,6 @@ def collect_claims(
         except CdiError as error:
             failed.append(str(error))
     return CollectedClaims(tuple(freed), tuple(removed), tuple(failed))
-
-
-def release_stopped(places: Layout, caller: Caller, boot_id: str) -> CollectedClaims:
-    """Free the claims with `release_on_stop` whose containers stopped, for a refresh: ask no engine.
-
-    Claims that are being made are left alone, because it would have to wait. Raises CdiError if the claims can't be
-    listed.
-    """
-    released = [claim for claim in read_claims(places.state_dir).claims if claim.wanted.release_on_stop]
-    gone, _kept = _gone(places, released, ListedContainers)
-    over = [claim for claim in released if claim.id in gone]
-    freed, failed = _free(places, caller, boot_id, over, gone)
-    return CollectedClaims(tuple(freed), (), tuple(failed))
 
 
 def _free(
@@ -100,18 +100,20 @@ def _free(
 
 
 def _gone(
-    places: Layout, claims: Sequence[ClaimRecord], listed: Callable[[], ListedContainers]
+    places: Layout, boot_id: str, claims: Sequence[ClaimRecord], listed: Callable[[], ListedContainers]
 ) -> tuple[dict[str, set[str]], list[str]]:
     """Return the claims that are not used any more (id -> their containers), and why others are kept."""
     stopped: dict[str, set[str]] = {}
     of_pods = {id_ for pod in read_pods(places.state_dir).values() for id_ in pod.claims}
     for claim in claims:
-        used = claim.state == GRANTED and claim.id not in of_pods  # another container of the pod may start yet
-        users = read_users(places.state_dir, claim) if used else ()
-        if users and not any(user.runs for user in users):
+        if claim.state != GRANTED or claim.wanted.keep or claim.id in of_pods:  # the pod may start another container
+            continue
+        if claim.wanted.job and not claim.ended_by_reboot(boot_id):  # the job may start another container
+            continue
+        users = read_users(places.state_dir, claim)
+        if (users or claim.ended_by_reboot(boot_id)) and not any(user.runs for user in users):
             stopped[claim.id] = {user.container for user in users}
-    ended = {claim.id for claim in claims if claim.wanted.release_on_stop or use_ended(places.state_dir, claim)}
-    waiting = stopped.keys() - ended
+    waiting = {claim.id for claim in claims if claim.id in stopped and not _at_once(places, claim)}
     # Asked after the claims were read: so a container that is made meanwhile does not count as gone.
     engines = listed() if waiting else ListedContainers()
     restartable = {id_ for id_ in waiting if stopped[id_] & engines.ids}
@@ -119,3 +121,18 @@ def _gone(
     why = "; ".join(engines.trouble)
     kept = [f"claim {id_}: is kept, because its container may still exist: {why}" for id_ in unknown]
     return {id_: ids for id_, ids in stopped.items() if id_ not in {*restartable, *unknown}}, kept
+
+
+def _at_once(places: Layout, claim: ClaimRecord) -> bool:
+    """Return True if a claim is over as soon as its containers stopped."""
+    return claim.wanted.release_on_stop or bool(claim.wanted.job) or use_ended(places.state_dir, claim)
+
+
+def _long_gone(
+    places: Layout, claims: Sequence[ClaimRecord], gone: Mapping[str, set[str]], idle_for: float, now: float
+) -> dict[str, set[str]]:
+    """Return those of the claims `gone` that are over at once, or whose containers are gone for `idle_for` seconds."""
+    waiting = {claim.token: claim.id for claim in claims if claim.id in gone and not _at_once(places, claim)}
+    since = note_unused(places.unused_claims, {token: gone[id_] for token, id_ in waiting.items()}, now)
+    young = {id_ for token, id_ in waiting.items() if since[token] < idle_for}
+    return {id_: containers for id_, containers in gone.items() if id_ not in young}

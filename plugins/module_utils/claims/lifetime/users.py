@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ... import documents, files
 from ...layout import Layout
+from ...records import CdiError
 from ...system import process_mark
 from ..device_name import device_name
 from ..record import GRANTED, IDLE, ClaimRecord
@@ -27,9 +28,9 @@ LARGEST = 4096  # bytes of a mark
 
 
 class ClaimUser(NamedTuple):
-    """A container that was started with a claim."""
+    """A container that was started with a claim, or a command (run_command.py)."""
 
-    container: str  # id
+    container: str  # id; of a command its scope
     runs: bool
 
 
@@ -38,18 +39,23 @@ def users_path(state_dir: str, claim: ClaimRecord) -> str:
     return os.path.join(state_dir, DIRECTORY, f"{device_name(claim.id)}.{claim.token}.users")
 
 
-def start_hook(places: Layout, claim: ClaimRecord) -> dict[str, Any]:
+def start_hooks(places: Layout, claim: ClaimRecord) -> list[dict[str, Any]]:
     """Return the hook of the claim's spec that notes each container, and refuses one if the claim is over.
+
+    None in a claim for an ordinary user, whose hooks can't write here (user_access.py).
 
     It runs at createRuntime: only there is the process in the state that of the host (OCI runtime specification,
     "State"). Raises CdiError.
     """
-    return {
+    if claim.uid:
+        return []
+    hook = {
         "hookName": "createRuntime",
         "path": os.path.join(places.prefix, "bin/cdi-hook"),
         "args": ["cdi-hook", "use-claim", f"--directory={users_path(places.state_dir, claim)}"],
         "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
     }
+    return [hook]
 
 
 def make_users(state_dir: str, claim: ClaimRecord) -> None:
@@ -71,6 +77,21 @@ def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
     return tuple(ClaimUser(name, process_mark.runs(mark.decode("ascii", "replace"))) for name, mark in marks)
 
 
+def scope_of(claim: ClaimRecord) -> str:
+    """Return the unit of systemd for a command of the host that uses the claim."""
+    return f"fleet-cdi-claim-{claim.token}.scope"
+
+
+def note_command(state_dir: str, claim: ClaimRecord, pid: int) -> None:
+    """Note a process of the host as user of the claim, under the name of its scope. Raises CdiError."""
+    path = os.path.join(users_path(state_dir, claim), scope_of(claim))
+    try:
+        mark = process_mark.process_mark(pid)
+    except OSError as error:
+        raise documents.failed("read", f"/proc/{pid}", error) from None
+    files.replace(path, mark.encode("ascii"), 0o600)
+
+
 def shown_state(state_dir: str, claim: ClaimRecord) -> ClaimRecord:
     """Return the claim as `idle` if it was used and no container with it runs. Raises CdiError."""
     users = read_users(state_dir, claim) if claim.state == GRANTED else ()
@@ -82,11 +103,36 @@ def end_use(state_dir: str, claim: ClaimRecord, gone: Collection[str]) -> bool:
 
     From then on no container with this claim starts, also if this process is killed. Raises CdiError.
     """
-    with _held(users_path(state_dir, claim)):
+    with locked(users_path(state_dir, claim)):
         if any(user.runs or user.container not in gone for user in read_users(state_dir, claim)):
             return False
         files.replace(_closed(state_dir, claim), b"", 0o600)
     return True
+
+
+def refuse_running(state_dir: str, claim: ClaimRecord) -> None:
+    """Raise CdiError if a container or command runs that was started with the claim."""
+    running = [user.container for user in read_users(state_dir, claim) if user.runs]
+    if running:
+        raise CdiError(
+            f"claim {claim.id}: containers or commands that use it still run: {', '.join(running)}. Stop them first "
+            "(podman stop, docker stop; systemctl stop for a scope), or give the devices back nevertheless (--force, "
+            "force: true): then others may get them meanwhile."
+        )
+
+
+@contextmanager
+def ending_use(state_dir: str, claim: ClaimRecord, force: bool) -> Iterator[tuple[ClaimUser, ...]]:
+    """End the use of a claim after the block, unless a container runs and `force` is not set. Keeps hooks away.
+
+    Yields the containers that were started with it. Raises CdiError before the block, and in the end.
+    """
+    with locked(users_path(state_dir, claim)):
+        if not force:
+            refuse_running(state_dir, claim)
+        yield read_users(state_dir, claim)
+        if os.path.lexists(users_path(state_dir, claim)):
+            files.replace(_closed(state_dir, claim), b"", 0o600)
 
 
 def use_ended(state_dir: str, claim: ClaimRecord) -> bool:
@@ -99,17 +145,21 @@ def _closed(state_dir: str, claim: ClaimRecord) -> str:
 
 
 def drop_users(state_dir: str, claim: ClaimRecord) -> None:
-    """Forget all containers of a claim, because it is given back. Raises CdiError."""
-    with _held(users_path(state_dir, claim)):
+    """Forget all users of a claim, because it is given back. Ends processes that its command left. Raises CdiError."""
+    with locked(users_path(state_dir, claim)):
         path = users_path(state_dir, claim)
         for user in read_users(state_dir, claim):
+            if user.container == scope_of(claim):
+                from ...system.device_scope import stop_scope  # only commands of the host have one
+
+                stop_scope(user.container)  # what the command left may have the devices open
             files.remove(os.path.join(path, user.container))
         files.remove(_closed(state_dir, claim))
         files.remove_directory(path)
 
 
 @contextmanager
-def _held(path: str) -> Iterator[None]:
+def locked(path: str) -> Iterator[None]:
     """Keep hooks from the directory meanwhile: one that waits finds it removed, or notes its container afterwards."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -24,13 +24,7 @@ from .rewritten import for_device_plugin, for_podman, for_resource_claims
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
     """Return (result, warnings) of the module for its `options`. Raises CdiError."""
-    manifest, resources = options["manifest"], options["resources"] or {}
-    if options["state"] == "present" and options["target"] != "podman":
-        found = read(manifest, resources)
-        if options["target"] == "device_plugin":
-            return _result(for_device_plugin(found, resources)), []
-        return _result(for_resource_claims(found, resources, options["device_classes"] or {})), []
-    warnings = guard.check(options["prefix"], options["release"], check)
+    warnings = guard.check(options["prefix"], options["release"], check) if _has_claims(options) else []
     places = Layout(
         options["state_dir"],
         options["device_list"],
@@ -39,16 +33,36 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         spec_dirs=tuple(options["spec_dirs"]),
     )
     caller = Caller(os.path.join(options["prefix"], "bin"), options["timeout"])
-    if options["state"] == "absent":
-        outcome = delete_pods(places, caller, this_boot(places), pods_in(manifest), check)
-        return {**_result([]), **_changes(outcome)}, warnings
+    return converge_pods(places, caller, options, check), warnings
+
+
+def converge_pods(places: Layout, caller: Caller, wanted: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
+    """Make or give back the claims of pods, or rewrite their manifest for a kubelet; return the result of the module.
+
+    `wanted`: the options `manifest`, `state`, `target`, `resources`, `device_classes` and `force` of the module. Raises
+    CdiError.
+    """
+    manifest, resources = wanted["manifest"], wanted["resources"] or {}
+    if not _has_claims(wanted):
+        found = read(manifest, resources)
+        if wanted["target"] == "device_plugin":
+            return _result(for_device_plugin(found, resources))
+        return _result(for_resource_claims(found, resources, wanted["device_classes"] or {}))
+    if wanted["state"] == "absent":
+        outcome = delete_pods(places, caller, this_boot(places), pods_in(manifest), check, wanted["force"])
+        return {**_result([]), **_changes(outcome)}
     found = read(manifest, resources)
     if not found.pods:
         raise CdiError("manifest: found no Pod; expected at least one, beside ResourceRequests and other objects")
     outcome = add_pods(places, caller, this_boot(places), found, check)
     containers = [one for pod in found.pods if pod in outcome.after for one in _containers(outcome, outcome.after[pod])]
     rewritten = for_podman(found, resources, qualified_name)
-    return {**_result(rewritten), "containers": containers, **_changes(outcome)}, warnings
+    return {**_result(rewritten), "containers": containers, **_changes(outcome)}
+
+
+def _has_claims(wanted: Mapping[str, Any]) -> bool:
+    """Tell if this makes or gives back claims; for the other targets a kubelet chooses the devices."""
+    return bool(wanted["state"] == "absent" or wanted["target"] == "podman")
 
 
 def _result(manifest: list[Any]) -> dict[str, Any]:

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from ...layout import Layout
 from ...records import CdiError
+from ...runtimes.containers import ListedContainers, list_containers
 from ..add_claim import add_claim, check_wanted, same_claim
 from ..calls import Caller
 from ..delete_claim import delete_claim
+from ..ended import ended_containers
+from ..lifetime.users import refuse_running
 from ..record import ASKED, ClaimRecord, WantedClaim
 from ..store import read_claim
 from .pod_manifest import PodClaim, PodManifest
 from .pod_record import PodRecord, alone_with_pods, read_pods, remove_pod, write_pod
 
-# A pod's claims may have the names of claims that ended in this boot: podman makes a new container of a pod only if the
-# old one of that name is gone, so no old container can get the new devices.
+# A pod's claims may have the names of claims that ended in this boot: the same manifest again is the usual case. An
+# engine resolves the names at each start, so `_refuse_former` sees that no container of the former claims is left.
 REUSE = True
 
 
@@ -33,11 +36,18 @@ class PodsOutcome(NamedTuple):
     changed: tuple[str, ...]  # ids of claims that are made or given back, or have another pod
 
 
-def add_pods(places: Layout, caller: Caller, boot_id: str, manifest: PodManifest, check: bool = False) -> PodsOutcome:
-    """Make all claims of the manifest; with `check`, only look what would change.
+def add_pods(
+    places: Layout,
+    caller: Caller,
+    boot_id: str,
+    manifest: PodManifest,
+    check: bool = False,
+    listed: Callable[[], ListedContainers] = list_containers,
+) -> PodsOutcome:
+    """Make all claims of the manifest; with `check`, only look what would change. `listed` asks the engines.
 
-    Raises CdiError if a pod has other claims than the manifest asks for, or a claim can't be made. Then this call
-    leaves no claim behind that it made, or the error names it.
+    Raises CdiError if a pod has other claims than the manifest asks for, if a container of a former claim still exists,
+    or if a claim can't be made. Then this call leaves no claim behind that it made, or the error names it.
     """
     records = {record.pod: record for record in _records(manifest) if record.containers}
     with nullcontext() if check else alone_with_pods(places.state_dir):
@@ -52,6 +62,7 @@ def add_pods(places: Layout, caller: Caller, boot_id: str, manifest: PodManifest
                     claims[claim.id] = same_claim(claim, _wanted(one), boot_id)
                 else:
                     check_wanted(places, boot_id, _wanted(one), REUSE)
+        _refuse_former(places, boot_id, {one.owner.id for one in manifest.claims} - set(claims), listed)
         new = {pod: record for pod, record in records.items() if pod not in before}
         changed = {id_ for record in new.values() for id_ in record.claims}
         changed |= {one.owner.id for one in manifest.claims} - set(claims)
@@ -63,24 +74,27 @@ def add_pods(places: Layout, caller: Caller, boot_id: str, manifest: PodManifest
 
 
 def delete_pods(
-    places: Layout, caller: Caller, boot_id: str, pods: Collection[str], check: bool = False
+    places: Layout, caller: Caller, boot_id: str, pods: Collection[str], check: bool = False, force: bool = False
 ) -> PodsOutcome:
     """Give back the claims that only these pods have; with `check`, only look what would change.
 
-    What a pod was granted counts, and not its manifest. Raises CdiError with the errors of all claims that could not
-    be given back; their pods stay.
+    What a pod was granted counts, and not its manifest. Raises CdiError if a container runs with one of the claims,
+    unless `force` is set: then all of them stay. Raises CdiError with the errors of all claims that could not be given
+    back; their pods stay.
     """
     before = read_pods(places.state_dir)
     gone = {pod for pod in pods if pod in before}
     if check or not gone:
+        _refuse_running(places, before, () if force else gone)
         return _without(before, gone)
     errors: list[str] = []
     with alone_with_pods(places.state_dir):
         before = left = read_pods(places.state_dir)
         gone &= set(before)
+        _refuse_running(places, before, () if force else gone)
         for pod in sorted(gone):
             rest = {name: record for name, record in left.items() if name != pod}
-            kept = _give_back(places, caller, boot_id, before[pod].claims - _in_use(rest))
+            kept = _give_back(places, caller, boot_id, before[pod].claims - _in_use(rest), force)
             if not kept:
                 remove_pod(places.state_dir, pod)
                 left = rest
@@ -111,6 +125,23 @@ def _check_unedited(pod: str, before: Optional[PodRecord], wanted: Optional[PodR
         f"pod {pod}: container {name} has {has}; the manifest asks for {asks}. A running container can't get other "
         "devices: end the pod and give its claims back (state: absent) first."
     )
+
+
+def _refuse_former(places: Layout, boot_id: str, ids: Collection[str], listed: Callable[[], ListedContainers]) -> None:
+    """Raise CdiError if an engine has a container that was started with a former claim of one of these names.
+
+    At its next start it would get the devices of the new claim.
+    """
+    former = {id_: ended_containers(places.ended_claims, boot_id, id_) for id_ in sorted(ids)}
+    engines = listed() if any(former.values()) else ListedContainers()
+    for id_, containers in former.items():
+        left = sorted(containers & engines.ids)
+        if left or (containers and engines.trouble):
+            shown = ", ".join(one[:12] for one in left) or f"it is not known if one does ({'; '.join(engines.trouble)})"
+            raise CdiError(
+                f"claim {id_}: containers of the former pod still exist, and would get the new devices at their next "
+                f"start: {shown}. Remove the former pod first (podman kube down, podman pod rm)."
+            )
 
 
 def _all_or_none(
@@ -147,12 +178,25 @@ def _where(claim: PodClaim) -> Iterator[None]:
         raise CdiError(f"{claim.where}: asks for {_wanted(claim)}: {error}") from None
 
 
-def _give_back(places: Layout, caller: Caller, boot_id: str, ids: Iterable[str]) -> list[str]:
+def _refuse_running(places: Layout, pods: Mapping[str, PodRecord], gone: Collection[str]) -> None:
+    """Raise CdiError if a container runs with a claim that ends with the pods in `gone`."""
+    rest = _in_use({pod: record for pod, record in pods.items() if pod not in gone})
+    for pod in sorted(gone):
+        for id_ in sorted(pods[pod].claims - rest):
+            claim = read_claim(places.state_dir, id_)
+            if claim:
+                try:
+                    refuse_running(places.state_dir, claim)
+                except CdiError as error:
+                    raise CdiError(f"pod {pod}: {error}") from None
+
+
+def _give_back(places: Layout, caller: Caller, boot_id: str, ids: Iterable[str], force: bool = False) -> list[str]:
     """Give claims back; return the errors."""
     errors = []
     for id_ in ids:
         try:
-            delete_claim(places, caller, boot_id, id_)
+            delete_claim(places, caller, boot_id, id_, force=force)
         except CdiError as error:
             errors.append(str(error))
     return errors

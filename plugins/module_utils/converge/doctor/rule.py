@@ -13,7 +13,7 @@ from .view import HostView
 
 SHOWN = 3  # names or problems in the text of a finding; its details have all of them
 
-FINDINGS, NOT_DONE = 1, 2  # exit statuses of `fleet-cdi doctor`
+NOTES, FINDINGS, NOT_DONE = 0, 1, 2  # exit statuses of `fleet-cdi doctor`. A note is worth knowing; nothing is wrong
 
 
 class Symptom(NamedTuple):

@@ -16,7 +16,7 @@ from ...spec.seen.seen import unknown_field
 from ..libraries import Linked, named_libraries, of_places
 from ..runtime.plan import owner
 from . import advice
-from .rule import DoctorRule, Symptom
+from .rule import NOTES, DoctorRule, Symptom
 from .view import HostView
 
 
@@ -123,6 +123,15 @@ def _directory(view: HostView) -> Iterator[Symptom]:
             yield Symptom(one.path, f"it {one.why}, so that {who} reads nothing in {lost}")
 
 
+def _compose(view: HostView) -> Iterator[Symptom]:
+    for path, release in view.running.compose.items() if _used(view) else ():
+        yield Symptom(
+            path,
+            f"{release} starts containers of compose files without the CDI devices below `deploy` (driver cdi), and "
+            "says nothing",
+        )
+
+
 def readers_of(view: HostView) -> tuple[Linked, ...]:
     """Return the CDI libraries of the runtimes of this host."""
     return of_places(state.place for state in view.running.runtimes)
@@ -186,5 +195,12 @@ RULES = (
         "directory-unread",
         _directory,
         "make it a directory of its own (`mount --bind` puts another place there), or upgrade the runtime",
+    ),
+    DoctorRule(
+        "compose-drops-cdi",
+        _compose,
+        "name CDI devices in `devices:` of a service for podman-compose; use `podman run`, or podman 5.4, instead of "
+        "docker-compose with an older podman",
+        status=NOTES,
     ),
 )

@@ -29,7 +29,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages import Config
 from ...records import CdiError, Device
 from ...release import integrity
-from ...runtimes import installations
+from ...runtimes import installations, podman
 from ...runtimes.oci_runtimes import OciRuntime, detect_oci
 from ...runtimes.survey import RuntimeState
 from ...runtimes.survey import survey as survey_runtimes
@@ -102,6 +102,7 @@ class RunningState(NamedTuple):
     oci_runtimes: tuple[OciRuntime, ...] = ()
     status_errors: Mapping[str, str] = {}  # path of the status file of a running instance -> why it can't be used
     occupied: tuple[Occupied, ...] = ()  # devices that no request holds and a process has open
+    compose: Mapping[str, str] = {}  # path of what drops CDI devices of compose files -> its release
 
 
 class HostView(NamedTuple):
@@ -140,6 +141,7 @@ def take(places: Layout, run: systemd.Run = systemd.run_on_host, booted: Optiona
         detect_oci(places.path),
         status_errors,
         occupied.find_occupied(_offered(places, written, live), store, wanted.disabled),
+        podman.compose_drops(places.path, found.places),
     )
     names = [one.release for one in of_places(found.places)]
     registry = seen_with(written.registry, names) if names else written.registry
@@ -191,7 +193,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         plugin_config,
         _or(lambda: operate.settings_at(plugin_config), None)[1] if plugin_config else "",
         integrity.faults(places.prefix),
-        integrity.of_link(places.prefix),
+        integrity.of_links(places.prefix),
     )
 
 

@@ -34,7 +34,7 @@ MEMORY = 64 << 10  # KiB that a call may add to this process
 
 
 def printed(document):
-    """Shell that prints a text as it is."""
+    """Return shell commands that print this text, or this document as JSON."""
     return "printf '%s\\n' '" + (document if isinstance(document, str) else json.dumps(document)) + "'"
 
 

@@ -77,6 +77,24 @@ def document(content):
     return codec.decode(content, "claim.json")
 
 
+def test_a_name_of_one_letter_is_kept_from_libraries_that_crash_at_it(specs):
+    given = (Node("/dev/tty13", "c", 4, 13),)
+    versions = [document(claim_spec(id_, given, (), specs[0]))["cdiVersion"] for id_ in ("a", "ab")]
+    assert versions == ["0.5.0", "0.3.0"]
+
+
+def test_two_devices_with_one_path_in_a_container_are_refused(tmp_path):
+    """A runtime would give the last one alone."""
+    renamed = {"deviceNodes": [{"path": "/dev/b", "hostPath": "/dev/a"}]}
+    spec = {"cdiVersion": "0.5.0", "kind": "v.com/x", "devices": [{"name": "a", "containerEdits": renamed}]}
+    (tmp_path / "x.json").write_text(json.dumps(spec))
+    given = (Node("/dev/a", "c", 1, 1), Node("/dev/b", "c", 1, 2))
+    known = registry.load([str(tmp_path)])
+    with pytest.raises(CdiError, match="/dev/a and /dev/b have the same path in a container, /dev/b"):
+        claim_spec("one", given, ("v.com/x=a",), known)
+    assert claim_spec("one", given[:1], ("v.com/x=a",), known)
+
+
 def test_edits_of_all_devices_and_the_other_nodes(specs):
     given = (Node("/dev/gpu0", "c", 226, 0), Node("/dev/ctl", "c", 10, 5), Node("/dev/tty13", "c", 4, 13))
     spec = document(claim_spec("job-42", given, ("vendor.com/gpu=0",), specs[0]))

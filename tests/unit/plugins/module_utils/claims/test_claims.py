@@ -22,6 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Call
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import check_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims as collect_claims_file
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import user_access
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import shown_state, users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import (
@@ -35,15 +36,17 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import (
     GRANTED,
     IDLE,
     ClaimRecord,
+    NodeAccess,
     WantedClaim,
     parse_amounts,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.restore_claims import restore_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.refresh_all import refresh
+from ansible_collections.fleet.cdi.plugins.module_utils.directories import ACCESS_LIST
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
-from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
@@ -55,7 +58,7 @@ from ansible_collections.fleet.cdi.tests.unit.trees.render import render
 
 BOOT = "boot-1"
 FOREIGN = """#!/bin/sh
-# A 2017 executable of somebody else, which fails as its file says.
+# A 2017 executable that is not ours. It fails as its file says.
 read -r how < {state}
 case "$CDI_COMMAND:$how" in
 VERSION:*) echo '{{"cdiVersion": "0.0.1", "supportedVersions": ["0.0.1"]}}' ;;
@@ -103,8 +106,14 @@ class Claims:
     def add(self, id_, *amounts, reuse=False, boot=BOOT, **more):
         return add_claim(self.places, self.caller, boot, WantedClaim(id_, parse_amounts(amounts), **more), reuse)
 
-    def delete(self, id_, token=""):
-        return delete_claim(self.places, self.caller, BOOT, id_, token)
+    def delete(self, id_, token="", force=False):
+        return delete_claim(self.places, self.caller, BOOT, id_, token, force)
+
+    def start_container(self, claim, container="c", pid=None):
+        """Do what the hook of the claim does at the start of a container. Raises HookError."""
+        state = Path(self.places.state_dir, "container")
+        state.write_text(json.dumps({"id": container, "pid": pid or os.getpid()}))
+        note_user(users_path(self.places.state_dir, claim), str(state))
 
     def stored(self, id_):
         return store.read_claim(self.places.state_dir, id_)
@@ -121,9 +130,10 @@ class Claims:
     def check(self, boot=BOOT):
         return [(fault.id, fault.fault, fault.advice) for fault in check_claims(self.places, boot).faults]
 
-    def collect(self, *ids, trouble=()):
+    def collect(self, *ids, trouble=(), boot=BOOT, idle_for=0.0, now=0.0):
         """Collect garbage while engines have the containers `ids`."""
-        return collect_claims(self.places, self.caller, BOOT, lambda: ListedContainers(frozenset(ids), trouble))
+        listed = ListedContainers(frozenset(ids), trouble)
+        return collect_claims(self.places, self.caller, boot, idle_for, lambda: listed, lambda: now)
 
     def restore(self):
         return restore_claims(self.places, self.caller, "boot-2")
@@ -200,6 +210,18 @@ class TestAdd:
         assert list((tmp_path / "state/claims").iterdir()) == []
         claims.behave("well")
         assert claims.add("job-42", "gpu:1", "zero:1").changed
+
+    def test_devices_that_the_caller_chose(self, claims):
+        claim, _changed = claims.add("job-42", "gpu:1", only=("/dev/dri/renderD129",))
+        assert [node.path for node in claim.nodes] == ["/dev/dri/card1", "/dev/dri/renderD129"]
+        with pytest.raises(CdiError, match="only devices with /dev/dri/renderD129 were asked for"):
+            claims.add("job-43", "gpu:1", only=("/dev/dri/renderD129",))
+        assert claims.stored("job-43") is None
+
+    def test_a_plugin_that_ignores_the_choice_takes_its_devices_back(self, claims):
+        with pytest.raises(CdiError, match="granted ./dev/null.; expected devices with /dev/full"):
+            claims.add("job-42", "zero:1", only=("/dev/full",))
+        assert claims.stored("job-42") is None and claims.held() == ([], True)
 
     def test_what_is_not_a_device_node_is_given_back(self, claims):
         claims.behave("file")
@@ -319,6 +341,52 @@ class TestCheck:
         assert "before the last reboot" in fault and "claim restore" in advice
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="lets another user open nodes: needs root")
+class TestForAUser:
+    """The parts are tested in lifetime/test_user_access.py, the whole in tests/integration/test_rootless_claims.py."""
+
+    NULL = Node("/dev/null", "c", 1, 3)
+
+    @pytest.fixture
+    def entry(self, claims):
+        """Tell if the user has an entry in the access list of the node that `zero` grants."""
+        null = Path(claims.host.root) / "dev/null"
+        null.chmod(0o600)
+        return lambda: ACCESS_LIST in os.listxattr(null)
+
+    def test_who_can_not_enter_a_directory_on_the_way_gets_no_claim(self, claims, entry):
+        Path(claims.places.spec_dirs[0]).mkdir(exist_ok=True)
+        Path(claims.places.spec_dirs[0]).chmod(0o700)
+        with pytest.raises(CdiError, match="user daemon can't open it, although"):
+            claims.add("one", "zero:1", for_user="daemon")
+        assert not entry() and claims.stored("one") is None and claims.held() == ([], True)
+
+    def test_after_a_reboot_a_fault_and_an_unfinished_undo(self, claims, entry, monkeypatch):
+        monkeypatch.setattr(user_access, "check_access", lambda *_given: None)  # can't enter pytest's directory
+        made = claims.add("one", "zero:1", for_user="daemon")
+        assert made.claim.access == (NodeAccess(self.NULL),) and entry() and claims.check() == []
+        Path(spec_path(claims.places, "one")).chmod(0o644)
+        assert "its access list is not the claim's" in claims.check()[0][1]
+        claims.reboot()
+        (Path(claims.host.root) / "dev/null").chmod(0o600)
+        assert not entry()
+        assert claims.restore().restored == ("one",)
+        assert entry() and claims.check("boot-2") == [] and claims.restore().restored == ()
+        monkeypatch.setattr(user_access, "open_nodes", lambda *_given: "/dev/null is open in pid 7")
+        with pytest.raises(CdiError, match="is open in pid 7; expected that nobody uses it"):
+            claims.delete("one")
+        assert entry() and claims.stored("one").state == GRANTED
+        monkeypatch.setattr(  # opened between the look and the end of the access
+            user_access, "open_nodes", lambda _places, claim: "" if claim.access[0].given else "/dev/null is open"
+        )
+        with pytest.raises(CdiError, match="could not be given back: /dev/null is open"):
+            claims.delete("one")
+        assert not entry() and claims.stored("one").state == ASKED and len(claims.held()[0]) == 1
+        assert claims.collect().freed == ()
+        monkeypatch.undo()
+        assert claims.collect().freed == ("one",) and claims.held() == ([], True)
+
+
 class TestCollect:
     def test_half_done_ones_and_specs_without_a_claim(self, claims):
         claims.add("one", "gpu:1", "zero:1")
@@ -387,24 +455,81 @@ class TestCollect:
         assert done.freed == ("freed",)
         assert done.failed == ("claim kept: is kept, because its container may still exist: docker: does not run",)
 
-    def test_a_refresh_frees_what_is_released_on_stop_and_asks_no_engine(self, claims, monkeypatch):
+    def test_a_refresh_frees_nothing_and_asks_no_engine(self, claims, monkeypatch):
         monkeypatch.setattr(containers, "LISTS", None)
-        for id_, release in (("kept", False), ("freed", True), ("unused", True), ("running", True)):
-            claim, _changed = claims.add(id_, "zero:1", release_on_stop=release)
-            if id_ != "unused":
-                mark = process_mark(os.getpid()) if id_ == "running" else ""
-                Path(users_path(claims.places.state_dir, claim), "a").write_text(mark)
-        claims.add("half", "zero:1", release_on_stop=True)
+        claim, _changed = claims.add("stopped", "zero:1", release_on_stop=True)
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        claims.add("half", "zero:1")
         claims.change("half", state=ASKED)
-        report = refresh(claims.places)
-        assert report.failed == ()
-        assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == [
-            "half",
-            "kept",
-            "running",
-            "unused",
-        ]
-        assert spec_path(claims.places, "freed") in report.changed
+        assert refresh(claims.places).failed == ()
+        assert [claim.id for claim in store.read_claims(claims.places.state_dir).claims] == ["half", "stopped"]
+
+    def test_idle_for_counts_from_the_first_look_and_again_from_each_container(self, claims):
+        for id_, release in (("kept", False), ("stopped", True)):
+            claim, _changed = claims.add(id_, "gpu:1", release_on_stop=release)
+            Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        users = users_path(claims.places.state_dir, claims.stored("kept"))
+        assert claims.collect(idle_for=10, now=5).freed == ("stopped",)  # does not wait
+        assert claims.collect(idle_for=10, now=14).freed == ()
+        Path(users, "b").write_text("")  # ran and was removed between two looks
+        assert claims.collect(idle_for=10, now=15).freed == claims.collect(idle_for=10, now=24).freed == ()
+        Path(claims.places.unused_claims).write_text("x")  # begins again
+        assert claims.collect(idle_for=10, now=25).freed == claims.collect(idle_for=10, now=34).freed == ()
+        assert claims.collect("b", idle_for=10, now=35).freed == ()  # an engine has it again, so it is not gone
+        assert claims.collect(idle_for=10, now=36).freed == claims.collect(idle_for=10, now=45).freed == ()
+        assert claims.collect(idle_for=10, now=46).freed == ("kept",)
+        claims.collect(idle_for=10, now=47)
+        assert json.loads(Path(claims.places.unused_claims).read_text()) == {}
+
+    def test_keep_is_given_back_by_del_alone(self, claims):
+        claim, _changed = claims.add("job", "gpu:1", keep=True)
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        assert claims.collect().freed == ()
+        with pytest.raises(CdiError, match="kept until it is given back; found a request for gpu:1"):
+            claims.add("job", "gpu:1")
+        assert claims.delete("job")
+
+    def test_keep_and_release_on_stop_are_refused(self, claims):
+        with pytest.raises(CdiError, match="found release_on_stop and keep; expected one of them"):
+            claims.add("job", "gpu:1", keep=True, release_on_stop=True)
+        assert claims.stored("job") is None
+
+    def test_a_claim_is_not_given_back_while_a_container_runs(self, claims):
+        claim, _changed = claims.add("one", "gpu:2")
+        claims.start_container(claim, "a")
+        claims.start_container(claim, "b")
+        with pytest.raises(CdiError, match=r"still run: a, b\. Stop them first .*--force"):
+            claims.delete("one")
+        assert claims.stored("one") == claim and claims.spec("one") and not claims.free()
+        Path(users_path(claims.places.state_dir, claim), "b").write_text("")
+        with pytest.raises(CdiError, match="still run: a"):
+            claims.delete("one")
+        assert claims.delete("one", force=True) and claims.free()
+
+    def test_a_container_that_stopped_keeps_no_claim(self, claims):
+        claim, _changed = claims.add("one", "gpu:2")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        assert claims.delete("one") and claims.free()
+
+    @pytest.mark.parametrize("killed_in", ["note_ended", "write_claim", "undo_claim", "remove_claim"])
+    def test_a_del_that_is_killed_on_the_way_is_finished_by_gc_or_nothing_happened(
+        self, claims, monkeypatch, killed_in
+    ):
+        claim, _changed = claims.add("one", "gpu:2")
+
+        def kill(*_arguments):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(delete_claim_file, killed_in, kill)
+            claims.delete("one")
+        if claims.stored("one").state == GRANTED:
+            claims.start_container(claim)
+            assert claims.check() == []
+        else:
+            with pytest.raises(HookError, match="the claim is over"):
+                claims.start_container(claim)
+            assert claims.collect().freed == ("one",) and claims.free()
 
     @pytest.mark.parametrize("killed_in", ["note_ended", "write_claim", "undo_claim", "remove_claim"])
     def test_one_that_is_killed_on_the_way_is_collected_by_the_next(self, claims, monkeypatch, killed_in):
@@ -435,6 +560,11 @@ class TestCollect:
         remove_pod(claims.places.state_dir, "default/pod")
         assert claims.collect().freed == ("one",)
 
+    def test_a_job_ends_its_claim_itself(self, claims):
+        claim, _changed = claims.add("one", "gpu:1", job="Slurm job 1, restart 0")
+        Path(users_path(claims.places.state_dir, claim), "a").write_text("")
+        assert claims.collect().freed == ()
+
     def test_no_engine_is_asked_without_need(self, claims):
         claims.add("one", "gpu:1")
         assert collect_claims(claims.places, claims.caller, BOOT, listed=None).failed == ()
@@ -462,13 +592,25 @@ class TestCollect:
 class TestRestore:
     def test_after_a_reboot(self, claims):
         claims.add("kept", "gpu:1", "zero:1")
-        claims.add("dropped", "gpu:1", release_on_stop=True)
         claims.reboot()
-        done = claims.restore()
-        assert (done.restored, done.dropped, done.failed) == (("kept",), ("dropped",), ())
+        refresh(claims.places, claims=False)
+        assert claims.spec("kept") is None
+        assert claims.restore() == (("kept",), ())
         assert claims.check("boot-2") == []
         assert claims.add("kept", "gpu:1", "zero:1", boot="boot-2").changed is False
-        assert claims.restore() == ((), (), ())
+        assert claims.restore() == ((), ())
+
+    def test_one_that_a_reboot_ended_gets_no_spec_and_is_freed(self, claims):
+        """By a collection, or by the next `add` of its id: a unit may make its claim before the first collection."""
+        for id_ in ("one", "two"):
+            claims.add(id_, "gpu:1", release_on_stop=True)
+        claims.add("job", "zero:1", job="Slurm job 1, restart 0")
+        claims.reboot()
+        assert claims.restore() == ((), ()) and claims.spec("one") is None
+        assert [advice for _id, _fault, advice in claims.check("boot-2")] == ["run `fleet-cdi claim gc`"] * 3
+        assert claims.add("one", "gpu:1", boot="boot-2").changed
+        assert claims.collect(boot="boot-2", idle_for=10).freed == ("job", "two")
+        assert claims.check("boot-2") == [] and claims.spec("one")
 
     def test_renumbered_nodes_are_those_of_the_same_card(self, claims):
         claims.add("one", "gpu:1")

@@ -159,7 +159,7 @@ def test_an_ordinary_user_is_told(claim):
     start = [sys.executable, "-c", HOOK_AS_NOBODY, str(claim)]
     environment = {"PYTHONPATH": str(COLLECTIONS.parent)}
     done = subprocess.run(start, capture_output=True, text=True, check=False, cwd="/", env=environment)
-    assert done.stdout.strip().endswith("only containers that root starts can use this claim"), (
+    assert "only containers that root starts can use this claim. For those of an ordinary user" in done.stdout, (
         done.stdout + done.stderr
     )
 

@@ -75,7 +75,7 @@ def test_one_that_can_not_be_ended_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr(processes.os, "kill", lambda _pid, _signal: None)
     monkeypatch.setattr(processes.os, "killpg", lambda _group, _signal: None)
-    monkeypatch.setattr(processes.subprocess, "Popen", Started)
+    monkeypatch.setattr(subprocess, "Popen", Started)
     start = time.monotonic()
     with pytest.raises(ProtocolError, match=r"/bin/sh: took more than 0.2 s, and can't be ended") as refused:
         shell("exec sleep 60", limit=0.2)

@@ -151,6 +151,18 @@ def test_docker_is_asked_over_its_socket(daemon):
     assert "answered with status 500" in found.trouble[0]
 
 
+def test_containers_of_a_docker_that_does_not_run_are_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(containers, "DOCKER", str(tmp_path / "none.sock"))
+    monkeypatch.setattr(containers, "DOCKER_CONTAINERS", str(tmp_path / "kept"))
+    monkeypatch.setitem(containers.LISTS, "podman", list)
+    assert containers.list_containers() == containers.ListedContainers()
+    (tmp_path / "kept").mkdir()
+    assert containers.list_containers() == containers.ListedContainers()
+    (tmp_path / "kept/one").mkdir()
+    ids, (trouble,) = containers.list_containers()
+    assert not ids and trouble.startswith("docker:") and f"{tmp_path}/kept has containers" in trouble
+
+
 def test_a_docker_that_does_not_run_has_no_containers(tmp_path, monkeypatch):
     monkeypatch.setattr(containers, "DOCKER", str(tmp_path / "none.sock"))
     assert containers.find_containers(NAMES, {"docker": containers.ENGINES["docker"]}) == ((), ())

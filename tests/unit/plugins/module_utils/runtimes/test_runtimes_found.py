@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import (
     arguments,
     detect,
     installations,
+    podman,
     running,
     survey,
     verify,
@@ -306,3 +307,48 @@ class TestVerify:
                 CdiReading(True, "x", files=("/none/config",)),
                 lambda _command: verify.Said(1, "", "bad\nkey"),
             )
+
+
+class TestCompose:
+    """Outputs as the programs of Debian 12 and 13 print them."""
+
+    OLD = "podman version 4.3.1\n['podman', '--version', '']\npodman-composer version  1.0.3\nexit code: 0\n"
+
+    @pytest.mark.parametrize(
+        ("text", "release"),
+        [
+            (OLD, "podman-compose 1.0.3"),
+            ("podman version 5.4.2\npodman-compose version 1.3.0\n", "podman-compose 1.3.0"),
+            ("podman version 5.4.2\npodman-compose version 1.3.01\n", ""),
+            ("podman-compose version 9.9.9\n", ""),
+            ("podman version 1.0.3\n", ""),
+            ("", ""),
+            (None, ""),
+        ],
+    )
+    def test_podman_compose(self, tmp_path, monkeypatch, text, release):
+        def ask(_program):
+            if text is None:
+                raise ValueError("it hangs")
+            return text
+
+        monkeypatch.setattr(detect, "DIRECTORIES", ())
+        program = tmp_path / "podman-compose"
+        program.touch(mode=0o755)
+        found = podman.compose_drops(str(tmp_path), (), ask, lambda _path: False)
+        assert found == ({str(program): release} if release else {})
+
+    @pytest.mark.parametrize(
+        ("name", "numbers", "served", "dropped"),
+        [
+            ("podman", (4, 3, 1), True, True),
+            ("podman", (5, 3, 9), True, True),
+            ("podman", (5, 4, 0), True, False),
+            ("podman", (4, 3, 1), False, False),
+            ("docker", (4, 3, 1), True, False),
+        ],
+    )
+    def test_the_api_of_podman(self, monkeypatch, name, numbers, served, dropped):
+        monkeypatch.setattr(detect, "DIRECTORIES", ())
+        found = podman.compose_drops("", [place(name, numbers)], exists=lambda path: served and path == podman.API)
+        assert found == ({podman.API: f"the API of podman {'.'.join(map(str, numbers))}"} if dropped else {})

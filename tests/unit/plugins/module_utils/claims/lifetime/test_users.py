@@ -17,12 +17,14 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
     drop_users,
     end_use,
     make_users,
+    note_command,
     read_users,
     users_path,
 )
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
+from ansible_collections.fleet.cdi.plugins.module_utils.system import device_scope
 
 CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011")
 
@@ -149,3 +151,17 @@ def test_a_start_and_the_end_at_the_same_time(state, tmp_path):
         outcomes.add(started)
         drop_users(state, CLAIM)
     assert outcomes  # both, on most machines
+
+
+def test_a_command_of_the_host_is_a_user_and_its_scope_ends_with_the_claim(state, start, monkeypatch):
+    stopped = []
+    monkeypatch.setattr(device_scope, "stop_scope", stopped.append)
+    note_command(state, CLAIM, os.getpid())
+    assert read_users(state, CLAIM) == (ClaimUser("fleet-cdi-claim-0011.scope", True),)
+    assert not end_use(state, CLAIM, {"fleet-cdi-claim-0011.scope"})
+    drop_users(state, CLAIM)
+    assert stopped == ["fleet-cdi-claim-0011.scope"]
+    make_users(state, CLAIM)
+    stop(start("fleet-cdi-claim-0022.scope"))  # a container may have any id; only the claim's own scope is ended
+    drop_users(state, CLAIM)
+    assert len(stopped) == 1

@@ -18,13 +18,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_grants, pod_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods, delete_pods
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE, REFERENCE
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import read_pods
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.store import read_claim, read_claims
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.claim_user import note_user
+from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus, ttys
 
@@ -48,12 +52,24 @@ class Pods:
         places = str(directory / "etc"), self.host.root, str(directory / "opt"), (str(self.specs),)
         self.places = Layout(str(self.host.state), self.host.inventory, *places)
 
-    def add(self, manifest, check=False):
+    def add(self, manifest, check=False, containers=(), trouble=()):
+        """Add the pods; engines have these containers."""
         found = pod_manifest.read(manifest, RESOURCES)
-        return add_pods(self.places, self.caller, BOOT, found, check)
+        engines = ListedContainers(frozenset(containers), trouble)
+        return add_pods(self.places, self.caller, BOOT, found, check, lambda: engines)
 
-    def delete(self, *pods, check=False):
-        return delete_pods(self.places, self.caller, BOOT, pods, check)
+    def delete(self, *pods, check=False, force=False):
+        return delete_pods(self.places, self.caller, BOOT, pods, check, force)
+
+    def start_container(self, users, container="c"):
+        """Do what the hook of a claim does at the start of a container. Raises HookError."""
+        state = Path(self.places.state_dir, "container")
+        state.write_text(json.dumps({"id": container, "pid": os.getpid()}))
+        note_user(users, str(state))
+
+    def users(self, id_):
+        """The directory in the hook of the claim, which a container's configuration has from its start on."""
+        return users_path(self.places.state_dir, read_claim(self.places.state_dir, id_))
 
     def granted(self):
         """What specs give: claim id -> device nodes. Other processes may remove specs meanwhile."""
@@ -68,7 +84,7 @@ class Pods:
         return found
 
     def assert_all_free(self):
-        """Ask the executables: whoever lost a device can't grant all of them."""
+        """Ask the executables for all devices: an executable that lost one can't grant them."""
         assert read_claims(self.places.state_dir) == ((), {})
         assert (read_pods(self.places.state_dir), self.granted()) == ({}, {})
         for conf in (config(), config("generic-tty", "tty", num_system_reserved=0)):
@@ -264,6 +280,54 @@ class TestRecord:
         path.with_suffix(".away").rename(path)
         pods.delete("default/a")
         pods.assert_all_free()
+
+
+ID = "pod_default_one_c"
+
+
+class TestContainersOfPods:
+    """What containers of a pod that ended can still do."""
+
+    def test_devices_that_a_container_uses_are_not_given_back(self, pods):
+        pods.add([a_pod("one", "screen", gpu=1), a_pod("two", "screen", gpu=1), a_request("screen", tty=1)])
+        pods.start_container(pods.users(ID), "runs")
+        pods.start_container(pods.users("pod_default__screen"), "shares")
+        for check in (True, False):
+            with pytest.raises(CdiError, match=r"pod default/one: claim pod_default__screen: .* still run: shares"):
+                pods.delete("default/two", "default/one", check=check)
+        assert len(pods.granted()) == 3 and len(read_pods(pods.places.state_dir)) == 2
+        assert pods.delete("default/two").changed  # `screen` stays with pod one
+        pods.delete("default/one", force=True)
+        pods.assert_all_free()
+
+    def test_a_container_of_the_former_pod_gets_no_device_of_the_new_one(self, pods):
+        """It was about to start with the former spec: the token in its hook is another one."""
+        pods.add(a_pod("one", gpu=1))
+        former = pods.users(ID)
+        pods.delete("default/one")
+        pods.add(a_pod("one", gpu=1))
+        assert former != pods.users(ID)
+        with pytest.raises(HookError, match="the claim is over"):
+            pods.start_container(former)
+        pods.start_container(pods.users(ID))
+
+    def test_the_same_pod_again_waits_for_the_end_of_the_former_containers(self, pods):
+        """An engine that still has one would resolve the name anew at its start."""
+        pods.add(a_pod("one", gpu=1))
+        pods.start_container(pods.users(ID), "0123456789abcdef")
+        pods.delete("default/one", force=True)
+        for check in (True, False):
+            with pytest.raises(CdiError, match=r"still exist, .* next start: 0123456789ab\. Remove the former pod"):
+                pods.add(a_pod("one", gpu=1), check, containers=["0123456789abcdef", "other"])
+            with pytest.raises(CdiError, match=r"not known if one does \(docker: off\)"):
+                pods.add(a_pod("one", gpu=1), check, trouble=("docker: off",))
+        pods.assert_all_free()
+        assert pods.add(a_pod("one", gpu=1), containers=["other"]).changed == (ID,)
+
+    def test_without_former_containers_no_engine_is_asked(self, pods):
+        for _time in range(2):
+            pods.add(a_pod("one", gpu=1), trouble=("docker: off",))
+            pods.delete("default/one")
 
 
 @given(manifests(most_pods=2), st.randoms(use_true_random=False))

@@ -110,3 +110,11 @@ class TestRuntimes:
         host.asks_for("docker", on=False)
         assert host.diagnose(OFF) == ()
         assert told(host.diagnose(OFF, OFF_TOO)) == [("runtime-off", "/etc/containerd.json")]
+
+    def test_a_compose_that_drops_devices_is_a_note(self, host):
+        drops = {"/usr/bin/podman-compose": "podman-compose 1.3.0"}
+        assert host.diagnose(NEW, compose=drops) == ()  # no device to drop
+        host.put("etc/a.json", "x")
+        (found,) = host.diagnose(NEW, compose=drops)
+        assert (found.rule, found.subject, found.status) == ("compose-drops-cdi", "/usr/bin/podman-compose", 0)
+        assert "podman-compose 1.3.0 starts containers of compose files without the CDI devices" in found.problem

@@ -1,0 +1,216 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The access of a claim's user: given to the granted nodes alone, and taken back, also after attacks and crashes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import subprocess
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils import directories
+from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import user_access
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimPart as Part
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, NodeAccess, WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.system import access_list
+
+USER = "daemon"
+UID = pwd.getpwnam(USER).pw_uid
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
+
+
+class Nodes:
+    """Device nodes below a root directory, and claims of them."""
+
+    def __init__(self, directory):
+        self.root = directory / "root"
+        (self.root / "dev").mkdir(parents=True)
+        self.places = Layout(state_dir=str(directory / "state"), root=str(self.root))
+        (directory / "state/claims").mkdir(parents=True)
+
+    def make(self, name, minor, mode=0o600):
+        path = self.root / "dev" / name
+        os.mknod(path, stat.S_IFCHR | mode, os.makedev(1, minor))
+        os.chmod(path, mode)
+        return Node(f"/dev/{name}", "c", 1, minor)
+
+    def claim(self, id_, *nodes, uid=UID):
+        """A claim that has given its access, as `claim add` does it."""
+        wanted = WantedClaim(id_, {"gpu": 1}, for_user=USER)
+        claim = user_access.plan_access(self.places, ClaimRecord(wanted, parts=(Part("x", nodes),), uid=uid, token="0"))
+        store.write_claim(self.places.state_dir, claim)
+        user_access.give_access(self.places, claim)
+        return claim
+
+    def rights(self, node):
+        handle = os.open(str(self.root) + node.path, os.O_PATH)
+        try:
+            return access_list.effective_rights(access_list.read_access(handle), UID)
+        finally:
+            os.close(handle)
+
+    def state(self, node):
+        """Mode and access list."""
+        path = str(self.root) + node.path
+        return oct(os.stat(path).st_mode), directories.ACCESS_LIST in os.listxattr(path)
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    return Nodes(tmp_path)
+
+
+def test_access_is_given_and_taken_back(nodes):
+    gpu, other = nodes.make("gpu0", 3), nodes.make("gpu1", 5)
+    claim = nodes.claim("job", gpu)
+    assert (nodes.rights(gpu), nodes.rights(other)) == (6, 0)
+    assert user_access.access_faults(nodes.places, claim) == []
+    back = user_access.take_back(nodes.places, claim)
+    assert nodes.state(gpu) == nodes.state(other) == ("0o20600", False)
+    assert store.read_claim(nodes.places.state_dir, "job") == back
+    assert user_access.take_back(nodes.places, back) == back
+
+
+def test_a_killed_claim_is_taken_back_by_its_record(nodes):
+    gpu, second = nodes.make("gpu0", 3), nodes.make("gpu1", 5)
+    nodes.claim("job", gpu, second)
+    os.removexattr(str(nodes.root) + second.path, directories.ACCESS_LIST)  # killed between the two
+    os.chmod(str(nodes.root) + second.path, 0o600)
+    user_access.take_back(nodes.places, store.read_claim(nodes.places.state_dir, "job"))
+    assert nodes.state(gpu) == nodes.state(second) == ("0o20600", False)
+
+
+def test_the_last_of_a_users_claims_takes_a_shared_node_back(nodes):
+    control = nodes.make("control", 3)
+    first, second = nodes.claim("first", control), nodes.claim("second", control)
+    assert first.access == second.access == (NodeAccess(control),)
+    for claim, rights in ((first, 6), (second, 0)):
+        user_access.take_back(nodes.places, claim)
+        assert nodes.rights(control) == rights
+    assert nodes.state(control) == ("0o20600", False)
+
+
+@pytest.mark.counterpart("acl")
+@pytest.mark.parametrize("entries", [f"u:{UID}:r", f"u:{UID}:rw,m::r"])
+def test_an_entry_of_others_gives_afterwards_what_it_gave_before(nodes, entries):
+    gpu = nodes.make("gpu0", 3)
+    subprocess.run(["setfacl", "-m", entries, str(nodes.root) + gpu.path], check=True)
+    claim = nodes.claim("job", gpu)
+    assert claim.access == (NodeAccess(gpu, access_list.READ),)
+    assert nodes.rights(gpu) == 6
+    user_access.take_back(nodes.places, claim)
+    assert nodes.rights(gpu) == access_list.READ
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_node_that_the_user_can_open_anyway_is_left_alone(nodes, owned):
+    gpu = nodes.make("gpu0", 3, 0o600 if owned else 0o666)
+    if owned:
+        os.chown(str(nodes.root) + gpu.path, UID, 0)
+    assert nodes.claim("job", gpu).access == ()
+    assert not nodes.state(gpu)[1]
+
+
+def test_access_that_udev_took_is_a_fault_and_given_again(nodes):
+    gpu = nodes.make("gpu0", 3)
+    claim = nodes.claim("job", gpu)
+    os.chmod(str(nodes.root) + gpu.path, 0o600)  # the mask
+    assert nodes.rights(gpu) == 0
+    assert "has lost the access" in user_access.access_faults(nodes.places, claim)[0]
+    user_access.give_access(nodes.places, user_access.plan_access(nodes.places, claim))
+    assert nodes.rights(gpu) == 6
+    user_access.take_back(nodes.places, claim)
+    assert nodes.state(gpu) == ("0o20600", False)
+
+
+@pytest.mark.counterpart("acl")
+@pytest.mark.parametrize(
+    "how", ["link to a file", "link to a device", "link to the device", "another device", "file", "missing"]
+)
+@pytest.mark.parametrize("step", ["plan", "give", "take back"])
+def test_what_lies_elsewhere_gets_and_loses_nothing(nodes, tmp_path, how, step):
+    gpu, second = nodes.make("gpu0", 3), nodes.make("gpu1", 5)
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    subprocess.run(["setfacl", "-m", f"u:{UID}:r", secret, str(nodes.root) + second.path], check=True)
+    claim = ClaimRecord(WantedClaim("job", {}, for_user=USER), parts=(Part("x", (gpu,)),), uid=UID, token="0")
+    if step != "plan":
+        claim = nodes.claim("job", gpu)
+        user_access.take_back(nodes.places, claim)
+    path = nodes.root / gpu.path[1:]
+    if how == "link to the device":
+        path.rename(nodes.root / "dev/moved")
+        subprocess.run(["setfacl", "-m", f"u:{UID}:r", nodes.root / "dev/moved"], check=True)
+        second = gpu._replace(path="/dev/moved")
+    else:
+        path.unlink()
+    if how == "another device":
+        os.rename(str(nodes.root) + second.path, path)
+    elif how == "file":
+        secret.rename(path)
+        secret = path
+    elif how != "missing":
+        path.symlink_to(secret if how.endswith("file") else str(nodes.root) + second.path)
+    files = [one for one in (secret, str(nodes.root) + second.path, path) if os.path.exists(one)]
+    before = [os.getxattr(one, directories.ACCESS_LIST) for one in files]
+    act = {"plan": user_access.plan_access, "give": user_access.give_access, "take back": user_access.take_back}[step]
+    if step == "take back":
+        act(nodes.places, claim)
+    else:
+        with pytest.raises(CdiError, match="/dev/gpu0"):
+            act(nodes.places, claim)
+    assert [os.getxattr(one, directories.ACCESS_LIST) for one in files] == before
+
+
+def test_a_node_without_access_lists_is_refused(nodes, monkeypatch):
+    # procfs has none. It has no device nodes either, so the look is told that this is one.
+    monkeypatch.setattr(user_access.device_nodes, "fault", lambda *_given: ("", ""))
+    (nodes.root / "proc").symlink_to("/proc")
+    gpu = Node("/proc/version", "c", 1, 3)
+    with pytest.raises(CdiError, match="has no access lists"):
+        nodes.claim("job", gpu)
+
+
+@pytest.mark.parametrize(("name", "why"), [("root", "is root"), ("no such", "no such user"), ("a\0b", "no such user")])
+def test_who_can_not_have_a_claim(name, why):
+    with pytest.raises(CdiError, match=why):
+        user_access.user_id(name)
+    assert user_access.user_id(USER) == UID
+
+
+def test_a_user_who_has_another_number_by_now_gets_nothing(nodes):
+    with pytest.raises(CdiError, match="another user id"):
+        nodes.claim("job", nodes.make("gpu0", 3), uid=UID + 1)
+
+
+@pytest.mark.parametrize(
+    ("start", "counts"),
+    [
+        (["setpriv", "--reuid", USER, "--clear-groups"], True),
+        (["setpriv", "--euid", USER, "unshare", "--user"], True),  # real user id 0, in a user namespace of the user
+        (["unshare", "--user"], False),
+        ([], False),
+    ],
+)
+def test_processes_of_the_user_that_have_a_node_open(nodes, start, counts):
+    if "unshare" in start and subprocess.run([*start, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no user namespaces here")
+    full = nodes.make("full", 7)  # as /dev/full, which no other process has open
+    claim = nodes.claim("job", full)
+    with open("/dev/full", "rb") as file:
+        words = [*start, "cat"]
+        with subprocess.Popen(words, stdin=-1, stdout=-1, bufsize=0, pass_fds=[file.fileno()]) as process:
+            process.stdin.write(b"x")
+            assert process.stdout.read(1) == b"x"
+            found = user_access.open_nodes(nodes.places, claim)
+            assert found.startswith(f"{full.path} is open in pid {process.pid} ") == counts, found
+            process.stdin.close()
+    assert user_access.open_nodes(nodes.places, claim) == ""
