@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import page  # tests/harness
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims import calls
@@ -23,7 +23,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol.configurations 
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol.errors import ProtocolError
 
 COLLECTIONS = Path(calls.__file__).parents[5]  # ansible_collections
-PAGE = (Path(__file__).resolve().parents[2] / "docs/writing-an-executable.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).resolve().parents[2] / "docs/writing-an-executable.md"
 # What the page calls the adapters, and what every machine has. Longer names first.
 NODES = {"/dev/ttyUSB0": "/dev/null", "/dev/ttyUSB1": "/dev/zero", "/dev/ttyUSB2": "/dev/full"}
 
@@ -31,31 +31,31 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="callers run executabl
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return [block.text for block in page.blocks(PAGE.read_text(encoding="utf-8")) if block.language == language]
 
 
 @pytest.fixture
 def here(tmp_path):
-    """Turn a text of the page into one for a host below a directory."""
+    """What the page has -> what a host below a directory has."""
     places = {"/opt/cdi": f"{tmp_path}/opt", "/etc/cdi": f"{tmp_path}/etc", "/var/lib": f"{tmp_path}/var", **NODES}
     (tmp_path / "opt/bin").mkdir(parents=True)
     (tmp_path / "var").mkdir()
 
-    def translate(text, back=False):
+    for name, language in (("serial", "sh"), ("lab.conf", "json")):
+        (text,) = blocks(language)
         for there, ours in places.items():
-            text = text.replace(ours, there) if back else text.replace(there, ours)
-        return text
-
-    (tmp_path / "serial").write_text(translate(blocks("sh")[0]))
-    (tmp_path / "lab.conf").write_text(translate(blocks("json")[0]))
-    return translate
+            text = text.replace(there, ours)
+        (tmp_path / name).write_text(text)
+    return places
 
 
 @pytest.fixture
 def installed(here, tmp_path):
     """The executable, installed: (caller, its configurations)."""
     for command in blocks("console")[0].splitlines():
-        subprocess.run(["sh", "-c", here(command[2:])], cwd=tmp_path, check=True)
+        for there, ours in here.items():
+            command = command.replace(there, ours)
+        subprocess.run(["sh", "-c", command[2:]], cwd=tmp_path, check=True)
     return Caller(str(tmp_path / "opt/bin"), 20.0), find(str(tmp_path / "etc"), "serial").configurations
 
 
@@ -76,13 +76,8 @@ def test_every_command_of_the_page(here, tmp_path):
     with locked_manifest(defaults["state_dir"]) as manifest:  # by which the command finds configurations elsewhere
         manifest.write(f"{tmp_path}/etc/serial.d/other.conf", b"{}\n")
     (tmp_path / "etc/serial.d/other.conf").unlink()
-    lines = [line for block in blocks("console") for line in block.splitlines()]
-    script = "".join(f"{line[2:]}\n" if line.startswith("# ") else "" for line in lines)
     environment = {"PATH": f"{tmp_path}/opt/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(COLLECTIONS.parent)}
-    start = ["sh", "-c", here(script)]
-    done = subprocess.run(start, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
-    assert done.stderr == ""
-    assert here(done.stdout, back=True).splitlines() == [line for line in lines if not line.startswith("# ")]
+    page.run(PAGE, tmp_path, environment, here)
 
 
 CLI = """#!{python}
