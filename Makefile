@@ -120,6 +120,9 @@ bench: $(VENV) $(LINK)
 nightly: $(VENV) $(LINK)
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
+	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
+	@$(RUN) ACTIONS=1000 python -m pytest -q tests/integration/test_shared_host.py
+	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 
 # What fails now and then: each of PARTS, as often as TIMES says, beside BUSY busy loops.
 again: $(VENV) $(LINK)

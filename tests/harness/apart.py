@@ -26,12 +26,17 @@ LOCK = "/run/fleet-cdi-tests.lock"
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x4000, 0x40000, 2, 4
 MNT_DETACH = 2
+# Version 2 on a host with hybrid cgroups. It gets each controller that nobody has mounted as version 1 just now, and
+# then crun starts nothing. In the namespace there is version 1 alone.
+UNIFIED = "/sys/fs/cgroup/unified"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def enter() -> bool:
-    """Enter a mount namespace in which DIRECTORIES are empty; False for an ordinary user, who can't write there anyway.
+    """Enter a mount namespace in which DIRECTORIES are empty and crun works.
+
+    False for an ordinary user, who can't write there anyway.
 
     A directory that the host lacks is made as the place of the mount; who is the last to leave removes it. Raises
     OSError.
@@ -47,6 +52,7 @@ def enter() -> bool:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     for path in DIRECTORIES:
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV)
+    _libc.umount2(UNIFIED.encode(), MNT_DETACH)  # fails where it is not mounted
     atexit.register(_leave, os.getpid(), lock)
     return True
 

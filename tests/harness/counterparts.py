@@ -48,6 +48,8 @@ TABLE = (
     Counterpart(
         "crun", "command -v crun", ("integration", "adversary", "molecule"), "containers inside of container hosts"
     ),
+    Counterpart("uidmap", "command -v newuidmap", ("integration",), "containers of ordinary users"),
+    Counterpart("acl", "command -v getfacl", ("unit", "integration"), "what another program says of access lists"),
     Counterpart(
         "busybox-static",
         'command -v busybox && ! ldd "$(command -v busybox)"',
@@ -68,9 +70,19 @@ TABLE = (
     ),
     Counterpart("libc6-dev", "test -e /usr/include/stdio.h", ("unit", "integration"), "what gcc needs"),
     Counterpart("golang-1.19-go", "test -x /usr/lib/go-1.19/bin/go", ("e2e",), "the oldest kubelet"),
+    Counterpart("chromium", "command -v chromium", ("unit",), "the report in a browser"),
+    Counterpart("man-db", "command -v man", ("unit",), "the manual page as man shows it"),
+    Counterpart("mandoc", "command -v mandoc", ("unit",), "another reader of the manual page"),
+    Counterpart(
+        "bash-completion", "test -e /usr/share/bash-completion/bash_completion", ("integration",), "completion in bash"
+    ),
+    Counterpart("zsh", "command -v zsh", ("integration",), "completion in zsh"),
     Counterpart(
         "strace", "command -v strace", ("fault", "adversary"), "kills, errors and power cuts at every system call"
     ),
+    Counterpart("slurmctld", "command -v slurmctld", ("integration",), "jobs of Slurm that get and free devices"),
+    Counterpart("slurmd", "command -v slurmd", ("integration",), "jobs of Slurm that get and free devices"),
+    Counterpart("slurm-client", "command -v sbatch", ("integration",), "jobs of Slurm that get and free devices"),
     Counterpart("openssh-client", "command -v ssh", ("molecule",), "real SSH to container hosts"),
 )
 BY_PACKAGE = {row.package: row for row in TABLE}

@@ -8,6 +8,7 @@ A new writer is a new row of WRITERS.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -19,6 +20,10 @@ from typing import Any, NamedTuple
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import ledger as ledgers
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.dispose import dispose
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.grant import Hold, Key
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Caller
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods import pod_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_grants import add_pods
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_manifest import OPAQUE
 from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo as undoing
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import device_links
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import cdi_plugin, device_state, refresh_all
@@ -204,7 +209,8 @@ def release(at: Tree) -> None:
 
 
 def _says(release_id: str) -> Callable[[Sequence[str]], tuple[int, str, str]]:
-    return lambda _command: (0, release_id, "")
+    pages = '{"fleet-cdi.1": ".TH FLEET-CDI 1"}'
+    return lambda command: (0, pages if command[-1] == "pages" else release_id, "")
 
 
 def add(at: Tree) -> None:
@@ -216,6 +222,29 @@ def add(at: Tree) -> None:
 def delete(at: Tree) -> None:
     """The grant given back."""
     ledgers.Ledger(str(at.state), "boot").delete(KEY)
+
+
+GRANTING = """#!/bin/sh
+case $CDI_COMMAND in
+VERSION) echo '{"cdiVersion": "0.0.2", "supportedVersions": ["0.0.2"]}' ;;
+ADD) echo '{"cdiVersion": "0.0.2", "devices": ["/dev/null"]}' ;;
+esac
+"""
+CONTAINER = {"name": "c", "resources": {"limits": {f"{OPAQUE}zero": 1}}}
+POD = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [CONTAINER]}}
+
+
+def executable_of_others(at: Tree) -> None:
+    """The configuration of an executable that is not ours."""
+    (at.etc / "cdi/zero.d").mkdir(parents=True)
+    document = {"cdiVersion": "0.0.2", "name": "zero", "type": "zero", "plugin": "granting"}
+    (at.etc / "cdi/zero.d/zero.conf").write_text(json.dumps(document))
+
+
+def pods(at: Tree) -> None:
+    """The claims of a pod."""
+    places = _places(at)._replace(spec_dirs=(str(at.etc / "cdi"), str(at.run / "cdi")))
+    add_pods(places, Caller(Sources.programs), "boot", pod_manifest.read(POD, {}))
 
 
 def undo(at: Tree) -> None:
@@ -239,6 +268,8 @@ def prepare(directory: Path) -> None:
     Sources.programs = str(directory / "programs")
     os.mkdir(Sources.programs)
     os.symlink("/bin/true", directory / "programs/rule")
+    (directory / "programs/granting").write_text(GRANTING)
+    (directory / "programs/granting").chmod(0o755)
 
 
 Writer = Callable[[Tree], None]
@@ -260,6 +291,7 @@ WRITERS: dict[str, tuple[Writer, tuple[Writer, ...]]] = {
     "executable's configuration goes": (no_executable, (executable,)),
     "device out of service": (out_of_service, (specs_of_devices,)),
     "device in service": (in_service, (specs_of_devices, out_of_service)),
+    "claims of pods": (pods, (executable_of_others,)),
     "undo": (undo, (spec, docker, crio)),
 }
 

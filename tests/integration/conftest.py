@@ -43,6 +43,8 @@ def ansible_module(ansible_environment):
     """
 
     def run(module, failed=False, check=False, variables=None, **options):
+        if module == "fleet.cdi.host_release":
+            options.setdefault("command_link", False)  # /usr/local is the host's
         start = [str(Path(sys.executable).parent / "ansible"), "localhost", "-m", module]
         start += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
         start += ["-e", json.dumps(variables)] if variables else []

@@ -16,7 +16,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import engines
 import pytest
 
 KIND = "test.fleet.cdi/card"
@@ -82,8 +81,6 @@ def image(tmp_path):
 @pytest.fixture(params=RUNTIMES)
 def podman(request, image):
     """Run a shell command in a container: podman(command, *options) -> done."""
-    if request.param == "crun":
-        engines.needs_crun()
 
     def run(command, *options):
         limits = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", *RUNTIMES[request.param]]

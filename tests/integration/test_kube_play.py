@@ -66,7 +66,6 @@ def host(tmp_path_factory):
         pytest.skip("podman reads CDI names in limits since 5.4, and FLEET_CDI_SUITES leaves trixie out")
     if not os.path.exists(f"/sys/class/tty/tty{FIRST}"):
         pytest.skip(f"this machine has no /dev/tty{FIRST}")
-    engines.needs_crun()
     tag = engines.image("trixie", tmp_path_factory.mktemp("image"))
     files = {"/etc/containers/containers.conf": CONTAINERS}
     with engines.running(tag, tmp_path_factory.mktemp("shared"), files) as inside:

@@ -155,7 +155,7 @@ def host(suite, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def spec_there(host, ansible_module):
-    """Run the module on the container host: by Ansible's local connection, with the host's interpreter."""
+    """Run the module on the container host: by Ansible's local connection, with the shell of the host."""
 
     def run(**options):
         return ansible_module("fleet.cdi.spec", variables=host.variables, kind=KIND, **options)

@@ -21,7 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import configuration
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
-from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
+from ansible_collections.fleet.cdi.plugins.plugin_utils import findings
 
 # Every table that a host applies.
 TABLES: dict[str, Any] = {
@@ -187,7 +187,7 @@ def near(table: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 @lru_cache
 def prepared(name: str) -> tuple[st.SearchStrategy[Any], Any]:
-    return near(TABLES[name]), settings.validator(TABLES[name])
+    return near(TABLES[name]), findings.validator(TABLES[name])
 
 
 @given(st.sampled_from(sorted(TABLES)), st.data())
