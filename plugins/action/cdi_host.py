@@ -12,8 +12,13 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
+from ansible_collections.fleet.cdi.plugins.plugin_utils.old_name import warn_of_old_name
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import OnHost
-from ansible_collections.fleet.cdi.plugins.plugin_utils.settings import PREFIXES, host_settings
+
+
+TAKEN = tuple(f"{role}_" for role in settings.TAKEN)  # prefixes of the variables that count
+settings.old_names(())  # reads settings.yml once, before Ansible forks for the hosts
 
 REQUIRED = (
     "{packages}: could not be installed: {why}. The device plugin does not run without. Install it by hand, set "
@@ -31,12 +36,12 @@ class ActionModule(OnHost):
 
     def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
         variables = task_vars or {}
-        settings = arguments.get("settings")
-        if settings is None:
-            settings = self._settings(variables)
-        arguments = {"parts": _parts(variables), **arguments, "settings": settings}
-        if "prefix" in settings:
-            arguments.setdefault("prefix", settings["prefix"])
+        given = arguments.get("settings")
+        if given is None:
+            given = self._settings(variables)
+        arguments = {"parts": _parts(variables), **arguments, "settings": given}
+        if "prefix" in given:
+            arguments.setdefault("prefix", given["prefix"])
         result = super()._done(arguments, task_vars)
         failed: list[str] = []
         if "needs_packages" in result:
@@ -44,7 +49,7 @@ class ActionModule(OnHost):
             result["changed"] = True
         if result.pop("again", False):
             # What could not be installed is not asked for again.
-            more = super()._done({**arguments, "settings": {**settings, "install_packages": False}}, task_vars)
+            more = super()._done({**arguments, "settings": {**given, "install_packages": False}}, task_vars)
             result = merged(result, more)
         if failed:
             result["warnings"] = [*result.get("warnings", []), *failed]
@@ -52,9 +57,11 @@ class ActionModule(OnHost):
 
     def _settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the host by its variables. Raises AnsibleActionFail."""
-        ours = {name: self._templar.template(value) for name, value in variables.items() if name.startswith(PREFIXES)}
+        ours = {name: self._templar.template(value) for name, value in variables.items() if name.startswith(TAKEN)}
+        for old, new in settings.old_names(ours).items():
+            warn_of_old_name(old, new)
         try:
-            return host_settings(ours)
+            return settings.host_settings(ours)
         except CdiError as error:
             raise AnsibleActionFail(str(error)) from error
 

@@ -49,16 +49,12 @@ _value:
 
 from typing import Any, Callable
 
-from ansible.utils.display import Display
+from ansible_collections.fleet.cdi.plugins.plugin_utils.old_name import warn_of_old_name
 
 
 def renamed(value: Any, old: str, new: str) -> Any:
     """Return `value`, after a deprecation warning that names both variables."""
-    Display().deprecated(
-        f"The variable {old} has a new name, {new}. Rename it in your settings.",
-        version="0.2.0",  # the release that drops the old names
-        collection_name="fleet.cdi",
-    )
+    warn_of_old_name(old, new)
     return value
 
 

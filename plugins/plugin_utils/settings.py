@@ -181,15 +181,31 @@ def host_settings(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of one host as module cdi_host takes them, from its variables (name -> plain data).
 
     The names lose the prefix of role cdi_host, and layers are merged. With `cdi_host_device_plugin` the variables of
-    role cdi_device_plugin are in `device_plugin`. Variables that a host does not have are left out. Raises CdiError for
-    a layer of another type than its variable.
+    role cdi_device_plugin are in `device_plugin`. Variables that a host does not have are left out. An old name counts
+    unless the new one has another value than its default. Raises CdiError for a layer of another type than its
+    variable.
     """
     ours = {name: value for name, value in variables.items() if str(name).startswith(PREFIXES)}
+    for old, new in old_names(ours).items():
+        if ours.get(new, all_variables()[new].default) == all_variables()[new].default:
+            ours[new] = ours[old]
     host, plugin = (_without_prefix(ours, role, names) for role, names in TAKEN.items())
     wanted = ours.get("cdi_host_device_plugin", False)
     if wanted is True or str(wanted).lower() in host_tables.YES:
         host[host_tables.SECTION] = plugin
     return host
+
+
+def old_names(variables: Iterable[str]) -> dict[str, str]:
+    """Return the old names of variables of role cdi_host among `variables`: old name -> new name."""
+    return {old: new for old, new in _renamed().items() if old in variables}
+
+
+@lru_cache(maxsize=1)
+def _renamed() -> dict[str, str]:
+    """Return old name -> new name of each renamed variable of role cdi_host."""
+    found = texts().variables.items()
+    return {name: about["renamed_to"] for name, about in found if "renamed_to" in about and name.startswith("cdi_host_")}
 
 
 def _without_prefix(

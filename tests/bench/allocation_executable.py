@@ -150,7 +150,7 @@ def one_after_the_other(empty: Machine, full: Machine, commit: str, count: int) 
 
 
 def with_typing(machine: Machine, count: int) -> None:
-    """The CPU of ADD and DEL beside a launcher that imports the real typing first (cdi_plugin/light_typing.py)."""
+    """The CPU of ADD and DEL beside a launcher that imports the real typing first (light_typing.py)."""
     heavy = copy.copy(machine)
     heavy.program = machine.program.resolve().with_name("with-typing")
     heavy.program.write_text(machine.program.read_text().replace("import sys\n", "import sys\nimport typing\n", 1))

@@ -16,6 +16,7 @@ import jinja2
 import pytest
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 from ansible_collections.fleet.cdi.plugins.modules import device_plugin_config
@@ -80,11 +81,16 @@ def test_removal_takes_the_same_variables(role: Path) -> None:
         assert (option["type"], option["default"]) == (same["type"], same["default"]), name
 
 
-def test_the_host_is_looked_at_once_for_the_specs_of_all_kinds() -> None:
+def test_a_run_of_role_cdi_host_is_one_task() -> None:
     (role,) = [one for one in ROLES if one.name == "cdi_host"]
-    discover = {"fleet.cdi.spec", "fleet.cdi.device_info"}
-    (looks,) = [task for task in document(role, "tasks/specs.yml") if discover & task.keys()]
-    assert "loop" not in looks and looks["fleet.cdi.spec"]["devices"] == "{{ __cdi_host_entries }}"
+    for entry_point in ("main", "remove"):
+        (task,) = document(role, f"tasks/{entry_point}.yml")
+        assert [key for key in task if "." in key] == ["fleet.cdi.cdi_host"] and not {"loop", "when"} & task.keys()
+
+
+def test_the_tags_of_role_cdi_host_are_the_parts_of_its_module() -> None:
+    (role,) = [one for one in ROLES if one.name == "cdi_host"]
+    assert document(role, "tasks/main.yml")[0]["tags"] == list(cdi_host.PARTS)
 
 
 # How Galaxy calls the releases of host.SUPPORTED; Debian's testing has no number and no name there.

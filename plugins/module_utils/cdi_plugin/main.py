@@ -24,7 +24,7 @@ def main(plugin: str, defaults: dict[str, object]) -> None:
     if command == "version":
         supported = ", ".join(f'"{version}"' for version in VERSIONS)
         _end(0, f'{{"cdiVersion": "{VERSIONS[-1]}", "supportedVersions": [{supported}]}}\n'.encode("ascii"))
-    from . import light_typing
+    from .. import light_typing
 
     light_typing.install()  # before anything imports typing
     from . import call, commands

@@ -4,7 +4,7 @@
 """Write what each run of a scenario's playbook did to a file, so that verify.yml can compare a preview with the run.
 
 One JSON object per result that changed something, shows a difference or warns: host, task, action, item, changed, diff,
-warnings. The file is records/SCENARIO/NN-PLAYBOOK[-check].jsonl in molecule's ephemeral directory; NN counts the runs.
+warnings, parts (of module cdi_host). The file is records/SCENARIO/NN-PLAYBOOK[-check].jsonl in molecule's ephemeral directory; NN counts the runs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class CallbackModule(CallbackBase):
         self._record(result)
 
     def _record(self, result: CallbackTaskResult) -> None:
-        found: dict[str, Any] = {key: result.result.get(key) for key in ("changed", "diff", "warnings")}
-        if not any(found.values()):
+        found: dict[str, Any] = {key: result.result.get(key) for key in ("changed", "diff", "warnings", "parts")}
+        if not any(found[key] for key in ("changed", "diff", "warnings")):
             return
         line = {
             "host": result.host.get_name(),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ... import light_typing
 from ..services import device_plugin_config, device_plugin_info, device_plugin_service
 from .part import HostProblem, HostRun, PartOutcome
 
@@ -20,6 +21,7 @@ def converge(run: HostRun) -> PartOutcome:
     settings = run.settings["device_plugin"]
     if settings is None:
         return PartOutcome()
+    light_typing.uninstall()  # before gRPC is imported
     places = run.options(
         config_file=settings["config"],
         kubelet_dir=settings["kubelet_dir"],

@@ -17,9 +17,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.fleet.cdi.plugins.filter.by_kind import by_kind
 from ansible_collections.fleet.cdi.plugins.filter.check_settings import check_settings
-from ansible_collections.fleet.cdi.plugins.filter.merge_devices import merge_devices
 from ansible_collections.fleet.cdi.plugins.plugin_utils import findings
 
 COLLECTIONS = Path(__file__).resolve().parents[4] / "build/pythonpath"
@@ -129,12 +127,3 @@ def test_without_jsonschema_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "jsonschema", None)
     with pytest.raises(AnsibleFilterError, match="pip install jsonschema"):
         check_settings({"h": {"cdi_host_force": True}}, ["h"])
-
-
-def test_filters_turn_refusals_into_their_error() -> None:
-    with pytest.raises(AnsibleFilterError, match="expected variables by name"):
-        merge_devices([1])
-    with pytest.raises(AnsibleFilterError, match="entries by name"):
-        merge_devices({"cdi_host_devices": [1]})
-    with pytest.raises(AnsibleFilterError, match="did you mean 'drm'"):
-        by_kind({"gpus": {"profile": "drn"}})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as cli
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.plain_command import read_plain
-from ansible_collections.fleet.cdi.plugins.module_utils.cli.start import verb_of
+from ansible_collections.fleet.cdi.plugins.module_utils.cli.start import words_of
 
 DEFAULTS = {"state_dir": "/s", "inventory": "/i", "spec_dirs": ["/a", "/b"], "prefix": "/p"}
 OPTIONS = sorted({word for verb in cli.VERBS.values() for word in (*verb.switches, *verb.options)})
@@ -68,4 +68,4 @@ def test_usual_commands_need_no_argparse(argv):
     ],
 )
 def test_the_verb_is_known_before_anything_is_imported(argv, verb):
-    assert verb_of(argv.split()) == verb
+    assert words_of(argv.split())[:1] == ([verb] if verb else [])

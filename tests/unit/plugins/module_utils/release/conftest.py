@@ -25,7 +25,7 @@ SMALL = (
     "records.py",
     "safe_text.py",
     "cdi_plugin/__init__.py",
-    "cdi_plugin/light_typing.py",
+    "light_typing.py",
     "cdi_plugin/main.py",
     "cli/__init__.py",
     "cli/completion.py",

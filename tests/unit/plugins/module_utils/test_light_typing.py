@@ -12,7 +12,7 @@ import typing
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import light_typing
+from ansible_collections.fleet.cdi.plugins.module_utils import light_typing
 
 SOURCE = '''
 class Record(NamedTuple):
@@ -76,7 +76,7 @@ def test_the_shared_words_are_the_same_under_it():
     program = """
 import sys
 sys.path[:0] = {path!r}
-from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import light_typing
+from ansible_collections.fleet.cdi.plugins.module_utils import light_typing
 light_typing.install()
 from ansible_collections.fleet.cdi.plugins.module_utils import records
 from typing import get_type_hints

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A light replacement for the module `typing` in the processes of the executables.
+"""A light replacement for the module `typing` in processes that are started often: executables, claims, `call cdi_host`.
 
 It saves a sixth of an ADD's CPU and a fifth of a DEL's (Python 3.11: 53 ms instead of 63, 31 instead of 39;
 tests/bench/allocation_executable.py measures both): the import of typing, and thirty classes of typing.NamedTuple, each
@@ -109,6 +109,12 @@ def install() -> None:
     light.__dict__.update({name: Name() for name in NAMES}, TYPE_CHECKING=False, NamedTuple=NamedTuple())
     light.__dict__["__getattr__"] = real
     sys.modules["typing"] = light
+
+
+def uninstall() -> None:
+    """Give later imports the real `typing`: packages such as grpc make generic classes with it."""
+    if "__getattr__" in getattr(sys.modules.get("typing"), "__dict__", {}):
+        del sys.modules["typing"]
 
 
 def real(name: str) -> object:
