@@ -16,7 +16,6 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 from ansible_collections.fleet.cdi.plugins.plugin_utils.old_name import warn_of_old_name
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import OnHost
 
-
 TAKEN = tuple(f"{role}_" for role in settings.TAKEN)  # prefixes of the variables that count
 settings.old_names(())  # reads settings.yml once, before Ansible forks for the hosts
 

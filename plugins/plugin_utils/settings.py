@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import device_plugin_settings
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import settings as host_tables
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.host_setting import HostSetting
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import END, PATH, Schema, shown
@@ -34,7 +36,7 @@ WORDS = [form for word in (*host_tables.YES, *host_tables.NO) for form in (word,
 PLAIN_PATHS = {f"cdi_device_plugin_{name}" for name in ("spec_dir", "state_dir", "device_list")}
 
 # What module cdi_host takes from the variables of each role.
-TAKEN = {"cdi_host": host_tables.SETTINGS, "cdi_device_plugin": host_tables.DEVICE_PLUGIN}
+TAKEN = {"cdi_host": host_tables.SETTINGS, "cdi_device_plugin": device_plugin_settings.DEVICE_PLUGIN}
 
 ENTRIES = "entries by name, as in {gpus: {profile: drm}}"
 
@@ -205,12 +207,12 @@ def old_names(variables: Iterable[str]) -> dict[str, str]:
 def _renamed() -> dict[str, str]:
     """Return old name -> new name of each renamed variable of role cdi_host."""
     found = texts().variables.items()
-    return {name: about["renamed_to"] for name, about in found if "renamed_to" in about and name.startswith("cdi_host_")}
+    return {
+        name: about["renamed_to"] for name, about in found if "renamed_to" in about and name.startswith("cdi_host_")
+    }
 
 
-def _without_prefix(
-    variables: Mapping[str, Any], role: str, names: Mapping[str, host_tables.HostSetting]
-) -> dict[str, Any]:
+def _without_prefix(variables: Mapping[str, Any], role: str, names: Mapping[str, HostSetting]) -> dict[str, Any]:
     found = {}
     for short, setting in names.items():
         name = f"{role}_{short}"

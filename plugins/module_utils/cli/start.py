@@ -47,7 +47,7 @@ def main(argv: Sequence[str], release: str, defaults: Mapping[str, Any]) -> int:
 
 
 def words_of(argv: Sequence[str]) -> list[str]:
-    """Return the first two words that are neither an option nor the value of one; options before the verb have values."""
+    """Return the first two words that are neither an option nor its value; options before the verb have values."""
     found: list[str] = []
     words = iter(argv)
     for word in words:

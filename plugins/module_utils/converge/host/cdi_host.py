@@ -12,7 +12,7 @@ from typing import Any
 
 from ...records import CdiError
 from ...safe_text import one_line
-from ..kinds.plan_kind import HostRuntimes
+from ..host_runtimes import HostRuntimes
 from .part import HostProblem, HostRun, PartOutcome
 from .settings import read_settings
 

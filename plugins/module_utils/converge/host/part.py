@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...layout import SPEC_DIRS
-from ..kinds.plan_kind import HostRuntimes
+from ..host_runtimes import HostRuntimes
 
 BY = "cdi_host"  # who asks for specs, configurations and keys, for the manifest
 

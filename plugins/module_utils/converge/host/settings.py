@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Optional
 
 from ... import documents, schema
-from ...device_plugin.config import configuration
-from ...layout import KUBELET, USUAL
+from ...layout import USUAL
 from ...records import CdiError
 from ...runtimes import table
 from ...schema import ABSOLUTE, END, PATH
-from ...system.openers import EXPECTED
-from ..services.device_plugin_unit import CAPABILITIES
-from ..services.refresh_service import FEATURE_FILE, KERNEL_MODULE, METRICS_FILE
+from ..services.refresh_fields import FEATURE_FILE, KERNEL_MODULE, METRICS_FILE
+from .host_setting import BOOL, COUNT, HostSetting
 
 # The argument of runtimes.detect.named.
 VERSIONS: dict[str, Any] = {
@@ -102,22 +100,10 @@ RUNTIME_SETTINGS = {
     },
 }
 
-BOOL = {"type": "boolean", "description": "true or false"}
-COUNT = {"type": "integer", "minimum": 0, "description": "a whole number, 0 or more"}
 INTERVAL = {"type": "integer", "minimum": 10, "description": "a whole number of seconds, 10 or more"}
-GRACE = {"type": "integer", "minimum": 1, "maximum": 86400, "description": "a whole number of seconds from 1 to 86400"}
 MODULES = {"type": "array", "items": KERNEL_MODULE, "description": "a list of names of kernel modules"}
 OBJECT = {"type": "object"}
-PATHS = {"type": "array", "items": ABSOLUTE, "description": "a list of absolute paths"}
 ON_HELD = {"enum": ["keep", "fail", "drop"]}
-
-
-class HostSetting(NamedTuple):
-    """The schema of one setting, and the value that counts without it: the default of the role's variable."""
-
-    schema: schema.Schema
-    default: Any
-
 
 SETTINGS: dict[str, HostSetting] = {
     "devices": HostSetting(OBJECT, {}),
@@ -152,25 +138,6 @@ SETTINGS: dict[str, HostSetting] = {
     "plugins": HostSetting(PLUGINS, {}),
 }
 
-# Of the device plugin. Its configuration and its unit check more (device_plugin/config, converge/services).
-PLUGIN = configuration.SCHEMA["properties"]
-DEVICE_PLUGIN: dict[str, HostSetting] = {
-    "resources": HostSetting(PLUGIN["resources"], {}),
-    "delivery": HostSetting(PLUGIN["delivery"], "auto"),
-    "registration": HostSetting(PLUGIN["registration"], "auto"),
-    "takeover": HostSetting(BOOL, False),
-    "occupied": HostSetting(PLUGIN["occupied"], "warn"),
-    "occupied_ignore": HostSetting(PLUGIN["occupied_ignore"], list(EXPECTED)),
-    "metrics": HostSetting(PLUGIN["metrics"], ""),
-    "grace": HostSetting(GRACE, 30),
-    "capabilities": HostSetting(CAPABILITIES, []),
-    "writable_paths": HostSetting(PATHS, []),
-    "wait": HostSetting(COUNT, 60),
-    "config": HostSetting(PATH, USUAL.plugin_config),
-    "kubelet_dir": HostSetting(ABSOLUTE, KUBELET),
-    "force": HostSetting(BOOL, False),
-}
-
 SECTION = "device_plugin"
 YES, NO = ("true", "yes", "on"), ("false", "no", "off")
 
@@ -185,9 +152,8 @@ def read_settings(document: Any, where: str = "settings") -> dict[str, Any]:
         raise CdiError(
             f"{where}: found {schema.shown(document)}; expected a mapping of settings, as in {{devices: {{}}}}"
         )
-    more = document.get(SECTION)
     rest = {name: value for name, value in document.items() if name != SECTION}
-    plugin = None if more is None else _read(more, DEVICE_PLUGIN, f"{where}: {SECTION}")
+    plugin = _read_plugin(document.get(SECTION), f"{where}: {SECTION}")
     return {**_read(rest, SETTINGS, where), SECTION: plugin}
 
 
@@ -208,6 +174,14 @@ def parse_settings(content: bytes, where: str) -> Any:
         _rule, found, expected = error.args
         why = f"found {found}; expected {expected}"
     raise CdiError(f"{where}: is not a YAML document ({why}); correct it")
+
+
+def _read_plugin(document: Any, where: str) -> Optional[dict[str, Any]]:
+    if document is None:
+        return None
+    from . import device_plugin_settings  # here: few hosts have the device plugin, and it takes a fifth of a run
+
+    return _read(document, device_plugin_settings.DEVICE_PLUGIN, where)
 
 
 def _read(document: Any, table_of: Mapping[str, HostSetting], where: str) -> dict[str, Any]:

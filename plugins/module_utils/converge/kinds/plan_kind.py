@@ -25,6 +25,7 @@ from ...release.launcher import CDI_HOOK
 from ...runtimes import detect
 from ...spec import cap, codec, names, registry
 from ..change import Change, Plan, plan_file
+from ..host_runtimes import HostRuntimes
 from ..libraries import Linked, libraries
 from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
@@ -56,21 +57,6 @@ class FoundDevices(NamedTuple):
     warnings: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()  # ids of devices that an operator took out of service
     ambiguous: frozenset[str] = frozenset()  # qualified names that several devices claim, so none has them
-
-
-class HostRuntimes:
-    """The runtimes that are to read the specs, each set asked for once. `path` is the variable PATH."""
-
-    def __init__(self, path: str = "") -> None:
-        self._path = path
-        self._found: dict[tuple[tuple[str, str], ...], detect.DetectedRuntimes] = {}
-
-    def find(self, wanted: Mapping[str, Any]) -> detect.DetectedRuntimes:
-        """Return the runtimes `wanted` (name -> version); those of the host if empty. Raises CdiError like detect."""
-        key = tuple((name, repr(version)) for name, version in wanted.items())
-        if key not in self._found:
-            self._found[key] = detect.named(wanted) if wanted else detect.detect(self._path)
-        return self._found[key]
 
 
 class HostSpecs(NamedTuple):

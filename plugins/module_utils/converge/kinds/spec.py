@@ -22,12 +22,13 @@ from ...spec import names
 from .. import image, module_diff
 from ..change import Change, Plan
 from ..holders.granted import GrantedDevices
+from ..host_runtimes import HostRuntimes
 from . import leaving, own_hook
 from .converge_kinds import KindRequest, converge_kinds, discover_kinds
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, HostRuntimes, KindPlan, WantedKind, known, plan_kind
+from .plan_kind import FoundDevices, KindPlan, WantedKind, known, plan_kind
 
 
 class DevicesMissing(CdiError):

@@ -22,6 +22,7 @@ from ..driver import device_links
 from ..driver.virtual_functions import parse
 from . import units
 from .claims_unit import CLAIMS_SERVICE, CLAIMS_TIMER
+from .refresh_fields import FEATURE_FILE, KERNEL_MODULE, METRICS_FILE
 from .refresh_unit import (
     LIBRARIES_PATH,
     LIBRARIES_SERVICE,
@@ -38,21 +39,6 @@ UNITS = (SERVICE, PATH, TIMER, LIBRARIES_PATH, CLAIMS_TIMER)  # units that are e
 WATCHERS = (PATH, TIMER, LIBRARIES_PATH, CLAIMS_TIMER)  # units that run all the time
 SERVICES = (SERVICE, LIBRARIES_SERVICE, CLAIMS_SERVICE)
 BY = "refresh"  # the owner of the files, for the manifest
-KERNEL_MODULE = {
-    "type": "string",
-    "pattern": "^[A-Za-z0-9_-]+" + schema.END,
-    "description": "the name of a kernel module: letters, digits, - and _",
-}
-METRICS_FILE = {
-    "type": "string",
-    "pattern": r"^(/[^\n\0]*\.prom)?" + schema.END,
-    "description": "an absolute path that ends with .prom, or an empty text",
-}
-FEATURE_FILE = {
-    "type": "string",
-    "pattern": r"^(/[^\n\0]*[^/\n\0])?" + schema.END,
-    "description": "an absolute path of a file, or an empty text",
-}
 OPTIONS = {
     "properties": {
         "timeout": {"type": "integer", "minimum": 0, "description": "0 or more seconds"},

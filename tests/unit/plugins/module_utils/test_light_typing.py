@@ -11,8 +11,7 @@ import typing
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils import records
-from ansible_collections.fleet.cdi.plugins.module_utils import light_typing
+from ansible_collections.fleet.cdi.plugins.module_utils import light_typing, records
 
 SOURCE = '''
 class Record(NamedTuple):

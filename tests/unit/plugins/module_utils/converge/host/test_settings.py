@@ -10,11 +10,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.settings import (
-    DEVICE_PLUGIN,
-    SETTINGS,
-    read_settings,
-)
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.device_plugin_settings import DEVICE_PLUGIN
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.settings import SETTINGS, read_settings
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release.host import refuse_unsupported
 from ansible_collections.fleet.cdi.plugins.plugin_utils.settings import host_settings
