@@ -54,6 +54,11 @@ class ActionModule(OnHost):
             result["warnings"] = [*result.get("warnings", []), *failed]
         return result
 
+    def _archive_python(self, arguments: Mapping[str, Any]) -> str:
+        """Return the interpreter that the release gets."""
+        python = arguments["settings"].get("python", "/usr/bin/python3")
+        return python if isinstance(python, str) and python.startswith("/") else ""
+
     def _settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of the host by its variables. Raises AnsibleActionFail."""
         ours = {name: self._templar.template(value) for name, value in variables.items() if name.startswith(TAKEN)}

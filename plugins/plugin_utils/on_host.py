@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller's side of a module: run the code of the release on the host.
 
-There are three ways, and each is for hosts where those before it can't be used:
+There are four ways, and each is for hosts where those before it can't be used:
 
 1. Start the launcher of the installed release, with the task's options on its standard input. Nothing else is sent.
-2. Run the module (plugins/module_utils/on_host.py), which starts the launcher. Ansible sends 160 KiB for a module, and
+2. Start the code in the release's archive in the same way, on hosts without the release, where the action knows the
+   interpreter.
+3. Run the module (plugins/module_utils/on_host.py), which starts the launcher. Ansible sends 160 KiB for a module, and
    the host compiles them. This is for connections and become methods that can't pass standard input.
-3. Run the module with the release's archive, on hosts without the release.
+4. Run the module with the release's archive.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Optional
@@ -25,6 +28,7 @@ from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from ansible.vars.clean import remove_internal_keys
 
+from ansible_collections.fleet.cdi.plugins.module_utils.on_host import FROM_ARCHIVE
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 
 MODULE_UTILS = os.path.dirname(os.path.dirname(os.path.abspath(build.__file__)))
@@ -62,7 +66,7 @@ class OnHost(ActionBase):
 
     def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
         """Return the result of the module for these arguments, by the first way that can be used."""
-        result = self._launched(arguments)
+        result = self._answered(arguments)
         if result is None:
             result = self._module(arguments, task_vars)
         if not result.pop("needs_archive", False):
@@ -73,10 +77,19 @@ class OnHost(ActionBase):
         archive = shell.join_path(shell.tmpdir, f"{release().id}.zip")
         self._transfer_data(archive, build.pack(release()))
         self._fixup_perms2((shell.tmpdir, archive))  # for become with an ordinary user
-        return self._module({**arguments, "archive": archive}, task_vars)
+        arguments = {**arguments, "archive": archive}
+        python = self._archive_python(arguments)
+        result = self._answered(arguments, (python, "-I", "-c", FROM_ARCHIVE, archive)) if python else None
+        if result is None or result.pop("needs_archive", False):
+            return self._module(arguments, task_vars)
+        return result
 
-    def _launched(self, arguments: dict[str, Any]) -> Optional[dict[str, Any]]:
-        """Return the answer of the installed release; None if the module has to run."""
+    def _archive_python(self, _arguments: Mapping[str, Any]) -> str:
+        """Return the interpreter on the host for the code in the archive; "" if the module has to look for one."""
+        return ""
+
+    def _answered(self, arguments: dict[str, Any], program: Sequence[str] = ()) -> Optional[dict[str, Any]]:
+        """Return the answer of the installed release, or of `program`; None if the module has to run."""
         options = self._options(arguments)
         if options is None or not self._passes_stdin():
             return None
@@ -84,9 +97,10 @@ class OnHost(ActionBase):
         request = {"options": options, "check": self._task.check_mode, "verbosity": self._display.verbosity}
         launcher = f"{options['prefix']}/lib/{options['release']}/bin/fleet-cdi"
         call = type(self).__module__.rpartition(".")[2]
-        command = f"{self._compute_environment_string()} {shlex.quote(launcher)} call {call}".strip()
+        words = [*(program or (launcher, "call")), call]
+        command = f"{self._compute_environment_string()} {shlex.join(words)}".strip()
         said = self._low_level_execute_command(command, in_data=json.dumps({**request, "mark": mark}).encode())
-        found = self._answer(said["stdout"], mark, launcher)
+        found = self._answer(said["stdout"], mark, words[0])
         # The shell found no such program or no such interpreter, so a module would not find it either.
         return {"needs_archive": True} if found is None and said.get("rc") == NOT_FOUND else found
 

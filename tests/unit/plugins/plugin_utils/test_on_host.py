@@ -15,6 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
 
+from ansible_collections.fleet.cdi.plugins.action import cdi_host
 from ansible_collections.fleet.cdi.plugins.action.spec_info import ActionModule
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
 
@@ -40,12 +41,12 @@ class Host:
         self.connection.has_pipelining = passes
         self.connection.become = become and SimpleNamespace(name=become, pipelining=become != "su")
 
-    def run(self, sent: Optional[list[str]] = None, **arguments: Any) -> dict[str, Any]:
-        """Return the result of fleet.cdi.spec_info; note in `sent` which files went to the host."""
+    def run(self, sent: Optional[list[str]] = None, action: Any = ActionModule, **arguments: Any) -> dict[str, Any]:
+        """Return the result of fleet.cdi.spec_info, or of `action`; note in `sent` which files went to the host."""
         task = SimpleNamespace(
             args=arguments, action="fleet.cdi.spec_info", async_val=0, check_mode=True, diff=False, environment=None
         )
-        action = ActionModule(task, self.connection, PlayContext(), None, None, None)
+        action = action(task, self.connection, PlayContext(), None, None, None)
         action._low_level_execute_command = self._execute
         action._execute_module = self._module
         action._transfer_data = lambda path, _data: (sent if sent is not None else []).append(path)
@@ -107,6 +108,27 @@ def test_a_host_without_the_release_gets_its_archive_with_the_first_module() -> 
     assert host.run(sent=sent) == MODULE
     assert sent == [f"/tmp/x/{release().id}.zip"]
     assert [one["archive"] for one in host.modules] == sent
+
+
+@pytest.mark.parametrize(
+    ("settings", "starts", "modules"),
+    [
+        ({}, "/usr/bin/python3 -I -c ", 0),
+        ({"python": "/opt/my python"}, "'/opt/my python' -I -c ", 0),
+        ({"python": "python3"}, "", 1),  # a module finds what this means
+    ],
+)
+def test_cdi_host_starts_the_archive_with_the_interpreter_of_the_settings(
+    settings: dict[str, Any], starts: str, modules: int
+) -> None:
+    host = Host(lambda mark, answer: plainly(mark, answer) if " -c " in host.command else "sh: 1: fleet-cdi: not found")
+    host.status = 127
+    host.connection._shell.tmpdir = "/tmp/x"
+    result = host.run(action=cdi_host.ActionModule, settings=settings)
+    archive = f"/tmp/x/{release().id}.zip"
+    assert result == ({"changed": True, "by": "launcher"} if starts else MODULE)
+    assert not starts or (host.command.startswith(starts) and host.command.endswith(f" {archive} cdi_host"))
+    assert [one["archive"] for one in host.modules] == [archive] * modules
 
 
 def test_an_answer_that_was_cut_off_is_an_error() -> None:
