@@ -45,6 +45,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"missing packages: {' '.join(lacking)} (make test INSTALL=1)")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_log(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the changes of tests out of this machine's log."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.system import system_log
+
+    system_log.ADDRESS = str(tmp_path_factory.getbasetemp() / "no log")
+
+
 @pytest.fixture(scope="session")
 def dumps() -> Path:
     """The folder with dumps of real machines (docs/architecture.md, section 7); skips where there is none."""

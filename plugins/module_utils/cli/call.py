@@ -12,6 +12,7 @@ from typing import Any
 
 from ..records import CdiError
 from ..safe_text import one_line
+from .change_log import log_answer
 
 # Module -> the file whose `answer(options, check)` returns (result, warnings). Imported when called.
 CALLS = {
@@ -60,4 +61,6 @@ def main(call: str) -> int:
         shown["error"] = one_line(answer["error"])
     mark = request.get("mark", "")
     sys.stdout.write(f"{mark}{json.dumps({**answer, **shown})}{mark}\n")
+    sys.stdout.flush()
+    log_answer(call, answer, request["check"])
     return 0

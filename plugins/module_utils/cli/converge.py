@@ -16,6 +16,7 @@ from ..layout import Layout
 from ..records import CdiError
 from ..release.guard import active
 from ..schema import unknown
+from .change_log import log_result
 from .operand import called, read
 from .terminal import complain, say, say_document
 
@@ -31,6 +32,8 @@ def run(arguments: Any, paths: Layout) -> int:
     if release is None:
         raise CdiError(f"{paths.prefix}/lib/current: no release is active; run the role cdi_host once, or host_release")
     result, warnings = converge_host(new_run(settings, release, arguments.check), parts)
+    if not arguments.check:
+        log_result("converge", result)
     diff = [module_diff.brief(dict(part)) for part in result.pop("diff")]
     if result.get("missing_packages"):
         warnings.append(f"{', '.join(result['missing_packages'])}: is missing; install it from the distribution")

@@ -9,9 +9,10 @@ import re
 import time
 from typing import Any
 
-from ..converge.kinds.device_state import StateOutcome, WantedDeviceState, converge_state, instant, moment
+from ..converge.kinds.device_state import WantedDeviceState, converge_state, instant, moment
 from ..layout import Layout
 from ..records import CdiError
+from .change_log import log_verb, state_line
 from .terminal import complain, say, say_document
 
 SECONDS = {"m": 60, "h": 3600, "d": 86400}
@@ -32,11 +33,16 @@ def run(arguments: Any, paths: Layout) -> int:
     outcome = converge_state(wanted, paths, arguments.check)
     for text in (*outcome.report.warnings, *outcome.report.failed):
         complain(f"warning: {text}")
+    line = state_line({"id": outcome.id, **(outcome.after._asdict() if outcome.after else {"reason": ""})})
+    if outcome.changed and not arguments.check:
+        log_verb("device", [line])
     if arguments.json:
         after = outcome.after._asdict() if outcome.after else None
         say_document({"id": outcome.id, "disabled": after, "changed": outcome.changed})
     else:
-        _tell(outcome, arguments.check)
+        say(line)
+        for path in outcome.changed:
+            say(f"{'would be changed' if arguments.check else 'changed'}: {path}")
     return 0
 
 
@@ -46,13 +52,3 @@ def _until(text: Any) -> str:
         return ""
     found = re.match(r"([0-9]{1,6})([mhd])\Z", text)
     return moment(time.time() + int(found[1]) * SECONDS[found[2]]) if found else instant(text)
-
-
-def _tell(outcome: StateOutcome, check: bool) -> None:
-    if outcome.after:
-        until = f"until {outcome.after.until}" if outcome.after.until else "until it is enabled"
-        say(f"{outcome.id} is out of service {until}: {outcome.after.reason}")
-    else:
-        say(f"{outcome.id} is in service")
-    for path in outcome.changed:
-        say(f"{'would be changed' if check else 'changed'}: {path}")

@@ -12,6 +12,7 @@ from ..converge.devices import list_devices
 from ..converge.node_features import feature_text, keep_features
 from ..layout import Layout
 from ..records import CdiError
+from .change_log import log_verb
 from .terminal import say, say_document
 
 
@@ -28,11 +29,13 @@ def run(arguments: Any, paths: Layout) -> int:
         return 0
     output = os.path.abspath(arguments.output) if arguments.output else ""
     changes = keep_features(output, paths.inventory, paths.state_dir, arguments.check)
+    lines = [f"{'changed' if one.after is not None else 'removed'}: {one.path}" for one in changes]
+    if not arguments.check:
+        log_verb("features", lines)
     if arguments.json:
         say_document({"changed": [one.path for one in changes], "check": arguments.check})
         return 0
-    for one in changes:
-        say(f"{'would be ' if arguments.check else ''}{'changed' if one.after is not None else 'removed'}: {one.path}")
+    say(*(f"{'would be ' if arguments.check else ''}{line}" for line in lines))
     if not changes:
         say("Nothing to change.")
     return 0

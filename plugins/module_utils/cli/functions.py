@@ -10,6 +10,7 @@ from typing import Any
 from ..converge.driver.virtual_functions import make_functions, parse
 from ..layout import Layout
 from ..records import CdiError
+from .change_log import log_verb
 from .terminal import complain, say, say_document
 
 
@@ -22,6 +23,8 @@ def run(arguments: Any, _paths: Layout) -> int:
             changed += [wanted.device] if make_functions(wanted, arguments.check) else []
         except CdiError as error:
             failed.append(str(error))
+    if not arguments.check:
+        log_verb("functions", (f"made: virtual functions of {device}" for device in changed))
     if arguments.json:
         say_document({"changed": changed, "failed": failed}, sort_keys=False)
     else:

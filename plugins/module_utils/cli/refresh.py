@@ -16,6 +16,7 @@ from ..converge.last_refresh import LastRefresh, note_refresh
 from ..layout import Layout
 from ..records import CdiError, as_document
 from ..system import systemd
+from .change_log import log_verb
 from .operand import seconds
 from .terminal import complain, say, say_document
 
@@ -35,6 +36,8 @@ def run(arguments: Any, paths: Layout) -> int:
         lambda: refresh(paths, timeout, grace, arguments.check, claims=not arguments.no_claims), paths, arguments
     )
     done = _linked(done, paths, arguments.check)
+    if not arguments.check:
+        log_verb("refresh", (f"changed: {path}" for path in done.changed))
     if arguments.json:
         say_document({**as_document(done), "check": arguments.check})
     else:

@@ -10,6 +10,7 @@ from typing import Any, Optional
 from ..converge.undo import undo
 from ..layout import Layout
 from ..manifest import read_manifest
+from .change_log import log_verb
 from .terminal import say, say_document
 
 
@@ -18,6 +19,9 @@ def run(arguments: Any, paths: Layout) -> int:
     edits = read_manifest(paths.state_dir).edits
     readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}
     done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
+    if not arguments.check:
+        ends = [("removed", done.removed), ("restored", done.restored)]
+        log_verb("undo", (f"{what}: {path}" for what, found in ends for path in found))
     kept = [{"path": path, "reason": reason} for path, reason in done.kept]
     if arguments.json:
         say_document({"removed": done.removed, "restored": done.restored, "kept": kept})

@@ -25,7 +25,18 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build, ho
 from ansible_collections.fleet.cdi.tests.unit.builders import spec
 
 ROOM = Path(verb.__file__).parent
-HELPERS = {"__init__", "call", "claim_pod", "complete", "main", "operand", "pages", "paths", "plain_command"}
+HELPERS = {
+    "__init__",
+    "call",
+    "change_log",
+    "claim_pod",
+    "complete",
+    "main",
+    "operand",
+    "pages",
+    "paths",
+    "plain_command",
+}
 HELPERS |= {"start", "terminal"}
 
 GPU = Device(
