@@ -31,6 +31,8 @@ def log_result(name: str, result: Mapping[str, Any]) -> None:
     lines: list[str] = []
     if result.get("changed"):
         lines = [state_line(result)] if name == STATE else list(change_lines(result.get("diff"))) or ["changed"]
+    if result.get("made"):  # by the driver, and no file
+        lines = [*(f"made: {what}" for what in result["made"]), *(line for line in lines if line != "changed")]
     if result.get("failed"):
         lines.append(f"failed: {result.get('msg', '')}")
     write_log(f"{name}: {line}" for line in lines)

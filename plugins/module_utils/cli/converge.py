@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .. import files
 from ..converge import module_diff
 from ..converge.host.cdi_host import PARTS, converge_host, new_run
 from ..converge.host.settings import parse_settings, read_settings
@@ -31,7 +33,9 @@ def run(arguments: Any, paths: Layout) -> int:
     release = active(paths.prefix)
     if release is None:
         raise CdiError(f"{paths.prefix}/lib/current: no release is active; run the role cdi_host once, or host_release")
-    result, warnings = converge_host(new_run(settings, release, arguments.check), parts)
+    result, warnings = converge_host(
+        new_run(settings, release, arguments.check, source=_path(arguments.settings)), parts
+    )
     if not arguments.check:
         log_result("converge", result)
     diff = [module_diff.brief(dict(part)) for part in result.pop("diff")]
@@ -58,7 +62,25 @@ def _settings(path: str, paths: Layout) -> dict[str, Any]:
     document = parse_settings(read(path), where)
     usual = {"prefix": paths.prefix, "state_dir": paths.state_dir, "device_list": paths.inventory}
     given = {**usual, **document} if isinstance(document, Mapping) else document
-    return {**read_settings(given, where), "install_packages": False}
+    settings = read_settings(given, where)
+    if _path(path) and os.path.realpath(path) == os.path.realpath(settings["converge_file"] or os.devnull):
+        _refuse_open(path)
+    return {**settings, "install_packages": False}
+
+
+def _path(settings: str) -> str:
+    """Return the path of the file of the settings; "" for standard input."""
+    return "" if settings == "-" else settings
+
+
+def _refuse_open(path: str) -> None:
+    """Raise CdiError for a file from which a timer converges this host, and which other users can change."""
+    live = files.read(os.path.realpath(path))
+    if live and (live.uid not in (0, os.geteuid()) or live.mode & 0o022):
+        raise CdiError(
+            f"{path}: other users can change this file, and this host converges itself from it; expected one of root "
+            f"that nobody else can write: `chown root: {path} && chmod go-w {path}`"
+        )
 
 
 def _tell(result: Mapping[str, Any], warnings: list[str], check: bool) -> None:

@@ -19,7 +19,7 @@ from .driver import device_links
 from .holders import holders
 from .last_refresh import note_path
 from .runtime import managed_keys
-from .services import device_plugin_service, refresh_service
+from .services import converge_service, device_plugin_service, refresh_service
 from .services.device_plugin_removal import tidy
 from .services.device_plugin_unit import RUN_DIR
 
@@ -71,6 +71,9 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
         manifest.remember(dict.fromkeys(manifest.kinds))
         left = []
         units, plugin = refresh_service.installed(manifest), device_plugin_service.installed(manifest)
+        itself = converge_service.installed(manifest)
+        if itself:
+            converge_service.stop(converge_service.run_on_host)
         if units:
             refresh_service.stop(refresh_service.run_on_host)
         if plugin:
@@ -83,6 +86,8 @@ def _undo(state_dir: str, check: bool, force: bool) -> Undone:
             refresh_service.forget(refresh_service.run_on_host)
         if plugin:
             device_plugin_service.forget()
+        if itself:
+            converge_service.forget(converge_service.run_on_host)
         return done
 
 

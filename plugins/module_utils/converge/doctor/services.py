@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..services.converge_unit import CONVERGE_TIMER
 from ..services.device_plugin_unit import INSTANCES, instance
 from ..services.openers_unit import SOCKET
 from ..services.refresh_service import UNITS, WATCHERS
@@ -44,7 +45,7 @@ def _outdated(view: HostView) -> Iterator[Symptom]:
 
 
 def _disabled(view: HostView) -> Iterator[Symptom]:
-    for unit in (*UNITS, SOCKET):
+    for unit in (*UNITS, CONVERGE_TIMER, SOCKET):
         state = view.running.units.get(unit, {}).get("UnitFileState")
         if state is not None and state not in ENABLED and not state.startswith("masked"):
             yield Symptom(unit, f"does not start at boot (it is {state or 'not installed'})")
@@ -54,7 +55,7 @@ def _disabled(view: HostView) -> Iterator[Symptom]:
 
 
 def _stopped(view: HostView) -> Iterator[Symptom]:
-    for unit in (*WATCHERS, SOCKET):
+    for unit in (*WATCHERS, CONVERGE_TIMER, SOCKET):
         state = view.running.units.get(unit, {}).get("ActiveState")
         if state is not None and state not in (*RUNS, "failed"):
             yield Symptom(unit, f"does not run (it is {state})")

@@ -43,7 +43,7 @@ from ..kinds.memory import Memory, memory_of
 from ..kinds.spec_info import compare
 from ..libraries import of_places
 from ..runtime import managed_keys
-from ..services import device_plugin_config, openers_unit, refresh_service, refresh_unit
+from ..services import converge_service, device_plugin_config, openers_unit, refresh_service, refresh_unit
 from ..services import device_plugin_unit as plugin_unit
 
 
@@ -261,7 +261,8 @@ def _units(manifest: Manifest) -> tuple[str, ...]:
     plugin = plugin_unit.path() in manifest.files
     looking = plugin_unit.paths()[-1] in manifest.files
     instances = map(plugin_unit.instance, plugin_unit.INSTANCES) if plugin else ()
-    return (*refreshing, *instances, *([openers_unit.SOCKET] if looking else ()))
+    itself = converge_service.BOTH if converge_service.installed(manifest) else ()
+    return (*refreshing, *itself, *instances, *([openers_unit.SOCKET] if looking else ()))
 
 
 def _said(run: systemd.Run, units: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:

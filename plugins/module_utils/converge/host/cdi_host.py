@@ -42,9 +42,9 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     return converge_host(run, options["parts"] or PARTS, options["state"] == "absent")
 
 
-def new_run(settings: Mapping[str, Any], release: str, check: bool, archive: str = "") -> HostRun:
-    """Return a run on this host, whose runtimes were not asked yet. `archive`: see HostRun."""
-    return HostRun(settings, release, check, HostRuntimes(os.environ.get("PATH", "")), archive)
+def new_run(settings: Mapping[str, Any], release: str, check: bool, archive: str = "", source: str = "") -> HostRun:
+    """Return a run on this host, whose runtimes were not asked yet. `archive`, `source`: see HostRun."""
+    return HostRun(settings, release, check, HostRuntimes(os.environ.get("PATH", "")), archive, source)
 
 
 def converge_host(run: HostRun, parts: Iterable[str], absent: bool = False) -> tuple[dict[str, Any], list[str]]:

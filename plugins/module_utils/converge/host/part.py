@@ -22,6 +22,7 @@ class HostRun(NamedTuple):
     check: bool
     runtimes: HostRuntimes  # of the host, asked once
     archive: str = ""  # path of the archive of `release`; "" where that is installed
+    source: str = ""  # path of the file of the settings; "" if a controller sent them
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Return the options of a module, with those that all modules have."""

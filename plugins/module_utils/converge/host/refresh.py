@@ -1,16 +1,21 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The units that keep the specs true between runs."""
+"""The units that keep the specs true between runs, and those with which a host converges itself."""
 
 from __future__ import annotations
 
-from ..services import refresh_service
+import os
+from typing import Any
+
+from ..services import converge_service, refresh_service
+from ..services.converge_unit import ConvergeUnit
 from .part import HostRun, PartOutcome
+from .settings import settings_file
 
 
 def converge(run: HostRun) -> PartOutcome:
-    """Install or remove the units of the refresh. Raises CdiError."""
+    """Install or remove the units. Raises CdiError."""
     settings = run.settings
     same = (
         "claims_idle",
@@ -28,4 +33,16 @@ def converge(run: HostRun) -> PartOutcome:
         **{name: settings[name] for name in same},
     )
     result, warnings = refresh_service.answer(options, run.check)
-    return PartOutcome(result["changed"], result["diff"], warnings)
+    more = _by_itself(run)
+    return PartOutcome(result["changed"] or more["changed"], [*result["diff"], *more["diff"]], warnings)
+
+
+def _by_itself(run: HostRun) -> dict[str, Any]:
+    """Have the host converge itself from a file of these settings, or not; return the changes. Raises CdiError."""
+    settings, state_dir = run.settings, run.settings["state_dir"]
+    file = settings["converge_file"]
+    if not file:
+        return converge_service.uninstall(state_dir, run.check)
+    unit = ConvergeUnit(file, settings["converge_interval"], settings["prefix"])
+    reads = bool(run.source) and os.path.realpath(run.source) == os.path.realpath(file)
+    return converge_service.install(unit, None if reads else settings_file(settings), state_dir, run.check)

@@ -9,6 +9,7 @@ plugin. Where both roles have a variable of one name (prefix, state_dir), that o
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -100,6 +101,7 @@ RUNTIME_SETTINGS = {
     },
 }
 
+CONVERGE_INTERVAL = {"type": "integer", "minimum": 60, "description": "a whole number of seconds, 60 or more"}
 INTERVAL = {"type": "integer", "minimum": 10, "description": "a whole number of seconds, 10 or more"}
 MODULES = {"type": "array", "items": KERNEL_MODULE, "description": "a list of names of kernel modules"}
 OBJECT = {"type": "object"}
@@ -131,6 +133,8 @@ SETTINGS: dict[str, HostSetting] = {
     "claims_idle": HostSetting(COUNT, 600),
     "metrics_file": HostSetting(METRICS_FILE, ""),
     "feature_file": HostSetting(FEATURE_FILE, ""),
+    "converge_file": HostSetting(FEATURE_FILE, ""),
+    "converge_interval": HostSetting(CONVERGE_INTERVAL, 3600),
     "driver_timeout": HostSetting(COUNT, 0),
     "load_modules": HostSetting(MODULES, []),
     "make_nodes": HostSetting(BOOL, False),
@@ -139,6 +143,7 @@ SETTINGS: dict[str, HostSetting] = {
 }
 
 SECTION = "device_plugin"
+OF_ONE_RUN = ("force", "on_held", "install_packages")  # what a person decides for one run, not for all that follow
 YES, NO = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -155,6 +160,21 @@ def read_settings(document: Any, where: str = "settings") -> dict[str, Any]:
     rest = {name: value for name, value in document.items() if name != SECTION}
     plugin = _read_plugin(document.get(SECTION), f"{where}: {SECTION}")
     return {**_read(rest, SETTINGS, where), SECTION: plugin}
+
+
+def settings_file(settings: Mapping[str, Any]) -> bytes:
+    """Return the file of these settings for `fleet-cdi converge`: JSON, without defaults and decisions for one run."""
+    document = _chosen(settings, SETTINGS)
+    if settings[SECTION] is not None:
+        from . import device_plugin_settings  # here: see _read_plugin
+
+        document[SECTION] = _chosen(settings[SECTION], device_plugin_settings.DEVICE_PLUGIN)
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _chosen(values: Mapping[str, Any], table_of: Mapping[str, HostSetting]) -> dict[str, Any]:
+    kept = (name for name in table_of if name not in OF_ONE_RUN and name in values)
+    return {name: values[name] for name in kept if values[name] != table_of[name].default}
 
 
 def parse_settings(content: bytes, where: str) -> Any:

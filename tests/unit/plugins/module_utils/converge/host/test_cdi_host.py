@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.services import converge_unit, units
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.release import host
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import detect
+from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.host.conftest import (
     Answer,
     entry,
@@ -146,3 +148,41 @@ def test_the_command_of_a_host_does_the_same(
     assert run("--part", "spec")[0] == 2
     file.write_text(json.dumps({**document, "devises": {}}))
     assert run()[0] == 2
+
+
+def test_a_host_converges_itself_from_the_settings_of_a_run(
+    answer: Answer, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file says what the run was told, so the host does the same by itself, and then nothing more."""
+    for module in (units, converge_unit):
+        monkeypatch.setattr(module, "UNIT_DIR", str(tmp_path / "units"))
+    monkeypatch.setattr(units.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(systemd, "booted", lambda: False)
+    monkeypatch.setattr(systemd, "enabled", lambda _run, names: names)
+    monkeypatch.setattr(units, "start", lambda *_arguments: None)
+    file = tmp_path / "etc/settings.json"
+    done, _warnings = answer(devices=TWO, converge_file=str(file), force=True, on_held="drop", device_plugin=None)
+    assert changed(done) == ["specs", "refresh"]
+    saved = json.loads(file.read_text())
+    assert saved["devices"] == TWO and not {"force", "on_held", "grace", "install_packages"} & saved.keys()
+    again, _warnings = answer(devices=TWO, converge_file=str(file))
+    assert not changed(again)
+
+    def run() -> tuple[int, str, str]:
+        defaults = {"state_dir": "", "inventory": "", "spec_dirs": [], "prefix": str(prefix)}
+        status = main(["converge", "--settings", str(file)], "test", defaults)
+        return status, *capsys.readouterr()
+
+    assert run()[:2] == (0, "Nothing to change.\n")
+    spec = prefix.parent / "cdi/test.fleet.cdi-kind1.json"
+    spec.unlink()
+    assert run()[:2] == (0, "changed: specs\n") and spec.exists()
+    file.write_text(json.dumps({**saved, "devices": {"one": entry(1)}}))  # the site's own tool writes it now
+    assert run()[:2] == (0, "changed: specs\n")
+    file.chmod(0o664)
+    status, _out, error = run()
+    assert status == 2 and f"{file}: other users can change this file" in error
+    file.chmod(0o644)
+    file.write_text(json.dumps({name: value for name, value in saved.items() if name != "converge_file"}))
+    assert run()[1] == "changed: specs\nchanged: refresh\n"
+    assert file.exists() and not list((tmp_path / "units").glob("*"))
