@@ -1,12 +1,14 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbook fleet.cdi.provision costs a host of a fleet, beside a play with one ping on the same hosts.
+"""What the playbooks of fleet.cdi cost a host of a fleet, beside a play with one ping on the same hosts.
 
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The hosts are names in an
-inventory with the local connection and directories of their own below one. CPU seconds are those of controller and
-hosts together, bytes and modules those that the connection was given; all of them are for one host. "first" writes
-everything, "again" changes nothing. HOSTS=1000 other numbers of hosts, KINDS=300 more kinds on each.
+inventory with the local connection and directories of their own below one. All figures are for one host, but for the
+wall-clock time and the memory of the controller, which are those of a run. "first" writes everything, "again" changes
+nothing. Ends with status 1 if a ratio is above its limit in LIMITS.
+
+HOSTS=1000 another number of hosts, FORKS=50 of forks, KINDS=300 more kinds on each, CASES="verify" some cases.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +27,9 @@ from measure import line
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 HOSTS = int(os.environ.get("HOSTS", "20"))
+FORKS = int(os.environ.get("FORKS", "5"))
 KINDS = int(os.environ.get("KINDS", "2"))
+SAMPLE_S = 0.5  # between two looks at the memory of the controller
 PING = {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.ping": None}]}
 # What a site without a collection does: look, write two files, and configure one thing.
 PLAIN = {
@@ -41,18 +46,44 @@ PLAIN = {
             },
             "loop": ["a", "b"],
         },
+        {
+            "ansible.builtin.template": {
+                "src": "plain.j2",
+                "dest": "{{ cdi_host_spec_dir }}.plain/runtime.conf",
+                "mode": "0644",
+            }
+        },
         {"ansible.builtin.command": {"cmd": "ls {{ cdi_host_spec_dir }}.plain"}, "changed_when": False},
     ],
 }
 
+# Case -> playbook, in this order: each finds what those before it left.
+CASES = {
+    "plain, first": "plain.yml",
+    "plain, again": "plain.yml",
+    "provision, first": "fleet.cdi.provision",
+    "provision, again": "fleet.cdi.provision",
+    "verify": "fleet.cdi.verify",
+    "report": "fleet.cdi.report",
+}
+NOT_WELL = 2  # exit status of `verify`: a bench host has no claims, no services, and devices that anybody opens
+
+# Case -> unit -> the most that it may cost: CPU as a multiple of a ping, bytes and modules for a host.
+LIMITS: dict[str, dict[str, float]] = {
+    "provision, first": {"CPU": 4.0, "modules": 2},
+    "provision, again": {"CPU": 1.0, "bytes": 4096, "modules": 0},
+}
+
 
 class Cost(NamedTuple):
-    """What one run cost a host."""
+    """What one run cost: for a host, but for the last two."""
 
-    cpu: float  # seconds
+    cpu: float  # seconds, of controller and host together
+    host_cpu: float  # seconds
     bytes: float
     modules: float
-    calls: float
+    wall: float  # seconds
+    memory: float  # MiB of the controller's processes, what they share counted once
 
 
 def settings(directory: str) -> dict[str, Any]:
@@ -75,12 +106,13 @@ def settings(directory: str) -> dict[str, Any]:
     }
 
 
-def run(directory: Path, playbook: str, check: bool = False) -> Cost:
+def run(directory: Path, playbook: str, hosts: int = HOSTS) -> Cost:
     """Run a playbook on all hosts."""
     counted = directory / "counted"
     counted.write_bytes(b"")
     program = str(Path(sys.executable).parent / "ansible-playbook")
-    command = [program, "-i", str(directory / "hosts.json"), playbook, *(["--check"] if check else [])]
+    given = ["-e", f"fleet_cdi_verify_dir={directory}", "-e", f"fleet_cdi_report_dir={directory}"]
+    command = [program, "-i", str(directory / "hosts.json"), "-f", str(FORKS), playbook, *given]
     environment = {
         **os.environ,
         "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath"),
@@ -89,42 +121,96 @@ def run(directory: Path, playbook: str, check: bool = False) -> Cost:
         "ANSIBLE_LOCAL_TEMP": str(directory / "local"),
         "COUNTED": str(counted),
     }
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    calls = [text.split() for text in counted.read_text().splitlines()]
+    before, start, memory = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), 0.0
+    with open(directory / "said", "w+", encoding="utf-8") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=environment)
+        while process.poll() is None:
+            memory = max(memory, proportional_mib(process.pid))
+            time.sleep(SAMPLE_S if HOSTS > 50 else SAMPLE_S / 10)
+        said.seek(0)
+        if process.returncode not in ((0, NOT_WELL) if "verify" in playbook else (0,)):
+            raise SystemExit(said.read())
+    wall, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    calls = [(sort, int(number)) for sort, number in map(str.split, counted.read_text().splitlines())]
     return Cost(
-        (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / HOSTS,
-        sum(int(number) for _sort, number in calls) / HOSTS,
-        sum(sort == "module" for sort, _number in calls) / HOSTS,
-        len(calls) / HOSTS,
+        (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / hosts,
+        sum(number for sort, number in calls if sort == "host") / 1e6 / hosts,
+        sum(number for sort, number in calls if sort != "host") / hosts,
+        sum(sort == "module" for sort, _number in calls) / hosts,
+        wall,
+        memory,
     )
 
 
-def main() -> None:
-    """Print the lines of all cases. The pings stand between them: the machine may be busy in a part of the time."""
+def proportional_mib(first: int) -> float:
+    """Return the memory of ansible-playbook and its forks: PSS of proc_pid_smaps(5), which counts shared pages once."""
+    found = 0
+    for pid in (first, *children(first)):
+        try:
+            if b"ansible-playbook" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+                found += next(int(row.split()[1]) for row in rollup.splitlines() if row.startswith("Pss:"))
+        except (OSError, StopIteration):  # it has ended
+            continue
+    return found / 1024
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except OSError:
+        return []
+
+
+def tell(case: str, cost: Cost, ping: Cost) -> list[str]:
+    """Print the lines of a case; return what is above its limit."""
+    line(f"{case}, {HOSTS} hosts", "CPU-s", cost.cpu, ping.cpu)
+    line(f"{case}, {HOSTS} hosts, on the host", "CPU-s", cost.host_cpu, ping.host_cpu)
+    line(f"{case}, {HOSTS} hosts, on the controller", "CPU-s", cost.cpu - cost.host_cpu, ping.cpu - ping.host_cpu)
+    line(f"{case}, {HOSTS} hosts", "bytes", cost.bytes, ping.bytes)
+    line(f"{case}, {HOSTS} hosts", "modules", cost.modules)
+    line(f"{case}, {HOSTS} hosts, {FORKS} forks", "s", cost.wall, ping.wall)
+    line(f"{case}, {HOSTS} hosts, {FORKS} forks", "MiB", cost.memory, ping.memory)
+    values = {"CPU": cost.cpu / ping.cpu, "bytes": cost.bytes, "modules": cost.modules}
+    limits = LIMITS.get(case, {})
+    return [
+        f"{case}: {unit} {values[unit]:.3g}, at most {limits[unit]:g}" for unit in limits if values[unit] > limits[unit]
+    ]
+
+
+def between(before: Cost, after: Cost) -> Cost:
+    """The mean of two pings: the machine may be busy in a part of the time."""
+    return Cost(*((first + second) / 2 for first, second in zip(before, after, strict=True)))
+
+
+def main() -> int:
+    """Print the lines of all cases, with a ping before and after each."""
+    wanted = os.environ.get("CASES", "")
+    above: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        hosts = {f"host{number:04}": settings(f"{name}/host{number:04}") for number in range(HOSTS)}
+        hosts = {f"host{number:05}": settings(f"{name}/host{number:05}") for number in range(HOSTS)}
         (directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
         (directory / "ping.yml").write_text(json.dumps([PING]))
         (directory / "plain.yml").write_text(json.dumps([PLAIN]))
+        (directory / "plain.j2").write_text("spec_dirs = {{ cdi_host_spec_dir }}\n")
         ping = str(directory / "ping.yml")
         run(directory, ping)  # what the controller keeps from its first run
-        cases = {
-            "plain, first": str(directory / "plain.yml"),
-            "plain, again": str(directory / "plain.yml"),
-            "provision, first": "fleet.cdi.provision",
-            "provision, again": "fleet.cdi.provision",
-        }
-        for case, playbook in cases.items():
-            before, cost, after = run(directory, ping), run(directory, playbook), run(directory, ping)
-            for unit, of_ping in (("CPU-s", (before.cpu + after.cpu) / 2), ("bytes", before.bytes)):
-                line(f"{case}, {HOSTS} hosts", unit, cost.cpu if unit == "CPU-s" else cost.bytes, of_ping)
-            line(f"{case}, {HOSTS} hosts", "modules", cost.modules)
+        before = run(directory, ping)
+        for case, playbook in CASES.items():
+            if wanted and case not in wanted:
+                if case.endswith("first") and case.split(",")[0] in wanted:
+                    run(directory, playbook)  # what comes before a wanted one
+                continue
+            cost = run(directory, str(directory / playbook) if playbook.endswith(".yml") else playbook)
+            after = run(directory, ping)
+            above += tell(case, cost, between(before, after))
+            before = after
+    for text in above:
+        print(f"above its limit: {text}", file=sys.stderr)
+    return 1 if above else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
