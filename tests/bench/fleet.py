@@ -164,7 +164,7 @@ def children(pid: int) -> list[int]:
 
 
 def tell(case: str, cost: Cost, ping: Cost) -> list[str]:
-    """Print the lines of a case; return what is above its limit."""
+    """Print the lines of a case; return the figures above their limits."""
     line(f"{case}, {HOSTS} hosts", "CPU-s", cost.cpu, ping.cpu)
     line(f"{case}, {HOSTS} hosts, on the host", "CPU-s", cost.host_cpu, ping.host_cpu)
     line(f"{case}, {HOSTS} hosts, on the controller", "CPU-s", cost.cpu - cost.host_cpu, ping.cpu - ping.host_cpu)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ansible's local connection, which notes in the file $COUNTED what it is given and what that costs.
 
-A line is "SORT NUMBER". There is one for each call, with its bytes, and one of the sort `host` for each command, with the
-microseconds of processor time that its processes took.
+A line is "SORT NUMBER". There is one for each call, with its bytes. For each command there is one more, of sort `host`,
+with the microseconds of processor time that its processes took.
 """
 
 from __future__ import annotations
