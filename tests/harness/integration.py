@@ -20,10 +20,12 @@ import apart
 CHECKOUT = Path(__file__).resolve().parents[2]
 NO_TESTS_COLLECTED = 5  # pytest's exit status
 
-# Files that make roots of other releases of Debian, that kill a program at each of its system calls, or that try long.
+# Files that make roots of other releases of Debian, that kill a program at each of its system calls, that
+# install packages, or that try long.
 SLOW = (
     "test_awx.py",
     "test_claim_kills.py",
+    "test_execution_environment.py",
     "test_hook_environment.py",
     "test_hook_kills.py",
     "test_kube_play.py",
