@@ -175,8 +175,8 @@ def tell(case: str, cost: Cost, ping: Cost) -> list[str]:
     line(f"{case}, {HOSTS} hosts, on the controller", "CPU-s", cost.cpu - cost.host_cpu, ping.cpu - ping.host_cpu)
     line(f"{case}, {HOSTS} hosts", "bytes", cost.bytes, ping.bytes)
     line(f"{case}, {HOSTS} hosts", "modules", cost.modules)
-    line(f"{case}, {HOSTS} hosts, {FORKS} forks", "s", cost.wall, ping.wall)
-    line(f"{case}, {HOSTS} hosts, {FORKS} forks", "MiB", cost.memory, ping.memory)
+    line(f"{case}, {HOSTS} hosts, {FORKS} forks", "s", cost.wall, ping.wall if HOSTS <= PINGS else None)
+    line(f"{case}, {HOSTS} hosts, {FORKS} forks", "MiB", cost.memory, ping.memory if HOSTS <= PINGS else None)
     values = {"CPU": cost.cpu / ping.cpu, "bytes": cost.bytes, "modules": cost.modules}
     limits = LIMITS.get(case, {}) if HOSTS >= LIMITED_FROM else {}
     return [

@@ -46,7 +46,7 @@ Subsystem sftp internal-sftp
 ENTER = """
 root=$1; shift
 mount --bind "$root" "$root"
-for name in proc dev; do mount --rbind "/$name" "$root/$name"; done
+for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
 mkdir -p "$root/run/sshd"
 exec chroot "$root" /usr/sbin/sshd -i -e -f /etc/ssh/fleet
 """
