@@ -111,10 +111,16 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 }
 
 
-def collect(places: Layout, verb: Verb, clock: Callable[[], float] = time.monotonic) -> list[Taken]:
-    """Make every member within the bounds. Nothing on the host is changed."""
+def collect(
+    places: Layout,
+    verb: Verb,
+    clock: Callable[[], float] = time.monotonic,
+    tell: Callable[[str], None] = lambda _name: None,
+) -> list[Taken]:
+    """Make every member within the bounds, and `tell` the name of each before. Nothing on the host is changed."""
     deadline, room, taken = clock() + ALL, TOTAL, []
     for member in members():
+        tell(member.name)
         one = _taken(member, places, verb, min(SECONDS, deadline - clock()), min(LARGEST, room))
         room -= len(one.content)
         taken.append(one)

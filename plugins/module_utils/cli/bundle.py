@@ -16,6 +16,7 @@ from ..bundle.members import collect
 from ..layout import Layout
 from ..records import CdiError
 from .main import main
+from .step_line import StepLine
 from .terminal import say, say_document, table
 
 HEADER = ("MEMBER", "BYTES", "SOURCE")
@@ -36,7 +37,8 @@ def run(arguments: Any, paths: Layout) -> int:
     def verb(words: Sequence[str]) -> int:
         return main(words, "", places._asdict())
 
-    taken = collect(places, verb)
+    with StepLine("begins") as line:
+        taken = collect(places, verb, tell=lambda name: line.step(f"collects {name}"))
     document = contents(taken)
     if not arguments.list:
         content = archive(taken)

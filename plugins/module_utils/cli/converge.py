@@ -20,6 +20,7 @@ from ..release.guard import active
 from ..schema import unknown
 from .change_log import log_result
 from .operand import called, read
+from .step_line import StepLine
 from .terminal import complain, say, say_document
 
 
@@ -33,9 +34,10 @@ def run(arguments: Any, paths: Layout) -> int:
     release = active(paths.prefix)
     if release is None:
         raise CdiError(f"{paths.prefix}/lib/current: no release is active; run the role cdi_host once, or host_release")
-    result, warnings = converge_host(
-        new_run(settings, release, arguments.check, source=_path(arguments.settings)), parts
-    )
+    known = new_run(settings, release, arguments.check, source=_path(arguments.settings))
+    with StepLine("begins") as line:
+        told = known._replace(tell=lambda part: line.step(f"converges {part.replace('_', ' ')}"))
+        result, warnings = converge_host(told, parts)
     if not arguments.check:
         log_result("converge", result)
     diff = [module_diff.brief(dict(part)) for part in result.pop("diff")]

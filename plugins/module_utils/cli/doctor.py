@@ -11,13 +11,15 @@ from ..converge.doctor.rule import find_problems
 from ..converge.doctor.rules import RULES
 from ..converge.doctor.view import take
 from ..layout import Layout
+from .step_line import StepLine
 from .terminal import say, say_document
 
 
 def run(arguments: Any, paths: Layout) -> int:
     """Print the findings; the exit status is that of the worst one: 0 for none, 1, or 2 for a damaged release."""
-    view = take(paths)
-    findings = find_problems(RULES, view)
+    with StepLine("looks at the host"):
+        view = take(paths)
+        findings = find_problems(RULES, view)
     status = max((one.status for one in findings), default=0)
     engines = [state.place for state in view.running.runtimes]
     if arguments.json:

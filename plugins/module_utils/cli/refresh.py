@@ -18,6 +18,7 @@ from ..records import CdiError, as_document
 from ..system import systemd
 from .change_log import log_verb
 from .operand import seconds
+from .step_line import StepLine
 from .terminal import complain, say, say_document
 
 GRACE = 600.0  # seconds; docs/refresh.md
@@ -32,10 +33,18 @@ def run(arguments: Any, paths: Layout) -> int:
         for node in nvidia_nodes.missing_nodes():
             nvidia_nodes.make_nodes(node)
             say(f"made: {node.path}")
-    done = _noted(
-        lambda: refresh(paths, timeout, grace, arguments.check, claims=not arguments.no_claims), paths, arguments
-    )
-    done = _linked(done, paths, arguments.check)
+    with StepLine("looks for devices") as line:
+
+        def sleep(pause: float) -> None:
+            line.step(f"waits for devices that are missing, {timeout:g} s at most")
+            time.sleep(pause)
+
+        done = _noted(
+            lambda: refresh(paths, timeout, grace, arguments.check, claims=not arguments.no_claims, sleep=sleep),
+            paths,
+            arguments,
+        )
+        done = _linked(done, paths, arguments.check)
     if not arguments.check:
         log_verb("refresh", (f"changed: {path}" for path in done.changed))
     if arguments.json:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..layout import Layout
 from ..report.host_report_info import report_document
+from .step_line import StepLine
 from .terminal import say, say_document, table
 
 HEADER = ("", "DEVICE", "WANTED", "WRITTEN", "PROMISED", "REAL", "OPEN IN")
@@ -17,7 +18,8 @@ HEADER = ("", "DEVICE", "WANTED", "WRITTEN", "PROMISED", "REAL", "OPEN IN")
 
 def run(arguments: Any, paths: Layout) -> int:
     """Print the report; the exit status is 1 if there are findings."""
-    report = report_document(paths)
+    with StepLine("looks at the host"):
+        report = report_document(paths)
     if arguments.json:
         say_document(report, sort_keys=False)
         return int(bool(report["findings"]))

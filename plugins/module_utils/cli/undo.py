@@ -11,6 +11,7 @@ from ..converge.undo import undo
 from ..layout import Layout
 from ..manifest import read_manifest
 from .change_log import log_verb
+from .step_line import StepLine
 from .terminal import say, say_document
 
 
@@ -18,7 +19,8 @@ def run(arguments: Any, paths: Layout) -> int:
     """Undo by the manifest and print the changes; return 1 if something was kept. Raises CdiError."""
     edits = read_manifest(paths.state_dir).edits
     readers = {path: str(record["for"]).partition("/")[0] for path, record in edits.items()}
-    done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
+    with StepLine("takes files back"):
+        done = undo(paths.state_dir, check=arguments.check, force=arguments.force)
     if not arguments.check:
         ends = [("removed", done.removed), ("restored", done.restored)]
         log_verb("undo", (f"{what}: {path}" for what, found in ends for path in found))

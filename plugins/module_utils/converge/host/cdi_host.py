@@ -52,6 +52,7 @@ def converge_host(run: HostRun, parts: Iterable[str], absent: bool = False) -> t
     wanted = (REMOVAL,) if absent else (RELEASE, *(name for name in PARTS if name in set(parts)))
     done: dict[str, PartOutcome] = {}
     for name in wanted:
+        run.tell(name)
         done[name] = _outcome(name, run) if _has_work(name, run) else PartOutcome()
         if done[name].problems or {"needs_archive", "again"} & done[name].result.keys():
             break

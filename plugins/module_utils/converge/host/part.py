@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from ...layout import SPEC_DIRS
 from ..host_runtimes import HostRuntimes
@@ -23,6 +23,7 @@ class HostRun(NamedTuple):
     runtimes: HostRuntimes  # of the host, asked once
     archive: str = ""  # path of the archive of `release`; "" where that is installed
     source: str = ""  # path of the file of the settings; "" if a controller sent them
+    tell: Callable[[str], None] = lambda _part: None  # is called with the name of each part before it
 
     def options(self, **more: Any) -> dict[str, Any]:
         """Return the options of a module, with those that all modules have."""
