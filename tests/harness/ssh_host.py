@@ -50,6 +50,13 @@ for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
 mkdir -p "$root/run/sshd"
 exec chroot "$root" /usr/sbin/sshd -i -e -f /etc/ssh/fleet
 """
+# The shell tells at the end of a connection what its processes took: sshd, sudo and all that they started.
+PROXY = """\
+#!/bin/sh
+trap '' HUP
+unshare --mount --propagation=private sh -euc '{enter}' sh {root} 2>/dev/null
+times | tail -n 1 >>{times}
+"""
 
 
 class SshHost:
@@ -78,15 +85,20 @@ class SshHost:
             (home / ".ssh/authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
             self.run("chown", "-R", f"{name}:", f"/{home.relative_to(self.root)}/.ssh")
         self.proxy = directory / "proxy"
-        self.proxy.write_text(
-            f"#!/bin/sh\nexec unshare --mount --propagation=private sh -euc '{ENTER}' sh {self.root} 2>/dev/null\n"
-        )
+        self.times = directory / "times"
+        self.times.touch()
+        self.proxy.write_text(PROXY.format(enter=ENTER, root=self.root, times=self.times))
         self.proxy.chmod(0o755)
 
     def write(self, path: str, content: str, mode: int = 0o644) -> None:
         """Write a file of the host."""
         (self.root / path).write_text(content)
         (self.root / path).chmod(mode)
+
+    def spent(self) -> float:
+        """Return the processor time of all connections that have ended, in seconds."""
+        words = self.times.read_text(encoding="ascii").split()  # "0m1.25s" for user and for system (POSIX, times)
+        return sum(60 * int(minutes) + float(seconds) for minutes, seconds in (word[:-1].split("m") for word in words))
 
     def run(self, *command: str, stdin: str = "") -> str:
         """Run a command as root on the host."""

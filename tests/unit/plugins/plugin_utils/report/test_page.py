@@ -24,6 +24,30 @@ HOSTS = 140
 HOSTILE = "</script><script>harmed=1</script><img src=x onerror=harmed=1><!--"
 LINK = "https://grafana.example.org/d/gpu?host={host}&uuid={uuid}"
 
+# Of each element with a text of its own: the contrast of the text to the color behind it, and the text.
+CONTRASTS = """(() => {
+  const parts = (color) => color.match(/[\\d.]+/g).map(Number);
+  const luminance = (color) => parts(color).slice(0, 3).map((value) => value / 255)
+    .map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
+  const behind = (node) => {
+    for (let one = node; one; one = one.parentElement) {
+      const color = getComputedStyle(one).backgroundColor;
+      if (color.startsWith("rgb(") || (parts(color)[3] ?? 0) === 1) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const own = (node) => [...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim());
+  return [...document.querySelectorAll("body *")]
+    .filter((node) => own(node) && node.checkVisibility())
+    .filter((node) => !node.closest("svg, .squares, .unseen, .skip, script, dialog, noscript"))
+    .filter((node) => !getComputedStyle(node).backgroundColor.startsWith("color("))
+    .map((node) => {
+      const [one, two] = [luminance(getComputedStyle(node).color), luminance(behind(node))];
+      return [(Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05), node.textContent.slice(0, 40), node.className];
+    });
+})()"""
+
 
 def made(results, link="", old=None):
     answers = order(
@@ -249,3 +273,19 @@ class TestInABrowser:
             names = roles.get(role, [])
             assert names and (role == "columnheader" or all(names)), (role, names)
         assert {"banner", "main", "heading", "table"} <= roles.keys()
+
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_each_text_has_contrast_and_each_state_a_letter(self, browser, show, scheme):
+        """WCAG 2.2, 1.4.3 (text) and 1.4.1: no state is told by its color alone."""
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        try:
+            for at in ("view=causes", "view=map", "view=devices", "host=gpu-00022"):
+                show(made(results()), at)
+                faint = [one for one in browser.run(CONTRASTS) if one[0] < 4.5]
+                assert faint == [], at
+            background = browser.run("getComputedStyle(document.body).backgroundColor")
+        finally:
+            browser.call("Emulation.setEmulatedMedia", features=[])
+        assert background == {"light": "rgb(246, 247, 249)", "dark": "rgb(16, 21, 27)"}[scheme]
+        letters = [text.split()[0] for text in texts(browser, ".totals button")]
+        assert len({*letters}) == len(letters) == 6 and all(letters)
