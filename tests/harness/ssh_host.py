@@ -55,7 +55,7 @@ PROXY = """\
 #!/bin/sh
 trap '' HUP
 unshare --mount --propagation=private sh -euc '{enter}' sh {root} 2>/dev/null
-times | tail -n 1 >>{times}
+times >{times}/$$  # in a pipe it would tell of a subshell
 """
 
 
@@ -86,7 +86,7 @@ class SshHost:
             self.run("chown", "-R", f"{name}:", f"/{home.relative_to(self.root)}/.ssh")
         self.proxy = directory / "proxy"
         self.times = directory / "times"
-        self.times.touch()
+        self.times.mkdir()
         self.proxy.write_text(PROXY.format(enter=ENTER, root=self.root, times=self.times))
         self.proxy.chmod(0o755)
 
@@ -97,8 +97,12 @@ class SshHost:
 
     def spent(self) -> float:
         """Return the processor time of all connections that have ended, in seconds."""
-        words = self.times.read_text(encoding="ascii").split()  # "0m1.25s" for user and for system (POSIX, times)
-        return sum(60 * int(minutes) + float(seconds) for minutes, seconds in (word[:-1].split("m") for word in words))
+        found = 0.0
+        for path in self.times.iterdir():
+            for word in path.read_text(encoding="ascii").split():  # "0m1.25s", of the shell and of the others (POSIX)
+                minutes, seconds = word[:-1].split("m")
+                found += 60 * int(minutes) + float(seconds)
+        return found
 
     def run(self, *command: str, stdin: str = "") -> str:
         """Run a command as root on the host."""
