@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...discovery.out_of_service import health_of
 from ...runtimes.oci_runtimes import passes_environment
 from ...spec.validate import hooks_without_environment
 from ..libraries import named_libraries
@@ -41,8 +42,14 @@ def _unresolved(view: HostView) -> Iterator[Symptom]:
     for kind, memory in view.wanted.kinds.items():
         entries = (memory.wanted.get("entries") or {}).values()
         needed = memory.offered or any(entry.get("required", True) for entry in entries)
-        if kind not in there and needed:
+        if kind not in there and needed and not _out_of_service(kind, view):
             yield Symptom(kind, "the settings ask for it, and no name of it resolves")
+
+
+def _out_of_service(kind: str, view: HostView) -> bool:
+    """Return True if operators took all devices of a kind out of service: then no name is to resolve."""
+    devices = [one for one in view.live.listed.devices if one.kind == kind]
+    return bool(devices) and all(health_of(one, view.wanted.disabled) for one in devices)
 
 
 def _stale(rule: str, view: HostView) -> Iterator[Symptom]:

@@ -19,6 +19,7 @@ from ...discovery import device_lookup, inventory
 from ...discovery.out_of_service import Disabled, in_force, moment, path_of, read_disabled, render_disabled
 from ...layout import Layout
 from ...manifest import Manifest
+from ...protocol import pools
 from ...records import CdiError, Device, as_document
 from ...release import guard
 from .. import module_diff
@@ -92,12 +93,25 @@ def find_device(name: str, there: Mapping[str, Disabled], listing: str) -> tuple
 
     Raises CdiError if no device or several devices have this name.
     """
-    try:
-        devices, why = inventory.read(listing, inventory.boot_id()).devices, ""
-    except CdiError as error:
-        devices, why = (), str(error)
+    devices, why = listed_devices(listing)
     device = device_lookup.find(name, devices, there, why)
     return device, device.id if device else name
+
+
+def listed_devices(listing: str) -> tuple[tuple[Device, ...], str]:
+    """Return (the devices of the inventory `listing` and of the pools beside it, each once; why it can't be read)."""
+    found: dict[str, Device] = {}
+    trouble = ""
+    folder = os.path.dirname(pools.pool_path(listing, "", "", {}))
+    beside = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
+    for path in (listing, *(os.path.join(folder, name) for name in beside if name.endswith(".json"))):
+        try:
+            read = inventory.read(path, inventory.boot_id()).devices
+        except CdiError as error:
+            trouble = trouble or str(error)
+            continue
+        found = {**{device.id: device for device in read}, **found}
+    return tuple(found.values()), trouble
 
 
 def instant(text: str) -> str:

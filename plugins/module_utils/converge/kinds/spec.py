@@ -24,7 +24,7 @@ from ..change import Change, Plan
 from ..holders.granted import GrantedDevices
 from ..host_runtimes import HostRuntimes
 from . import leaving, own_hook
-from .converge_kinds import KindRequest, converge_kinds, discover_kinds
+from .converge_kinds import FoundKinds, KindRequest, converge_kinds, discover_kinds
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
@@ -122,16 +122,25 @@ def _discovered(kinds: Sequence[WantedKind], paths: Layout, live: bool) -> tuple
     if not selected:
         return {}, []
     enricher, warnings = udev.enricher("/") if live else (None, [])
-    found = discover_kinds(selected, snapshot.take("/", live), enricher, in_force(paths.state_dir))
+    out = in_force(paths.state_dir)
+    host = (snapshot.take("/", live), enricher)
+    found = discover_kinds(selected, *host, out)
     if found.failed:
         raise DevicesMissing("; ".join(map(str, found.failed.values())))
-    lacking = [text for one in selected for text in unready(one.entries or {}, found.seen[one.kind].found.devices)]
+    lacking = _lacking(selected, found)
+    if lacking and out:  # that operators took devices out of service does not make the driver unready
+        lacking = _lacking(selected, discover_kinds(selected, *host, {}))
     if lacking:
         raise DevicesMissing(
             f"{'; '.join(lacking)}. Nothing was changed. Repair the driver. For a slow driver set "
             "cdi_host_driver_timeout of role cdi_host."
         )
     return found.seen, warnings
+
+
+def _lacking(kinds: Sequence[WantedKind], found: FoundKinds) -> list[str]:
+    """Return a text for each required entry without a usable device."""
+    return [text for one in kinds for text in unready(one.entries or {}, found.seen[one.kind].found.devices)]
 
 
 def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     KIND,
+    device,
     told,
 )
 
@@ -39,3 +42,20 @@ class TestState:
                 }
             )
         assert told(host.diagnose()) == [("kind-unresolved", KIND), ("kind-unresolved", "vendor.com/nic")]
+
+    @pytest.mark.parametrize(("out", "rules"), [(["x", "y"], []), (["x"], ["kind-unresolved"])])
+    def test_a_kind_of_which_operators_took_all_devices_out_of_service(self, host, out, rules):
+        memory = {
+            "wanted": {"entries": {"one": {"profile": "rule"}}},
+            "directory": host.directories[0],
+            "inventory": "",
+            "offered": {},
+            "gone": {},
+        }
+        with locked_manifest(str(host.root / "state")) as manifest:
+            manifest.remember({KIND: memory})
+        host.list_devices(device("x"), device("y"))
+        since = {"reason": "cabling", "since": "2026-11-25T19:00:00Z", "until": "", "unique": ""}
+        document = {"version": 1, "devices": {device(name).id: since for name in out}}
+        (host.root / "state/device-state.json").write_text(json.dumps(document))
+        assert [rule for rule, _subject in told(host.diagnose()) if rule == "kind-unresolved"] == rules

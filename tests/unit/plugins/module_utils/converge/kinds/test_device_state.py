@@ -145,3 +145,17 @@ def test_times(text, kept):
         return
     with pytest.raises(CdiError, match="until: found"):
         instant(text)
+
+
+def test_a_required_entry_is_ready_although_its_devices_are_out_of_service(places):
+    """The driver works: operators took the devices out of service. A missing device is missing all the same."""
+    paths = places._replace(spec_dirs=(os.path.join(os.path.dirname(places.inventory), "cdi"),))
+    entry = {"profile": "misc", "nodes": ["fuse", "net/tun"], "required": True}
+    change(places, "misc:fuse", "firmware")
+    change(places, "misc:tun", "firmware")
+    spec.converge_spec(WantedKind(KIND, {"misc": entry}), paths)
+    assert offered(places) == []
+    change(places, "misc:fuse")
+    assert offered(places) == ["fuse"]
+    with pytest.raises(CdiError, match="required: true"):
+        spec.converge_spec(WantedKind(KIND, {"misc": {**entry, "nodes": ["no/such"]}}), paths)
