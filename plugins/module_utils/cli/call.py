@@ -28,6 +28,7 @@ CALLS = {
     "device_plugin_info": "converge.services.device_plugin_info",
     "device_plugin_service": "converge.services.device_plugin_service",
     "device_state": "converge.kinds.device_state",
+    "host_drain": "converge.host_drain",
     "host_release": "release.host_release",
     "host_release_info": "release.host_release_info",
     "host_report_info": "report.host_report_info",

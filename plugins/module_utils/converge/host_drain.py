@@ -1,0 +1,159 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Take all devices of a host out of service for work on it, and put back exactly these (module host_drain).
+
+The host may run another release than this code. So this code only reads, and the command `fleet-cdi device` of the
+active release writes. A device counts as ours by the text of its reason; devices that others took out of service stay.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, NamedTuple
+
+from ..allocation.ledger.examine import examine
+from ..discovery import inventory, snapshot, udev
+from ..discovery.out_of_service import Disabled, health_of, in_force, read_disabled
+from ..manifest import read_manifest
+from ..records import CdiError, Device
+from ..release import guard
+from ..runtimes import containers
+from ..system import processes
+from . import module_diff
+from .kinds.converge_kinds import discover_kinds
+from .kinds.device_state import listed_devices
+from .kinds.memory import memory_of
+from .kinds.refresh_all import optional, remembered
+
+DRAINED, IN_SERVICE = "drained", "in_service"
+SECONDS = 120.0  # limit for one command; it refreshes all specs
+
+Run = Callable[[Sequence[str], float], processes.Done]
+Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
+
+
+class DeviceInUse(NamedTuple):
+    """A device that is in use."""
+
+    device: str  # its id
+    name: str  # qualified
+    by: tuple[str, ...]  # its holders: requests, pods, containers
+
+
+def to_take(devices: Sequence[Device], out: Mapping[str, Disabled]) -> list[str]:
+    """Return the ids of the devices to take out of service: the usable ones; a part goes with its whole."""
+    usable = [one for one in devices if one.health.is_usable and not health_of(one, out)]
+    ids = {one.id for one in usable}
+    return [one.id for one in usable if ids.isdisjoint(one.part_of)]
+
+
+def marked(out: Mapping[str, Disabled], reason: str) -> list[str]:
+    """Return the ids of the devices that are out of service for this reason."""
+    return sorted(id_ for id_, one in out.items() if one.reason == reason)
+
+
+def held_devices(
+    devices: Sequence[Device], state_dir: str, boot_id: str, find: Find = containers.find_containers
+) -> tuple[list[DeviceInUse], tuple[str, ...]]:
+    """Return (the devices that grants or running containers use, why an engine could not be asked).
+
+    A hold on a device that no list has counts too. Raises CdiError if the ledger can't be read.
+    """
+    store = examine(state_dir, boot_id)
+    if store.grants is None:
+        raise CdiError(f"{store.path}: {store.problem}; so nobody can tell who holds devices. `fleet-cdi doctor`")
+    used: dict[str, dict[str, None]] = {}
+    names = {one.id: one.qualified_names[0] for one in devices}
+    if store.grants:
+        # Imported here, because few hosts have grants, and the import of SQLite takes long.
+        from ..allocation.holds.pod_holds import holder
+        from ..allocation.ledger.grant import WITHHELD
+
+        for grant in store.grants:
+            for part in grant.parts:
+                for hold in part.holds if part.state != WITHHELD else ():
+                    used.setdefault(hold.device, {})[holder(grant.key, part)] = None
+    nodes = {name: [node.path for node in one.nodes] for one in devices for name in one.qualified_names}
+    asked = find(nodes)
+    for container in asked.containers:
+        for one in devices if container.runs else ():
+            if {*one.qualified_names} & {*container.devices}:
+                used.setdefault(one.id, {})[str(container)] = None
+    return [DeviceInUse(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], asked.trouble
+
+
+def unhealthy(state_dir: str, devices: Sequence[str], out: Mapping[str, Disabled]) -> dict[str, str]:
+    """Return id -> why, for those of `devices` that would be unusable in service, with `out` out of service.
+
+    Raises CdiError if the manifest can't be read.
+    """
+    kinds = read_manifest(state_dir).kinds
+    wanted = [optional(remembered(kind, memory)) for kind, document in kinds.items() if (memory := memory_of(document))]
+    found = discover_kinds(wanted, snapshot.take("/"), udev.enricher("/")[0], out)
+    health = {one.id: one.health for kind in found.seen.values() for one in kind.found.devices}
+    return {
+        id_: health[id_].reason or health[id_].state
+        for id_ in devices
+        if id_ in health and not health[id_].is_usable and health[id_].state != "reserved"
+    }
+
+
+def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return (result, warnings) of module host_drain for its `options`. Raises CdiError."""
+    reason = " ".join((options["reason"] or "").split())
+    if not reason:
+        raise CdiError("reason: found none; expected one line that tells operators why the devices are out of service")
+    release, state_dir, boot_id = guard.active(options["prefix"]), options["state_dir"], inventory.boot_id()
+    there = read_disabled(state_dir)
+    mine = marked(there, reason)
+    devices = listed_devices(options["device_list"])[0]
+    held: list[DeviceInUse] = []
+    warnings: tuple[str, ...] = ()
+    if options["state"] == DRAINED:
+        chosen = to_take(devices, in_force(state_dir)) if release else []
+        after = {**dict.fromkeys([*mine, *chosen], reason)}
+    else:
+        chosen, after = mine, {}
+        others = {id_: one for id_, one in in_force(state_dir).items() if id_ not in mine}
+        ill = unhealthy(state_dir, chosen, others) if options["only_healthy"] and chosen else {}
+        if ill:
+            told = "; ".join(f"{id_}: {why}" for id_, why in ill.items())
+            raise CdiError(f"Not put back into service, because it is unhealthy: {told}. Nothing was changed.")
+    if chosen and not release:
+        raise CdiError(
+            f"{options['prefix']}/lib/current: no release is active, so nothing can put these devices back into "
+            f"service: {', '.join(chosen)}. Run playbook fleet.cdi.provision first."
+        )
+    if not check:
+        change(options["prefix"], options["state"], chosen, reason)
+    if options["state"] == DRAINED:
+        held, warnings = held_devices(devices, state_dir, boot_id)
+    result = {
+        "changed": bool(chosen),
+        "release": release,
+        "devices": chosen,
+        "drained": sorted(after),
+        "held": [one._asdict() for one in held],
+        "diff": [module_diff.diff(state_dir, dict.fromkeys(mine, reason), after)],
+    }
+    return result, list(warnings)
+
+
+def change(prefix: str, state: str, devices: Sequence[str], reason: str, run: Run = processes.run) -> None:
+    """Take `devices` out of service, or put them back, by the command of the active release.
+
+    Raises CdiError at the first that fails; those before it are done.
+    """
+    command = os.path.join(prefix, "bin", "fleet-cdi")
+    words = ("disable", "--reason", reason) if state == DRAINED else ("enable",)
+    for id_ in devices:
+        asked = [command, "device", words[0], id_, *words[1:]]
+        try:
+            done = run(asked, SECONDS)
+        except OSError as error:  # TimeoutError is one
+            raise CdiError(f"{' '.join(asked)}: {error}") from error
+        if done.status:
+            said = " ".join(done.err.split()) or f"exit status {done.status}"
+            raise CdiError(f"{' '.join(asked)}: {said}")

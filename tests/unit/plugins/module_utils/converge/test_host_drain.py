@@ -1,0 +1,131 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which devices a drain takes out of service, who holds devices, and which come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import host_drain
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import listed_devices
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.inventory import Inventory
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device, Health, Node
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import Container, RunningContainers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.processes import Done
+
+REASON = "upgrade"
+SINCE = "2026-11-25T19:00:00Z"
+
+
+def device(id_, state="healthy", part_of=()):
+    return Device(
+        id_, "drm", "x.org/gpu", (id_,), (Node(f"/dev/{id_}", "c", 1, 7),), part_of=part_of, health=Health(state)
+    )
+
+
+def options(tmp_path, state, **more):
+    return {
+        "state": state,
+        "reason": REASON,
+        "only_healthy": False,
+        "device_list": str(tmp_path / "inventory.json"),
+        "state_dir": str(tmp_path / "state"),
+        "prefix": str(tmp_path / "opt"),
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("devices", "out", "taken"),
+    [
+        ([device("a"), device("b", "unknown")], {}, ["a", "b"]),
+        ([device("a", "unhealthy"), device("b", "reserved")], {}, []),
+        ([device("a"), device("b")], {"a": Disabled("broken", SINCE)}, ["b"]),  # the mark of an operator stays
+        ([device("a"), device("b")], {"a": Disabled(REASON, SINCE)}, ["b"]),
+        ([device("a"), device("a.1", part_of=("a",))], {}, ["a"]),
+        ([device("a", "unhealthy"), device("a.1", part_of=("a",))], {}, ["a.1"]),
+        ([device("a.1", part_of=("a",))], {"a": Disabled("broken", SINCE)}, []),
+    ],
+)
+def test_the_devices_to_take_out_of_service(devices, out, taken):
+    assert host_drain.to_take(devices, out) == taken
+
+
+def test_only_devices_with_our_reason_are_ours():
+    out = {"b": Disabled(REASON, SINCE), "a": Disabled(REASON, SINCE), "c": Disabled(f"{REASON} by hand", SINCE)}
+    assert host_drain.marked(out, REASON) == ["a", "b"]
+
+
+def test_a_running_container_holds_its_device(tmp_path):
+    def find(_names):
+        return RunningContainers(
+            (
+                Container("podman", "job", "running", ("x.org/gpu=a",)),
+                Container("podman", "old", "exited", ("x.org/gpu=b",)),
+            ),
+            ("docker: its containers can't be told: no",),
+        )
+
+    held, trouble = host_drain.held_devices([device("a"), device("b")], str(tmp_path), "boot", find)
+    assert held == [host_drain.DeviceInUse("a", "x.org/gpu=a", ("container job (podman, running)",))]
+    assert trouble == ("docker: its containers can't be told: no",)
+
+
+def test_a_damaged_ledger_is_no_empty_ledger(tmp_path):
+    (tmp_path / "ledger.db").write_bytes(b"damage")
+    with pytest.raises(CdiError, match="nobody can tell who holds devices"):
+        host_drain.held_devices([device("a")], str(tmp_path), "boot", lambda _names: RunningContainers(()))
+
+
+def test_the_active_release_makes_the_changes():
+    ran = []
+
+    def run(command, _limit):
+        ran.append(list(command))
+        return Done(2 if command[3] == "c" else 0, b"", b"device: found 'c'\n")
+
+    host_drain.change("/opt/cdi", "drained", ["a"], REASON, run)
+    host_drain.change("/opt/cdi", "in_service", ["b"], REASON, run)
+    with pytest.raises(CdiError, match=r"/opt/cdi/bin/fleet-cdi device enable c: device: found 'c'$"):
+        host_drain.change("/opt/cdi", "in_service", ["c", "d"], REASON, run)
+    assert ran == [
+        ["/opt/cdi/bin/fleet-cdi", "device", "disable", "a", "--reason", REASON],
+        ["/opt/cdi/bin/fleet-cdi", "device", "enable", "b"],
+        ["/opt/cdi/bin/fleet-cdi", "device", "enable", "c"],
+    ]
+
+
+def test_a_host_without_a_release_has_nothing_to_drain(tmp_path):
+    result, _warnings = host_drain.answer(options(tmp_path, "drained"), False)
+    assert (result["changed"], result["release"], result["devices"], result["held"]) == (False, None, [], [])
+    assert host_drain.answer(options(tmp_path, "in_service"), False)[0]["changed"] is False
+
+
+def test_a_drain_needs_a_reason(tmp_path):
+    with pytest.raises(CdiError, match="reason: found none"):
+        host_drain.answer(options(tmp_path, "drained", reason=" \n"), False)
+
+
+def test_devices_of_the_pools_are_listed_too(tmp_path):
+    listing = tmp_path / "inventory.json"
+    pool = tmp_path / "inventory.d/gpu.drm.0.json"
+    pool.parent.mkdir()
+    boot = inventory.boot_id()
+    listing.write_bytes(inventory.render(Inventory((device("a"),)), boot))
+    pool.write_bytes(inventory.render(Inventory((device("a", "unhealthy"), device("b"))), boot))
+    devices, why = listed_devices(str(listing))
+    assert {one.id: one.health.state for one in devices} == {"a": "healthy", "b": "healthy"} and why == ""
+    listing.unlink()
+    devices, why = listed_devices(str(listing))
+    assert [one.id for one in devices] == ["a", "b"] and str(listing) in why
+
+
+def test_the_defaults_are_those_of_a_host():
+    from ansible_collections.fleet.cdi.plugins.modules.host_drain import MODULE
+
+    spec, usual = MODULE["argument_spec"], Layout()
+    assert (spec["device_list"]["default"], spec["state_dir"]["default"]) == (usual.inventory, usual.state_dir)
