@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import awx_collection  # tests/harness
+import other_collections  # tests/harness
 import pytest
 import yaml
 from fake_awx import Store, serve
@@ -26,7 +26,7 @@ OBJECTS = yaml.safe_load((EXAMPLE / "objects.yml").read_text(encoding="utf-8"))
 def collections():
     """Where Ansible finds awx.awx."""
     try:
-        return awx_collection.place(CHECKOUT / "build")
+        return other_collections.place(CHECKOUT / "build")
     except OSError as error:
         pytest.skip(f"awx.awx could not be had: {error}")
 
@@ -78,6 +78,7 @@ def test_the_objects_are_made_once(awx, apply):
     assert {name: (one["playbook"], one["job_slice_count"]) for name, one in templates.items()} == {
         "Fleet verify": ("verify.yml", 4),
         "Fleet provision": ("provision.yml", 4),
+        "Fleet upgrade": ("upgrade.yml", 1),
         "Fleet report": ("report.yml", 1),
     }
     asked = awx.related["job_templates", templates["Fleet provision"]["id"], "survey_spec"]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import awx_collection  # tests/harness
+import other_collections  # tests/harness
 import pytest
 import ssh_host
 
@@ -54,7 +54,7 @@ WAYS = {
 def collections():
     """Where Ansible finds ours, and the become plugin doas."""
     try:
-        more = awx_collection.place(CHECKOUT / "build", awx_collection.DOAS)
+        more = other_collections.place(CHECKOUT / "build")
     except OSError as error:
         pytest.skip(f"the become plugin doas could not be had: {error}")
     return f"{CHECKOUT / 'build/pythonpath'}:{more}"

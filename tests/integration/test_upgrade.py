@@ -1,0 +1,327 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbook upgrade on several hosts: names in an inventory with the local connection and directories of their own.
+
+An older release comes from a copy of the collection with one more comment. The grants are made by the real executables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import kubernetes_collection  # tests/harness
+import page
+import pytest
+import yaml
+from fake_kubernetes import Cluster, serve
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+HOSTS = ("gpu1", "gpu2", "gpu3")
+RULE = {
+    "profile": "rule",
+    "kind": "fleet.cdi/memory",
+    "match": {"subsystem": "mem", "node": ["/dev/full", "/dev/zero"]},
+    "group_by": "none",
+    "name_by": ["sysname"],
+}
+REASON = "fleet.cdi.upgrade: the host is being upgraded"
+SETTLE = [{"hosts": "all", "gather_facts": False, "tasks": [{"fleet.cdi.cdi_host": {}}]}]
+# The site's own work: a line for each host that it was done on.
+WORK = [
+    {
+        "name": "Note the host",
+        "ansible.builtin.lineinfile": {
+            "path": "{{ work }}/done",
+            "line": "{{ inventory_hostname }} {{ lookup('ansible.builtin.pipe', 'date +%s%N') }}",
+            "create": True,
+            "mode": "0644",
+        },
+    },
+    {
+        "name": "Do what the test wants",
+        "ansible.builtin.shell": {"cmd": "{{ work_command }}"},
+        "when": "work_command | default('') | length > 0",
+        "changed_when": False,
+    },
+]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes releases and grants of root: needs root")
+
+
+class Fleet:
+    """Hosts, and what plays and commands do with them."""
+
+    def __init__(self, directory, environment):
+        self.directory, self.environment = directory, environment
+        self.old = directory / "old"
+        (directory / "settle.yml").write_text(yaml.safe_dump(SETTLE))
+        (directory / "work.yml").write_text(yaml.safe_dump(WORK))
+        cdi = self.old / "ansible_collections/fleet/cdi"
+        for name in ("plugins", "meta"):
+            shutil.copytree(CHECKOUT / name, cdi / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(CHECKOUT / "galaxy.yml", cdi)
+        with (cdi / "plugins/module_utils/release/version.py").open("a", encoding="utf-8") as file:
+            file.write("# older\n")
+        self.write_hosts()
+
+    def write_hosts(self, **more):
+        hosts = {name: {**settings(self.directory / name), **more.get(name, {})} for name in HOSTS}
+        hosts["gpu2"]["cdi_host_plugins"] = {"memory/rule": {"args": RULE}}
+        (self.directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+
+    def command(self, playbook, *options):
+        # A later one of the same name counts.
+        given = ["-e", f"work={self.directory}", "-e", "fleet_cdi_upgrade_drain_timeout=0"]
+        # Here root may not see the processes of all users.
+        given += ["-e", "fleet_cdi_upgrade_accept=well,unknown"]
+        given += ["-e", f"fleet_cdi_upgrade_tasks={self.directory}/work.yml"]
+        return [PLAYBOOK, "-i", "hosts.json", "--forks", "4", playbook, *given, *options]
+
+    def play(self, playbook, *options, status=0, path=CHECKOUT / "build/pythonpath", **more):
+        environment = {**self.environment, "ANSIBLE_COLLECTIONS_PATH": str(path), **more}
+        done = subprocess.run(
+            self.command(playbook, *options),
+            cwd=self.directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode == status, done.stdout + done.stderr
+        return said
+
+    def upgrade(self, *options, status=0, **more):
+        return self.play("fleet.cdi.upgrade", *options, status=status, **more)
+
+    def cli(self, host, *words):
+        done = subprocess.run(
+            [str(self.directory / host / "opt/bin/fleet-cdi"), *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def releases(self):
+        return [os.readlink(self.directory / host / "opt/lib/current") for host in HOSTS]
+
+    def out_of_service(self, host):
+        """The devices of a host that are out of service, with the reasons."""
+        path = self.directory / host / "state/device-state.json"
+        found = json.loads(path.read_text())["devices"] if path.exists() else {}
+        return {name: one["reason"] for name, one in found.items()}
+
+    def offered(self, host):
+        path = self.directory / host / "cdi/fleet.cdi-memory.json"
+        return [one["name"] for one in json.loads(path.read_text())["devices"]] if path.exists() else []
+
+    def worked(self):
+        """The hosts on which the site's work was done, since the last call."""
+        path = self.directory / "done"
+        found = [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
+        path.write_text("")
+        return sorted(found)
+
+
+def settings(directory):
+    return {
+        "cdi_host_devices": {"memory": {**RULE, "required": True}},
+        "cdi_host_prefix": f"{directory}/opt",
+        "cdi_host_state_dir": f"{directory}/state",
+        "cdi_host_device_list": f"{directory}/inventory.json",
+        "cdi_host_spec_dir": f"{directory}/cdi",
+        "cdi_host_command_link": False,
+        "cdi_host_install_packages": False,
+        "cdi_host_refresh": False,
+        "ansible_become": False,
+        "ansible_connection": "local",
+        "ansible_pipelining": True,
+        "ansible_python_interpreter": sys.executable,
+    }
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory, ansible_environment):
+    """Hosts with the older release."""
+    made = Fleet(tmp_path_factory.mktemp("fleet"), ansible_environment)
+    made.play("settle.yml", path=made.old)
+    yield made
+    made.write_hosts()
+    for host in HOSTS:
+        subprocess.run([str(made.directory / host / "opt/bin/fleet-cdi"), "undo", "--force"], check=False)
+
+
+def test_an_upgrade_of_a_fleet(fleet):
+    """One story, because each host has to be made once."""
+    old = fleet.releases()[0]
+
+    # A preview touches nothing.
+    said = fleet.upgrade("--check")
+    assert "Would take 2 devices out of service, wait for nobody, run" in said and f"go from release {old}" in said
+    assert fleet.releases() == [old] * 3 and fleet.worked() == [] and fleet.out_of_service("gpu1") == {}
+
+    # A device that is held for ever stops the run after its batch. The mark of an operator stays.
+    fleet.cli("gpu1", "device", "disable", "mem:zero", "--reason", "broken, ticket 7")
+    fleet.cli("gpu2", "claim", "add", "job-42", "memory:1")
+    said = fleet.upgrade("-e", "fleet_cdi_upgrade_serial=2", status=2)
+    assert "are still in use: fleet.cdi/memory=full by request job-42 of memory/rule (claims)" in said, said
+    assert "The run stops after this batch, because these hosts failed or can't be reached: gpu2" in said
+    new = fleet.releases()[0]
+    assert fleet.releases() == [new, old, old] and new != old and fleet.worked() == ["gpu1"]
+    assert fleet.out_of_service("gpu1") == {"mem:zero": "broken, ticket 7"}
+    assert [fleet.out_of_service(host) for host in HOSTS[1:]] == [{}] * 2
+    assert [fleet.offered(host) for host in HOSTS] == [["full"], *[["full", "zero"]] * 2]
+
+    # The next run goes on where this one stopped.
+    fleet.cli("gpu2", "claim", "del", "job-42")
+    fleet.upgrade()
+    assert fleet.releases() == [new] * 3 and fleet.worked() == ["gpu2", "gpu3"]
+    assert fleet.offered("gpu2") == ["full", "zero"]
+
+    # A host that is not well after the work stays out of service, and its message tells the way back.
+    bad = fleet.directory / "gpu3/cdi/bad.json"
+    again = ("--limit", "gpu3", "-e", "fleet_cdi_upgrade_unchanged=true")
+    command = f"mkdir -p {bad.parent} && echo nothing > {bad}"
+    said = fleet.upgrade(*again, "-e", json.dumps({"work_command": command}), status=2)
+    assert "The host is not well after the upgrade:" in said and "bad.json" in said, said
+    assert "ansible-playbook fleet.cdi.upgrade -e fleet_cdi_upgrade_state=previous --limit gpu3" in said
+    assert fleet.out_of_service("gpu3") == {"mem:full": REASON, "mem:zero": REASON} and fleet.offered("gpu3") == []
+    bad.unlink()
+    back = ("-e", "fleet_cdi_upgrade_state=previous", "-e", "fleet_cdi_upgrade_serial=3")
+    fleet.upgrade(*back, "--limit", "gpu3")
+    assert fleet.releases() == [new, new, old]
+    assert fleet.out_of_service("gpu3") == {} and fleet.offered("gpu3") == ["full", "zero"]
+
+    # A run that was killed while a host was drained: the next one converges.
+    fleet.worked()
+    command = fleet.command("fleet.cdi.upgrade", "--limit", "gpu2", "-e", "fleet_cdi_upgrade_unchanged=true")
+    with subprocess.Popen(
+        [*command, "-e", json.dumps({"work_command": "sleep 600"})],
+        cwd=fleet.directory,
+        env={**fleet.environment, "ANSIBLE_COLLECTIONS_PATH": str(CHECKOUT / "build/pythonpath")},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as killed:
+        until = time.monotonic() + 120
+        while fleet.worked() != ["gpu2"] and time.monotonic() < until:
+            time.sleep(0.2)
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert set(fleet.out_of_service("gpu2").values()) == {REASON}
+    fleet.upgrade("--limit", "gpu2")
+    assert fleet.out_of_service("gpu2") == {} and fleet.offered("gpu2") == ["full", "zero"]
+
+    # Back to the older release, in the same way. A host that is there already is left alone.
+    fleet.worked()
+    fleet.upgrade(*back)
+    assert fleet.releases() == [old] * 3 and fleet.worked() == ["gpu1", "gpu2"]
+    assert fleet.out_of_service("gpu1") == {"mem:zero": "broken, ticket 7"} and fleet.offered("gpu2") == [
+        "full",
+        "zero",
+    ]
+
+    # A host that can't be reached fails its batch; the others of the batch are done, and no later batch begins.
+    fleet.write_hosts(gpu1={"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1})
+    said = fleet.upgrade("-e", "fleet_cdi_upgrade_serial=2", status=4)
+    assert fleet.releases() == [old, new, old] and fleet.worked() == ["gpu2"], said
+
+
+def test_wrong_settings_stop_it_before_the_first_host(fleet):
+    said = fleet.upgrade("-e", "fleet_cdi_upgrade_seriel=2", status=2)
+    assert "did you mean 'fleet_cdi_upgrade_serial'" in said, said
+    said = fleet.upgrade("-e", "fleet_cdi_upgrade_state=rolled_back", status=2)
+    assert "rolled_back" in said and fleet.worked() == []
+
+
+@pytest.fixture(scope="module")
+def kubernetes():
+    """Variables of the environment with which Ansible finds kubernetes.core."""
+    try:
+        found = kubernetes_collection.place(CHECKOUT / "build")
+    except OSError as error:
+        pytest.skip(f"kubernetes.core could not be had: {error}")
+    path = f"{CHECKOUT / 'build/pythonpath'}:{found.collections}"
+    return {"ANSIBLE_COLLECTIONS_PATH": path, "PYTHONPATH": str(found.library)}
+
+
+def test_nodes_are_cordoned_and_drained(fleet, kubernetes):
+    """node3 has pods; an operator cordoned node1 before."""
+    cluster = Cluster()
+    cluster.add_node("node3")
+    cluster.add_node("node1", unschedulable=True)
+    for pod, node, owner in (
+        ("web", "node3", "ReplicaSet"),
+        ("db", "node3", "StatefulSet"),
+        ("agent", "node3", "DaemonSet"),
+        ("batch", "node1", "Job"),
+    ):
+        cluster.add_pod(pod, node, owner)
+    cluster.protected.add("db")
+    nodes = {f"gpu{number}": {"fleet_cdi_upgrade_node": f"node{number}"} for number in (1, 3)}
+    fleet.write_hosts(**nodes)
+    before = fleet.releases()
+    with serve(cluster) as address:
+        kubeconfig = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "fleet", "cluster": {"server": address}}],
+            "contexts": [{"name": "fleet", "context": {"cluster": "fleet", "user": "fleet"}}],
+            "users": [{"name": "fleet", "user": {"token": "token"}}],
+            "current-context": "fleet",
+        }
+        (fleet.directory / "kubeconfig").write_text(json.dumps(kubeconfig))
+        options = ("--limit", "gpu1,gpu3", "-e", f"fleet_cdi_upgrade_kubeconfig={fleet.directory}/kubeconfig")
+
+        said = fleet.upgrade(*options, "--check", **kubernetes)
+        assert "Would cordon and drain node node3, take 2 devices" in said and cluster.changes == []
+
+        # A pod that its disruption budget protects: the node is as it was.
+        said = fleet.upgrade(*options, status=2, **kubernetes)
+        assert "would violate the pod's disruption budget" in said and "Pods on it: db, agent" in said, said
+        assert cluster.changes == [
+            'node3 {"unschedulable": true}',
+            "evicted web",
+            'node3 {"unschedulable": false}',
+        ]
+        assert fleet.releases() == before and fleet.out_of_service("gpu3") == {}
+
+        cluster.protected.clear()
+        fleet.upgrade(*options, **kubernetes)
+        assert cluster.changes[3:] == [
+            'node3 {"unschedulable": true}',
+            "evicted db",
+            'node3 {"unschedulable": false}',
+            "evicted batch",
+        ]
+        assert [name for _namespace, name in cluster.pods] == ["agent"]
+        assert cluster.nodes["node3"]["metadata"]["annotations"] == {}
+        assert cluster.nodes["node1"]["spec"] == {"unschedulable": True}
+        assert fleet.releases()[0] == fleet.releases()[2] != before[2]
+
+        # What a run that was killed left: our cordon, and nothing else to do.
+        del cluster.changes[:]
+        cluster.nodes["node3"]["metadata"]["annotations"] = {"fleet.cdi/cordoned-by": "fleet.cdi.upgrade"}
+        cluster.nodes["node3"]["spec"]["unschedulable"] = True
+        fleet.upgrade(*options, **kubernetes)
+        assert cluster.changes == ['node3 {"unschedulable": false}']
+
+
+def test_every_command_of_the_page(fleet):
+    host = {**settings(fleet.directory / "gpu3"), "fleet_cdi_upgrade_accept": "well,unknown"}
+    (fleet.directory / "page.json").write_text(json.dumps({"all": {"hosts": {"gpu3": host}}}))
+    environment = {
+        **fleet.environment,
+        "ANSIBLE_INVENTORY": str(fleet.directory / "page.json"),
+        "PATH": f"{Path(PLAYBOOK).parent}:{os.environ['PATH']}",
+    }
+    assert page.run(CHECKOUT / "docs/upgrade.md", fleet.directory, environment, {"rack7": "gpu3"}) == 3
+    # The last command went back.
+    assert fleet.releases()[2] != fleet.releases()[1]  # gpu2 has the release of this controller
+    assert fleet.offered("gpu3") == ["full", "zero"]
