@@ -31,7 +31,7 @@ FENCE = re.compile(r"^( *)(`{3,}|~{3,}) *([^ ]*)")
 MARKED = re.compile(r" *<!-- *(file|not run): *(.*?) *-->")
 FILE, NOT_RUN = "file", "not run"
 PROMPTS = ("# ", "$ ")
-SECONDS = 120.0  # for all commands of a page
+SECONDS = 120.0  # for all commands of a page, by default
 MARK = "\x1e"  # ends the output of a command; no program prints it
 
 
@@ -126,8 +126,14 @@ def matches(expected: Sequence[str], said: Sequence[str]) -> bool:
     return re.fullmatch(pattern, f"{lines}\n" if lines else "") is not None
 
 
-def run(page: Path, directory: Path, environment: Mapping[str, str], replace: Mapping[str, str] | None = None) -> int:
-    """Run the page in one shell, in `directory`; return the number of commands.
+def run(
+    page: Path,
+    directory: Path,
+    environment: Mapping[str, str],
+    replace: Mapping[str, str] | None = None,
+    seconds: float = SECONDS,
+) -> int:
+    """Run the page in one shell, in `directory`, for at most `seconds`; return the number of commands.
 
     `replace`: what the page has -> what this machine has. It changes commands and files, and its reverse the output.
     Raises PageError with all commands that print something else.
@@ -152,7 +158,7 @@ def run(page: Path, directory: Path, environment: Mapping[str, str], replace: Ma
         env=dict(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
     output = done.stdout.decode("utf-8", "replace")
