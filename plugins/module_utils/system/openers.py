@@ -4,7 +4,10 @@
 """Find the processes that have a device node open now, by their descriptors and mapped memory.
 
 Nodes are compared by type and numbers, never by path: a container has its own nodes, with any name. Sources:
-proc_pid_fd(5), proc_pid_maps(5), statx(2), ptrace(2) "Ptrace access mode checking".
+proc_pid_fd(5), proc_pid_maps(5), proc_pid_task(5), kcmp(2), statx(2), ptrace(2) "Ptrace access mode checking".
+
+A thread may have a descriptor table of its own (unshare(2), CLONE_FILES), and the first thread may end before others
+do. /proc/PID/fd and /proc/PID/maps are those of the first thread, so threads are looked at, too.
 
 To read /proc/PID/fd of other processes needs CAP_SYS_PTRACE, and CAP_DAC_READ_SEARCH for those of other users. With
 AT_STATX_DONT_SYNC, statx never waits for a server or for a user's own file system; os.stat would.
@@ -52,6 +55,9 @@ MAPS = 16 << 20  # bytes of one process' mappings that are looked at
 CHUNK = 1 << 16  # bytes of one read(2)
 QUERIES = 16  # shared mappings of a process that are asked for one by one; the text of all is cheaper for more
 
+# kcmp(2): its number by machine (asm/unistd.h), and the kind that compares descriptor tables
+_KCMP_NUMBERS = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354, "s390x": 343}
+_KCMP_FILES = 2
 # linux/stat.h and linux/fcntl.h
 _AT_STATX_DONT_SYNC, _AT_NO_AUTOMOUNT = 0x4000, 0x800
 _BASIC = 0x7FF  # STATX_BASIC_STATS
@@ -130,11 +136,14 @@ def look(
             continue  # it has ended
         try:
             opened = _opened(process, wanted, nodes)
+            opened |= _opened_by_threads(process, pid, wanted, nodes, end)
             processes += 1
             if opened:
                 opener = _opener(process, pid, nodes)
                 for number in opened:
                     found.setdefault(number, []).append(opener)
+        except TimeoutError:
+            unseen += 1
         except OSError as error:
             unseen += error.errno in DENIED
         finally:
@@ -192,6 +201,43 @@ def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
         os.close(folder)
     found.update(number for number in _mapped(process, nodes) if number and wanted.has(number))
     return found
+
+
+def _opened_by_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
+    """Return the `wanted` nodes that threads have open by other descriptor tables than the first thread.
+
+    Raises OSError as `_opened`, and TimeoutError after `end` (time.monotonic).
+    """
+    found: set[Number] = set()
+    if os.stat("task", dir_fd=process).st_nlink <= 3:  # the first thread alone
+        return found
+    tables = [pid]  # a thread of each table
+    for thread in _threads(process):
+        if thread == pid or any(nodes.same_table(one, thread) for one in tables):
+            continue
+        tables.append(thread)
+        if time.monotonic() > end:
+            raise TimeoutError
+        try:
+            folder = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
+        except FileNotFoundError:
+            continue  # it has ended
+        try:
+            found |= _opened(folder, wanted, nodes)
+        except OSError as error:
+            if error.errno in DENIED:
+                raise
+        finally:
+            os.close(folder)
+    return found
+
+
+def _threads(process: int) -> list[int]:
+    folder = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
+    try:
+        return [int(name) for name in os.listdir(folder)]
+    finally:
+        os.close(folder)
 
 
 def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
@@ -271,7 +317,9 @@ class _Nodes:
     """Identify files. Remembers mapped files, because many processes map the same ones."""
 
     def __init__(self) -> None:
-        self._statx = ctypes.CDLL(None, use_errno=True).statx
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._statx, self._syscall = libc.statx, libc.syscall
+        self._kcmp = _KCMP_NUMBERS.get(os.uname().machine)
         self._buffer = ctypes.create_string_buffer(256)
         self._known: dict[tuple[bytes, int], Optional[Number]] = {}
 
@@ -280,25 +328,27 @@ class _Nodes:
         mode = self._ask(folder, name.encode())
         return self._answer().number if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else None
 
+    def same_table(self, one: int, other: int) -> bool:
+        """Tell if two threads have the same descriptor table. False if the kernel does not say it."""
+        return self._kcmp is not None and self._syscall(self._kcmp, one, other, _KCMP_FILES, 0, 0) == 0
+
     def mapped(self, process: int, place: bytes, device: bytes, inode: int, path: bytes) -> Optional[Number]:
         """Return the numbers of the file that is mapped at `place`, or None if it is unknown or not a device node."""
         key = (device, inode)
         if key not in self._known:
-            number = None
-            with suppress(OSError):
+            with suppress(OSError):  # not remembered, because this process may have ended its mapping just now
                 try:
                     number = self.stat(process, b"map_files/" + place).number
                 except OSError as error:
-                    # map_files needs CAP_CHECKPOINT_RESTORE. The path leads to the same file, if it is unchanged. Only
-                    # below /dev: another path may lead to a server.
-                    if error.errno not in DENIED or not path.startswith(b"/dev/"):
+                    # map_files needs CAP_CHECKPOINT_RESTORE, and the directory of a thread has none. The path leads to
+                    # the same file, if it is unchanged. Only below /dev: another path may lead to a server.
+                    if error.errno not in (*DENIED, errno.ENOENT) or not path.startswith(b"/dev/"):
                         raise
                     there = self.stat(process, b"root" + path)
                     major, minor = (int(part, 16) for part in device.split(b":"))
-                    if (there.inode, there.device) == (inode, (major, minor)):
-                        number = there.number
-            self._known[key] = number
-        return self._known[key]
+                    number = there.number if (there.inode, there.device) == (inode, (major, minor)) else None
+                self._known[key] = number
+        return self._known.get(key)
 
     def is_file(self, device: bytes, inode: int) -> bool:
         """Tell if this mapped file was seen before, and is not a device node."""

@@ -110,6 +110,33 @@ def test_who_closed_it_and_who_ended_has_nothing_open(node, process):
     assert pids(CONSOLE) == []
 
 
+# Each thread may have a descriptor table of its own, and /proc/PID/fd is that of the first thread.
+THREADS = (
+    "import ctypes, threading; libc = ctypes.CDLL(None); e = threading.Event(); g = threading.Event(); "
+    "t = threading.Thread(target=lambda: (libc.unshare(0x400), e.set(), g.wait()), daemon=True); t.start(); e.wait(); "
+)
+OF_A_THREAD = THREADS + "os.close(f)"
+OF_THE_LEADER = THREADS.replace("libc.unshare(0x400), ", "") + "print(1, flush=True); libc.syscall(60, 0)"
+
+
+@needs_nodes
+@pytest.mark.parametrize("then", [OF_A_THREAD, OF_THE_LEADER], ids=["its own table", "the first thread ended"])
+def test_a_descriptor_that_only_another_thread_has_is_open(node, process, then):
+    opener = process(node(*CONSOLE), then)
+    (found,) = openers.look([CONSOLE]).openers.get(CONSOLE, ()) or [None]
+    assert found and (found.pid, found.uid) == (opener.pid, 0)
+
+
+@needs_nodes
+def test_a_mapping_stays_when_the_first_thread_has_ended(process):
+    path = "/dev/loop7"
+    number = openers.number_of(path)
+    if not number:
+        pytest.skip("this machine has no /dev/loop7")
+    opener = process(path, f"{MAPS}; {OF_THE_LEADER}")
+    assert pids(number) == [opener.pid]
+
+
 @needs_nodes
 def test_a_node_that_was_removed_is_still_open(node, process):
     path = node(*CONSOLE)
