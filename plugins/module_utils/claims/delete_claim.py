@@ -83,7 +83,7 @@ def _open_nodes(places: Layout, claim: ClaimRecord) -> str:
     """Return which processes of the claim's user have a node open that the claim gave; "" if none. Raises CdiError."""
     if not claim.access:
         return ""
-    from .lifetime.user_access import open_nodes
+    from .lifetime.open_nodes import open_nodes
 
     return open_nodes(places, claim)
 

@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple, Optional
@@ -72,6 +72,28 @@ def user_rights(entries: AccessList, uid: int) -> Optional[int]:
 def effective_rights(entries: AccessList, uid: int) -> int:
     """Return the rights that the user's own entry gives in fact."""
     return (user_rights(entries, uid) or 0) & mask_of(entries)
+
+
+def may_open(entries: AccessList, owner: tuple[int, int], uid: int, gids: Collection[int]) -> bool:
+    """Tell if a user with these groups may read or write the file, by the rules of acl(5). `owner`: user and group.
+
+    As the kernel does (fs/namei.c, acl_permission_check), ignore named entries if the mask is empty.
+    """
+    mask = mask_of(entries)
+    if not mask:
+        entries = tuple(one for one in entries if one.tag not in (USER, NAMED_GROUP))
+    if uid == owner[0]:
+        found = [one.rights for one in entries if one.tag == OWNER]
+    elif user_rights(entries, uid) is not None:
+        found = [effective_rights(entries, uid)]
+    else:
+        groups = [
+            one.rights & mask
+            for one in entries
+            if (one.tag == GROUP and owner[1] in gids) or (one.tag == NAMED_GROUP and one.id in gids)
+        ]
+        found = groups or [one.rights for one in entries if one.tag == OTHER]
+    return bool(_union(found) & (READ | WRITE))
 
 
 def with_user(entries: AccessList, uid: int, rights: int) -> AccessList:

@@ -22,8 +22,8 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import NamedTuple, Optional
 
 from . import control_group
@@ -55,8 +55,9 @@ MAPS = 16 << 20  # bytes of one process' mappings that are looked at
 CHUNK = 1 << 16  # bytes of one read(2)
 QUERIES = 16  # shared mappings of a process that are asked for one by one; the text of all is cheaper for more
 
-# kcmp(2): its number by machine (asm/unistd.h), and the kind that compares descriptor tables
-_KCMP_NUMBERS = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354, "s390x": 343}
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# kcmp(2): its number on this machine (asm/unistd.h), and the kind that compares descriptor tables
+_KCMP = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354, "s390x": 343}.get(os.uname().machine, -1)
 _KCMP_FILES = 2
 # linux/stat.h and linux/fcntl.h
 _AT_STATX_DONT_SYNC, _AT_NO_AUTOMOUNT = 0x4000, 0x800
@@ -94,6 +95,7 @@ class OpenersSeen(NamedTuple):
     processes: int = 0  # that it could look at
     unseen: int = 0  # that it could not look at
     trouble: str = ""  # another reason why it may have missed some
+    hidden: int = 0  # of those in `unseen`, the ones that may be an ordinary user's
 
     @property
     def gaps(self) -> str:
@@ -117,7 +119,7 @@ def look(
         return OpenersSeen()
     wanted = _Wanted(frozenset(numbers), frozenset(majors))
     found: dict[Number, list[Opener]] = {}
-    processes = unseen = 0
+    processes = unseen = hidden = 0
     try:
         end = time.monotonic() + seconds
         nodes = _Nodes()
@@ -126,29 +128,28 @@ def look(
         return OpenersSeen(trouble=f"{proc}: {error.strerror or error}")
     for index, pid in enumerate(pids):
         if time.monotonic() > end:
-            return OpenersSeen(
-                _made(found), processes, unseen + len(pids) - index, f"it would take more than {seconds:g} s"
-            )
+            left, late = len(pids) - index, f"it would take more than {seconds:g} s"
+            return OpenersSeen(_made(found), processes, unseen + left, late, hidden + left)
         try:
             # This descriptor stays with the process; its number may go to another process.
             process = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             continue  # it has ended
         try:
-            opened = _opened(process, wanted, nodes)
-            opened |= _opened_by_threads(process, pid, wanted, nodes, end)
+            opened = _opened(process, wanted, nodes) | _opened_by_threads(process, pid, wanted, nodes, end)
             processes += 1
             if opened:
                 opener = _opener(process, pid, nodes)
                 for number in opened:
                     found.setdefault(number, []).append(opener)
-        except TimeoutError:
+        except (PermissionError, TimeoutError):
             unseen += 1
-        except OSError as error:
-            unseen += error.errno in DENIED
+            hidden += _uid(process) != 0
+        except OSError:
+            pass  # it has ended
         finally:
             os.close(process)
-    return OpenersSeen(_made(found), processes, unseen, _blind(proc))
+    return OpenersSeen(_made(found), processes, unseen, _blind(proc), hidden)
 
 
 def _made(found: Mapping[Number, Sequence[Opener]]) -> dict[Number, tuple[Opener, ...]]:
@@ -184,8 +185,18 @@ def _number(mode: int, major: int, minor: int) -> Optional[Number]:
 
 
 def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
-    """Return the `wanted` nodes that a process has open. Raises OSError if it has ended or access is denied."""
-    found = set()
+    """Return the `wanted` nodes that a thread has open; none if it has ended. Raises OSError if access is denied."""
+    found: set[Number] = set()
+    try:
+        _add_opened(process, wanted, nodes, found)
+    except OSError as error:
+        if error.errno in DENIED:
+            raise
+    return found
+
+
+def _add_opened(process: int, wanted: _Wanted, nodes: _Nodes, found: set[Number]) -> None:
+    """Add the `wanted` nodes that a thread has open to `found`. Raises OSError if it has ended or access is denied."""
     folder = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
     try:
         for name in os.listdir(folder):
@@ -200,7 +211,6 @@ def _opened(process: int, wanted: _Wanted, nodes: _Nodes) -> set[Number]:
     finally:
         os.close(folder)
     found.update(number for number in _mapped(process, nodes) if number and wanted.has(number))
-    return found
 
 
 def _opened_by_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, end: float) -> set[Number]:
@@ -209,27 +219,37 @@ def _opened_by_threads(process: int, pid: int, wanted: _Wanted, nodes: _Nodes, e
     Raises OSError as `_opened`, and TimeoutError after `end` (time.monotonic).
     """
     found: set[Number] = set()
+    with closing(other_tables(process, pid)) as folders:
+        for folder in folders:
+            if time.monotonic() > end:
+                raise TimeoutError
+            found |= _opened(folder, wanted, nodes)
+    return found
+
+
+def other_tables(process: int, pid: int) -> Generator[int, None, None]:
+    """Yield a folder of /proc/PID/task, open, for each descriptor table but that of the first thread.
+
+    `process`: the open folder /proc/PID, which the caller has read. Raises OSError.
+    """
     if os.stat("task", dir_fd=process).st_nlink <= 3:  # the first thread alone
-        return found
-    tables = [pid]  # a thread of each table
+        return
+    tables = []  # a thread of each table
+    with suppress(FileNotFoundError):
+        os.readlink("exe", dir_fd=process)
+        tables.append(pid)  # the first thread lives: one that ends has lost its mappings before its descriptors
     for thread in _threads(process):
-        if thread == pid or any(nodes.same_table(one, thread) for one in tables):
+        if thread == pid or any(_same_table(one, thread) for one in tables):
             continue
         tables.append(thread)
-        if time.monotonic() > end:
-            raise TimeoutError
         try:
             folder = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=process)
         except FileNotFoundError:
             continue  # it has ended
         try:
-            found |= _opened(folder, wanted, nodes)
-        except OSError as error:
-            if error.errno in DENIED:
-                raise
+            yield folder
         finally:
             os.close(folder)
-    return found
 
 
 def _threads(process: int) -> list[int]:
@@ -238,6 +258,11 @@ def _threads(process: int) -> list[int]:
         return [int(name) for name in os.listdir(folder)]
     finally:
         os.close(folder)
+
+
+def _same_table(one: int, other: int) -> bool:
+    """Tell if two threads have the same descriptor table. False if the kernel does not say it."""
+    return _KCMP >= 0 and _LIBC.syscall(_KCMP, one, other, _KCMP_FILES, 0, 0) == 0
 
 
 def _mapped(process: int, nodes: _Nodes) -> Iterator[Optional[Number]]:
@@ -317,9 +342,7 @@ class _Nodes:
     """Identify files. Remembers mapped files, because many processes map the same ones."""
 
     def __init__(self) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._statx, self._syscall = libc.statx, libc.syscall
-        self._kcmp = _KCMP_NUMBERS.get(os.uname().machine)
+        self._statx = _LIBC.statx
         self._buffer = ctypes.create_string_buffer(256)
         self._known: dict[tuple[bytes, int], Optional[Number]] = {}
 
@@ -327,10 +350,6 @@ class _Nodes:
         """Return the numbers of the device node to which a link leads, or None for another file. Raises OSError."""
         mode = self._ask(folder, name.encode())
         return self._answer().number if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else None
-
-    def same_table(self, one: int, other: int) -> bool:
-        """Tell if two threads have the same descriptor table. False if the kernel does not say it."""
-        return self._kcmp is not None and self._syscall(self._kcmp, one, other, _KCMP_FILES, 0, 0) == 0
 
     def mapped(self, process: int, place: bytes, device: bytes, inode: int, path: bytes) -> Optional[Number]:
         """Return the numbers of the file that is mapped at `place`, or None if it is unknown or not a device node."""
@@ -376,10 +395,7 @@ class _Nodes:
 
 def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
     """Describe a process that has a node open; leaves out facts that can't be read."""
-    program, of_root, uid, group, began = "", False, -1, Group(), 0.0
-    with suppress(OSError, ValueError, StopIteration):
-        status = _text(process, "status", control_group.LONGEST)
-        uid = int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
+    program, of_root, uid, group, began = "", False, _uid(process), Group(), 0.0
     with suppress(OSError):
         program = os.path.basename(os.readlink("exe", dir_fd=process).removesuffix(" (deleted)"))
         file = nodes.stat(process, b"exe")
@@ -390,6 +406,14 @@ def _opener(process: int, pid: int, nodes: _Nodes) -> Opener:
         fields = _text(process, "stat", control_group.LONGEST).rpartition(")")[2].split()
         began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return Opener(pid, program, uid, group, of_root, began)
+
+
+def _uid(process: int) -> int:
+    """Return the real user id of a process; -1 if it has ended."""
+    with suppress(OSError, ValueError, StopIteration):
+        status = _text(process, "status", control_group.LONGEST)
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:")))
+    return -1
 
 
 def _text(process: int, name: str, most: int) -> str:

@@ -15,30 +15,23 @@ follows no link, so that no other file gets or loses an entry.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import pwd
-import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Optional
+from contextlib import contextmanager, suppress
+from typing import Optional
 
 from ... import documents
 from ...directories import FLAGS
 from ...layout import Layout
 from ...records import CdiError, Node
-from ...safe_text import one_line
 from ...system import access_list, device_nodes
 from ..record import ClaimRecord, NodeAccess
 from ..store import DIRECTORY, read_claims, write_claim
 from .users import locked
 
-if TYPE_CHECKING:
-    from ...system.openers import Opener
-
 GIVEN = access_list.READ | access_list.WRITE
 OTHERS = 0o006  # of a mode: who may read and write a node as any user needs no entry
-NS_GET_PARENT, NS_GET_OWNER_UID = 0xB702, 0xB704  # ioctl_ns(2)
 TRY = 'test -r "$1" || exit 1; i=1; shift; for n; do i=$((i + 1)); test -r "$n" && test -w "$n" || exit $i; done'
 TRYING = 30.0  # seconds
 
@@ -66,10 +59,10 @@ def plan_access(places: Layout, claim: ClaimRecord) -> ClaimRecord:
             f"user {claim.wanted.for_user} has another user id than the claim; found {user_id(claim.wanted.for_user)}, "
             f"expected {claim.uid}"
         )
-    known = {one.node: one for holder in (claim, *_companions(places, claim)) for one in holder.access if one.given}
+    known = {one.node: one for holder in (claim, *companions(places, claim)) for one in holder.access if one.given}
     found = []
     for node in claim.nodes:
-        with _opened(places, node) as handle:
+        with opened(places, node) as handle:
             wanted = _looked(handle, node, claim)
         if wanted:
             found.append(known.get(node, wanted))
@@ -82,7 +75,7 @@ def give_access(places: Layout, claim: ClaimRecord) -> None:
         return
     with locked(os.path.join(places.state_dir, DIRECTORY)):
         for one in claim.access:
-            with _opened(places, one.node) as handle:
+            with opened(places, one.node) as handle:
                 entries = access_list.read_access(handle)
                 if access_list.effective_rights(entries, claim.uid) & GIVEN != GIVEN:
                     rights = GIVEN | max(one.before, 0)
@@ -98,11 +91,11 @@ def take_back(places: Layout, claim: ClaimRecord) -> ClaimRecord:
     if not any(one.given for one in claim.access):
         return claim
     with locked(os.path.join(places.state_dir, DIRECTORY)):
-        shared = {one.node for holder in _companions(places, claim) for one in holder.access if one.given}
+        shared = {one.node for holder in companions(places, claim) for one in holder.access if one.given}
         for one in claim.access:
             if not one.given or one.node in shared or _other_device(places, one.node):
                 continue
-            with _opened(places, one.node) as handle:
+            with opened(places, one.node) as handle:
                 entries = access_list.read_access(handle)
                 if access_list.user_rights(entries, claim.uid) is not None:
                     left = access_list.without_user(entries, claim.uid)
@@ -118,7 +111,7 @@ def access_faults(places: Layout, claim: ClaimRecord) -> list[str]:
     """Return which nodes the user can't open, although the claim gave access."""
     found = []
     for one in claim.access:
-        with suppress(CdiError), _opened(places, one.node) as handle:  # another look reports a node that is gone
+        with suppress(CdiError), opened(places, one.node) as handle:  # another look reports a node that is gone
             if access_list.effective_rights(access_list.read_access(handle), claim.uid) & GIVEN != GIVEN:
                 found.append(
                     f"{one.node.path}: user {claim.wanted.for_user} has lost the access that the claim gave; udev or "
@@ -144,25 +137,6 @@ def has_spec_access(claim: ClaimRecord, path: str) -> bool:
         raise documents.failed("read", path, error) from None
 
 
-def open_nodes(places: Layout, claim: ClaimRecord) -> str:
-    """Return which processes of the claim's user have a node open that the claim gave; "" if none. Raises CdiError.
-
-    A descriptor stays valid when the access is taken back: the kernel asks the access list at open(2) alone.
-    """
-    if not claim.access:
-        return ""
-    from ...system import openers  # ctypes takes 3 ms, which other claims need not pay
-
-    shared = {node for holder in _companions(places, claim) for node in holder.nodes}
-    nodes = [one.node for one in claim.access if one.before & GIVEN != GIVEN or one.before < 0]
-    paths = {(node.type, node.major, node.minor): node.path for node in nodes if node not in shared}
-    for number, found in openers.look(paths.keys()).openers.items():
-        own = [one for one in found if _belongs(one, claim.uid)]
-        if own:
-            return one_line(f"{paths[number]} is open in {openers.named_openers(own)}")
-    return ""
-
-
 def check_access(places: Layout, claim: ClaimRecord, spec: str) -> None:
     """Have the kernel say that the user can read the file `spec` and open the nodes. Opens none. Raises CdiError.
 
@@ -184,6 +158,7 @@ def check_access(places: Layout, claim: ClaimRecord, spec: str) -> None:
             stdout=subprocess.DEVNULL,  # the user can stop or change this process: only its status counts
             stderr=subprocess.DEVNULL,
             timeout=TRYING,
+            start_new_session=True,  # root's terminal obeys who has it (ioctl_tty(2), TIOCSTI)
             user=claim.uid,
             group=user.pw_gid,
             extra_groups=os.getgrouplist(user.pw_name, user.pw_gid),
@@ -198,7 +173,7 @@ def check_access(places: Layout, claim: ClaimRecord, spec: str) -> None:
         )
 
 
-def _companions(places: Layout, claim: ClaimRecord) -> list[ClaimRecord]:
+def companions(places: Layout, claim: ClaimRecord) -> list[ClaimRecord]:
     """Return the other claims of the same user."""
     return [one for one in read_claims(places.state_dir).claims if one.uid == claim.uid and one.id != claim.id]
 
@@ -219,7 +194,7 @@ def _other_device(places: Layout, node: Node) -> bool:
 
 
 @contextmanager
-def _opened(places: Layout, node: Node) -> Iterator[int]:
+def opened(places: Layout, node: Node) -> Iterator[int]:
     """Give a descriptor (O_PATH) of the node, which has its numbers. Raises CdiError, also for what fails meanwhile."""
     handle = -1
     try:
@@ -240,17 +215,3 @@ def _opened(places: Layout, node: Node) -> Iterator[int]:
     finally:
         if handle >= 0:
             os.close(handle)
-
-
-def _belongs(opener: Opener, uid: int) -> bool:
-    """Tell if a process is the user's: it has this user id, or is in a user namespace that the user made."""
-    if opener.uid == uid:
-        return True
-    with suppress(OSError), ExitStack() as stack:
-        handle = os.open(f"/proc/{opener.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        while True:  # up to the first namespace, whose parent is refused
-            stack.callback(os.close, handle)
-            if struct.unpack("I", fcntl.ioctl(handle, NS_GET_OWNER_UID, bytes(4)))[0] == uid:
-                return True
-            handle = fcntl.ioctl(handle, NS_GET_PARENT)
-    return False

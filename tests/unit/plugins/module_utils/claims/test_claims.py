@@ -22,7 +22,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.calls import Call
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.check_claims import check_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims as collect_claims_file
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import user_access
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import open_nodes, user_access
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.collect_claims import collect_claims
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users import shown_state, users_path
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.pods.pod_record import (
@@ -372,12 +372,12 @@ class TestForAUser:
         assert not entry()
         assert claims.restore().restored == ("one",)
         assert entry() and claims.check("boot-2") == [] and claims.restore().restored == ()
-        monkeypatch.setattr(user_access, "open_nodes", lambda *_given: "/dev/null is open in pid 7")
+        monkeypatch.setattr(open_nodes, "open_nodes", lambda *_given: "/dev/null is open in pid 7")
         with pytest.raises(CdiError, match="is open in pid 7; expected that nobody uses it"):
             claims.delete("one")
         assert entry() and claims.stored("one").state == GRANTED
         monkeypatch.setattr(  # opened between the look and the end of the access
-            user_access, "open_nodes", lambda _places, claim: "" if claim.access[0].given else "/dev/null is open"
+            open_nodes, "open_nodes", lambda _places, claim: "" if claim.access[0].given else "/dev/null is open"
         )
         with pytest.raises(CdiError, match="could not be given back: /dev/null is open"):
             claims.delete("one")

@@ -109,3 +109,29 @@ def test_nobody_else_gains_or_loses(entries, rights):
 def test_another_format_is_refused(content):
     with pytest.raises(ValueError, match="version 2"):
         access_list.parse_attribute(content)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="asks the kernel as other users: needs root")
+@pytest.mark.parametrize("mode", [0o000, 0o600, 0o040, 0o020, 0o004])
+@pytest.mark.parametrize("entries", [(), ("u:7:r",), ("u:7:-", "g:8:rw"), ("g:8:-",), ("u:7:rw", "m::-")], ids=str)
+@pytest.mark.counterpart("acl")
+def test_who_may_open_a_file_as_the_kernel_says(tmp_path, mode, entries):
+    path = tmp_path / "file"
+    path.touch()
+    os.chown(path, 5, 6)
+    path.chmod(mode)
+    for entry in entries:
+        subprocess.run(["setfacl", "-m", entry, path], check=True)
+    file = os.open(path, os.O_RDONLY)
+    found = access_list.read_access(file)
+    for uid, gid in ((5, 9), (7, 9), (9, 6), (9, 8), (7, 8), (9, 9)):
+        pid = os.fork()
+        if pid == 0:
+            os.setgroups([])
+            os.setgid(gid)
+            os.setuid(uid)
+            link = f"/proc/self/fd/{file}"
+            os._exit(os.access(link, os.R_OK) or os.access(link, os.W_OK))
+        may = bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        assert access_list.may_open(found, (5, 6), uid, {gid}) == may, (uid, gid)
+    os.close(file)

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
-import pwd
-import stat
+import pty
 import subprocess
+import sys
+from contextlib import suppress
 
 import pytest
 
@@ -17,50 +18,12 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims import store
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import user_access
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimPart as Part
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, NodeAccess, WantedClaim
-from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.system import access_list
 
-USER = "daemon"
-UID = pwd.getpwnam(USER).pw_uid
+from .user_nodes import UID, USER, Nodes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes: needs root")
-
-
-class Nodes:
-    """Device nodes below a root directory, and claims of them."""
-
-    def __init__(self, directory):
-        self.root = directory / "root"
-        (self.root / "dev").mkdir(parents=True)
-        self.places = Layout(state_dir=str(directory / "state"), root=str(self.root))
-        (directory / "state/claims").mkdir(parents=True)
-
-    def make(self, name, minor, mode=0o600):
-        path = self.root / "dev" / name
-        os.mknod(path, stat.S_IFCHR | mode, os.makedev(1, minor))
-        os.chmod(path, mode)
-        return Node(f"/dev/{name}", "c", 1, minor)
-
-    def claim(self, id_, *nodes, uid=UID):
-        """A claim that has given its access, as `claim add` does it."""
-        wanted = WantedClaim(id_, {"gpu": 1}, for_user=USER)
-        claim = user_access.plan_access(self.places, ClaimRecord(wanted, parts=(Part("x", nodes),), uid=uid, token="0"))
-        store.write_claim(self.places.state_dir, claim)
-        user_access.give_access(self.places, claim)
-        return claim
-
-    def rights(self, node):
-        handle = os.open(str(self.root) + node.path, os.O_PATH)
-        try:
-            return access_list.effective_rights(access_list.read_access(handle), UID)
-        finally:
-            os.close(handle)
-
-    def state(self, node):
-        """Mode and access list."""
-        path = str(self.root) + node.path
-        return oct(os.stat(path).st_mode), directories.ACCESS_LIST in os.listxattr(path)
 
 
 @pytest.fixture
@@ -191,26 +154,27 @@ def test_a_user_who_has_another_number_by_now_gets_nothing(nodes):
         nodes.claim("job", nodes.make("gpu0", 3), uid=UID + 1)
 
 
-@pytest.mark.parametrize(
-    ("start", "counts"),
-    [
-        (["setpriv", "--reuid", USER, "--clear-groups"], True),
-        (["setpriv", "--euid", USER, "unshare", "--user"], True),  # real user id 0, in a user namespace of the user
-        (["unshare", "--user"], False),
-        ([], False),
-    ],
-)
-def test_processes_of_the_user_that_have_a_node_open(nodes, start, counts):
-    if "unshare" in start and subprocess.run([*start, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("no user namespaces here")
-    full = nodes.make("full", 7)  # as /dev/full, which no other process has open
-    claim = nodes.claim("job", full)
-    with open("/dev/full", "rb") as file:
-        words = [*start, "cat"]
-        with subprocess.Popen(words, stdin=-1, stdout=-1, bufsize=0, pass_fds=[file.fileno()]) as process:
-            process.stdin.write(b"x")
-            assert process.stdout.read(1) == b"x"
-            found = user_access.open_nodes(nodes.places, claim)
-            assert found.startswith(f"{full.path} is open in pid {process.pid} ") == counts, found
-            process.stdin.close()
-    assert user_access.open_nodes(nodes.places, claim) == ""
+TERMINAL = """
+import os, sys
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import user_access
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
+from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
+user_access.TRY = "if (: < /dev/tty) 2> /dev/null; then exit 1; fi"
+user_access.check_access(Layout(), ClaimRecord(WantedClaim("job", {}, for_user=sys.argv[1]), uid=int(sys.argv[2])), "/")
+print("refused")
+"""
+
+
+def test_the_process_that_tries_as_the_user_has_not_roots_terminal():
+    """The user may take this process over, and could type into the terminal of root (TIOCSTI)."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        words = [sys.executable, "-c", TERMINAL, USER, str(UID)]
+        os.execve(words[0], words, {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    said = b""
+    with suppress(OSError):  # at its end
+        while piece := os.read(terminal, 4096):
+            said += piece
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert said.strip() == b"refused"
