@@ -60,6 +60,11 @@ options:
         C(/tmp). The plugin itself only looks at nodes.
     type: bool
     default: false
+  network_access:
+    description:
+      - Whether these commands may use the network, as V(fleet-cdi slurm withhold) does.
+    type: bool
+    default: false
   capabilities:
     description:
       - Capabilities for these commands, as V(CAP_SYS_ADMIN). The plugin itself needs none.
@@ -130,6 +135,7 @@ MODULE: dict[str, Any] = {
         "state_dir": {"type": "path", "default": "/var/lib/cdi"},
         "metrics": {"type": "str", "default": ""},
         "device_access": {"type": "bool", "default": False},
+        "network_access": {"type": "bool", "default": False},
         "capabilities": {"type": "list", "elements": "str", "default": []},
         "writable_paths": {"type": "list", "elements": "str", "default": []},
         "process_access": {"type": "bool", "default": True},

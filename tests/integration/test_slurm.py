@@ -14,11 +14,13 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import page  # tests/harness
 import pytest
+import yaml
 
 BLOCKS = page.blocks((Path(__file__).resolve().parents[2] / "docs/slurm.md").read_text(encoding="utf-8"))
 PREFIX = "/opt/cdi"
@@ -328,3 +330,104 @@ def test_a_device_that_is_held_fails_the_prolog_with_its_reason():
     assert as_slurmd("prolog", 904, SLURM_JOB_GPUS="3").returncode == 0
     assert as_slurmd("epilog", 904).returncode == 0
     sh("CDI_VERSION=0.0.2 CDI_COMMAND=DEL CDI_REQUEST_ID=other generic-tty < /etc/cdi/slurm.d/tty.conf")
+
+
+PLUGIN = "fleet.cdi/tty"  # the kind, and the resource of the kubelet
+
+
+@pytest.fixture(scope="module")
+def kubelet(slurm, ansible_module):
+    """A kubelet, and the device plugin as the page configures it; the consoles are offered to pods."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "contract"))
+    from kubelet import Kubelet  # tests/contract
+    from personality import NEW
+
+    (block,) = (block.text for block in BLOCKS if block.language == "yaml")
+    variables = yaml.safe_load(block)
+    devices = {"consoles": {"profile": "tty", "num_system_reserved": 59}}
+    ansible_module("fleet.cdi.spec", kind=PLUGIN, devices=devices, device_list="/run/cdi-inventory.json")
+    for command in commands(4):
+        sh(command)
+    work = slurm / "kubelet"
+    for name in ("p", "r", "l", "run"):
+        (work / name).mkdir(parents=True)
+    sockets = {"registry_dir": str(work / "r"), "pod_resources": str(work / "l/k.sock")}
+    resource = variables["cdi_device_plugin_resources"][PLUGIN]
+    settings = {
+        "version": 1,
+        "plugin_dir": str(work / "p"),
+        **sockets,
+        "spec_dirs": ["/etc/cdi", "/var/run/cdi"],
+        "inventory": "/run/cdi-inventory.json",
+        "state_dir": "/var/lib/cdi",
+        "run_dir": str(work / "run"),
+        "occupied": "ignore",
+        "grace": 1,
+        "resources": {PLUGIN: {**resource, "health": {"hold_down": 0, "linger": 1}}},
+    }
+    (work / "plugin.json").write_text(json.dumps(settings))
+    node = Kubelet(str(work / "p"), NEW._replace(wipe_after=0.02), **sockets, dial=1.0, loop=0.1)
+    node.start()
+    with open(work / "plugin.log", "wb") as log:
+        command = [f"{PREFIX}/bin/fleet-cdi", "plugin", "run", "--config", str(work / "plugin.json")]
+        plugin = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    yield node
+    for pod in [*node.pods]:
+        node.delete(pod)
+    until(lambda: not withheld(), "the devices of pods stay withheld")
+    plugin.kill()
+    plugin.wait()
+    node.stop()
+
+
+def offered(kubelet):
+    """The consoles that the kubelet may give to pods, or has given."""
+    with kubelet.books.lock:
+        return set(kubelet.books.healthy.get(PLUGIN, ()))
+
+
+def withheld():
+    """The consoles that jobs of root withhold from Slurm, by the comments of these jobs."""
+    return sorted(re.findall(r"gpu:(\w+):1", sh("squeue -ah -p cdi -o %k", None)))
+
+
+def test_the_devices_of_pods_are_taken_out_of_slurm_and_come_back(kubelet):
+    until(lambda: len(offered(kubelet)) == 4, "the kubelet does not know the consoles")
+    names = sorted(name.partition("=")[2] for name in kubelet.run("pod", **{PLUGIN: 3})["cdi_devices"])
+    assert withheld() == names
+    (left,) = {"tty60", "tty61", "tty62", "tty63"} - set(names)
+    waits = submit("--gres=gpu:2", "true")
+    short = submit("--gres=gpu:1")
+    running(short)
+    until(lambda: claims() == {f"slurm-{short}": [left]}, "the job does not get what the pod left")
+    assert state(waits) == "PENDING" and is_well()
+    until(lambda: left not in offered(kubelet), "the kubelet may give away what a job has")
+    sh(f"scancel {short}")
+    kubelet.delete("pod")
+    until(lambda: state(waits) == "COMPLETED", "the job does not get what the pod had")
+    until(lambda: withheld() == [] and len(offered(kubelet)) == 4, "not all comes back")
+    assert is_well()
+
+
+def test_a_job_wins_against_a_pod_and_nothing_has_to_be_put_right(kubelet):
+    """Slurm has given all devices to a job whose prolog has not claimed them yet: the kubelet takes them for free."""
+    from admission import Rejected
+
+    until(lambda: len(offered(kubelet)) == 4, "the kubelet does not know the consoles")
+    job = running(submit("--gres=gpu:4"))
+    until(lambda: claims().get(f"slurm-{job}"), "no granted claim")
+    sh(f"fleet-cdi claim del slurm-{job}")
+    until(lambda: len(offered(kubelet)) == 4, "the kubelet does not see them free")
+    with pytest.raises(Rejected, match="Slurm does not give up"):
+        kubelet.run("late", **{PLUGIN: 1})
+    assert json.loads(sh("fleet-cdi grants list --json"))["grants"] == []
+    assert withheld() == []
+    sh(f"scancel {job}")
+    ended(job)
+    after = submit("--gres=gpu:4", "true")
+    until(lambda: state(after) == "COMPLETED", "the next job does not get them")
+    assert is_well()
+    until(lambda: len(offered(kubelet)) == 4 and claims() == {}, "the kubelet does not get them back")
+    assert kubelet.run("next", **{PLUGIN: 1})
+    kubelet.delete("next")
+    until(lambda: withheld() == [], "the device stays withheld")

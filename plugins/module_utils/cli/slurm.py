@@ -11,8 +11,9 @@ from typing import Any, Callable
 
 from ..layout import Layout
 from ..records import CdiError, as_document
-from .terminal import say, say_document
+from .terminal import complain, say, say_document
 
+IN_USE = 75  # exit status of a setup that found its device in use (docs/executables.md, "Setup and teardown")
 CONTEXT = "SLURM_SCRIPT_CONTEXT"  # which of its scripts slurmd runs
 
 
@@ -21,12 +22,20 @@ def run(arguments: Any, paths: Layout) -> int:
     action = ACTIONS.get(arguments.action)
     if action is None:
         raise CdiError(f"slurm: found {arguments.action!r}; expected {', '.join(ACTIONS)}")
-    lines, document = action(paths, os.environ)
+    try:
+        lines, document = action(paths, os.environ)
+    except _DeviceInUse as error:
+        complain(str(error))
+        return IN_USE
     if arguments.json:
         say_document(document)
     else:
         say(*lines)
     return 0
+
+
+class _DeviceInUse(CdiError):
+    """Slurm keeps the device."""
 
 
 _Answer = tuple[list[str], dict[str, Any]]
@@ -46,10 +55,13 @@ def _job(paths: Layout, variables: Mapping[str, str]) -> _Answer:
 
 
 def _withhold(_paths: Layout, variables: Mapping[str, str]) -> _Answer:
-    """Be the setup command of a configuration."""
-    from ..slurm.withheld import withhold
+    """Be the setup command of a configuration. Raises _DeviceInUse if Slurm does not give a device up."""
+    from ..slurm.withheld import SlurmKeepsDevice, withhold
 
-    words = withhold(variables)
+    try:
+        words = withhold(variables)
+    except SlurmKeepsDevice as error:
+        raise _DeviceInUse(str(error)) from None
     return [f"withheld: {word}" for word in words], {"withheld": words}
 
 

@@ -27,6 +27,10 @@ PAUSE = 0.05
 TOP = "4294967293"  # the highest priority that sbatch takes
 
 
+class SlurmKeepsDevice(CdiError):
+    """Slurm did not give a device up, and nothing was changed."""
+
+
 class _Withheld(NamedTuple):
     """A job that withholds devices."""
 
@@ -43,8 +47,8 @@ def is_withheld(variables: Mapping[str, str]) -> bool:
 def withhold(variables: Mapping[str, str]) -> list[str]:
     """Withhold the devices that a setup command is asked to set up; return their words in Slurm.
 
-    Devices that Slurm does not have are left alone. A second call changes nothing. Raises CdiError if Slurm does not
-    give one up; then none of them is withheld by this call.
+    Devices that Slurm does not have are left alone. A second call changes nothing. Raises SlurmKeepsDevice if Slurm
+    does not give one up; then none of them is withheld by this call. Raises CdiError.
     """
     slurm = SlurmPrograms(variables)
     words = _words(slurm, variables)
@@ -56,7 +60,7 @@ def withhold(variables: Mapping[str, str]) -> list[str]:
     while not any(one.job == job and one.state == "RUNNING" for one in _jobs(slurm, name)):
         if time.monotonic() > deadline:
             slurm.ask("scancel", job)
-            raise CdiError(
+            raise SlurmKeepsDevice(
                 f"Slurm does not give up {', '.join(words)} on {slurm.node}: a job has it, the node is not up or "
                 f"has no free core, or partition {PARTITION} can't run jobs there. See `squeue -w {slurm.node}`"
             )

@@ -11,13 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...protocol import plugin_call
+from ...protocol import errors, plugin_call
 from ...protocol.errors import ProtocolError
 from ..ledger.grant import Key
 
+# Exit status of a setup: another owner has the device now, and nothing was changed (EX_TEMPFAIL of sysexits.h).
+IN_USE = 75
+
+
+class DeviceInUse(ProtocolError):
+    """A setup found that another owner has the device. It is as before, so nobody has to put it right."""
+
 
 def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: float) -> None:
-    """Run `command`. Raises ProtocolError `code` unless it ends with exit status 0 within `limit` seconds."""
+    """Run `command`. Raises ProtocolError `code` unless it ends with exit status 0 within `limit` seconds.
+
+    A setup that ends with IN_USE raises DeviceInUse.
+    """
     try:
         done = plugin_call.run(command, variables, b"", limit)
     except ProtocolError as error:
@@ -25,7 +35,8 @@ def run(code: int, command: Sequence[str], variables: Mapping[str, str], limit: 
     if done.status:
         how = f"exit status {done.status}" if done.status > 0 else f"signal {-done.status}"
         said = plugin_call.said(done.stderr or done.stdout)
-        raise ProtocolError(code, f"{command[0]}: failed ({how}); it said {said}")
+        kind = DeviceInUse if (code, done.status) == (errors.SETUP, IN_USE) else ProtocolError
+        raise kind(code, f"{command[0]}: failed ({how}); it said {said}")
 
 
 def variables(version: str, command: str, key: Key, ids: Sequence[str], paths: Sequence[str]) -> dict[str, str]:

@@ -60,6 +60,7 @@ def unit_options(settings: dict[str, Any]) -> dict[str, Any]:
         "metrics": settings["metrics"],
         # Commands may have to open the devices that they clean. The plugin itself opens none.
         "device_access": any(one.get("setup") or one.get("teardown") for one in resources),
+        "network_access": settings["network_access"],
         "capabilities": settings["capabilities"],
         "writable_paths": settings["writable_paths"],
         # Whether a resource needs to know which processes have devices open.

@@ -26,6 +26,7 @@ DEVICE_PLUGIN: dict[str, HostSetting] = {
     "occupied_ignore": HostSetting(PLUGIN["occupied_ignore"], list(EXPECTED)),
     "metrics": HostSetting(PLUGIN["metrics"], ""),
     "grace": HostSetting(GRACE, 30),
+    "network_access": HostSetting(BOOL, False),
     "capabilities": HostSetting(CAPABILITIES, []),
     "writable_paths": HostSetting(PATHS, []),
     "wait": HostSetting(COUNT, 60),

@@ -99,6 +99,7 @@ class PluginUnit(NamedTuple):
     kubelet_dir: str = KUBELET
     metrics: str = ""  # "host:port", "" for none
     device_access: bool = False  # the commands setup and teardown may open device nodes
+    network_access: bool = False  # these commands may use the network
     capabilities: tuple[str, ...] = ()  # for these commands
     writable_paths: tuple[str, ...] = ()  # for these commands: directories or files besides those that the plugin needs
     process_access: bool = True  # a second service finds which processes have devices open
@@ -147,10 +148,10 @@ def unit_text(unit: PluginUnit) -> bytes:
         # shells among them keep files in /tmp.
         "device_policy": LEFT_OUT if unit.device_access else "closed",
         "unless_devices": LEFT_OUT if unit.device_access else "yes",
-        # The plugin needs no network, except for metrics.
-        "families": "AF_UNIX AF_NETLINK" + (" AF_INET AF_INET6" if unit.metrics else ""),
-        "deny": "any" if local or not unit.metrics else LEFT_OUT,
-        "allow": "localhost" if local else LEFT_OUT,
+        # The plugin needs no network, except for metrics and for commands that ask another program, as Slurm's.
+        "families": "AF_UNIX AF_NETLINK" + (" AF_INET AF_INET6" if unit.metrics or unit.network_access else ""),
+        "deny": LEFT_OUT if unit.network_access or (unit.metrics and not local) else "any",
+        "allow": "localhost" if local and not unit.network_access else LEFT_OUT,
     }
     values = {
         "sandbox": sandbox("plugin", confined),

@@ -182,7 +182,7 @@ class Allocator:
         """
         settings = resource.settings
         new = commands.subjects(unit for unit in units if unit.id in handed.changed)
-        failed: dict[str, str] = {}
+        failed: dict[str, commands.CommandFailure] = {}
         begun: commands.Subjects = {}
         if registry is not None:
             failed = commands.run_command(settings, "teardown", commands.of_holds(handed.owed, resource.units))
@@ -196,14 +196,15 @@ class Allocator:
         if not (failed or lost or late):
             settle(active=handed.changed)
             return
-        failed = {**commands.run_command(settings, "teardown", begun), **failed}
-        free = handed.changed - failed.keys() if registry is not None else ()
+        undone = commands.run_command(settings, "teardown", begun)
+        unclear = {unit: one.why for unit, one in (*undone.items(), *failed.items()) if one.unclear}
+        free = handed.changed - unclear.keys() if registry is not None else ()
         more = "nobody waits for its devices any more" if late else ""
         try:
-            settle(free=free, withheld=failed)
+            settle(free=free, withheld=unclear)
         except CdiError as error:  # pending devices stay held until they are torn down
             more += f"; then it could not be undone: {error}"
-        raise _failed(resource, {**lost, **failed}, more)
+        raise _failed(resource, {**lost, **{unit: one.why for unit, one in {**undone, **failed}.items()}}, more)
 
 
 def longest(settings: ResourceSettings, number: int) -> float:

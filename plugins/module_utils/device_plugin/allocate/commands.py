@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Optional
 
 from ...allocation.holds.pod_holds import unit_key
 from ...allocation.ledger.grant import Hold
@@ -29,6 +30,13 @@ AT_ONCE = 16  # processes
 STEPS = {"setup": ("ADD", errors.SETUP), "teardown": ("DEL", errors.TEARDOWN)}
 
 Subjects = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]  # unit id -> Device.id, paths of device nodes
+
+
+class CommandFailure(NamedTuple):
+    """Why a command failed for a unit, and whether the device may be in an unknown state because of that."""
+
+    why: str
+    unclear: bool = True  # False: another owner has the device, and the command changed nothing
 
 
 def subjects(units: Iterable[OfferedUnit]) -> Subjects:
@@ -60,8 +68,8 @@ def of_holds(holds: Mapping[str, Hold], units: Iterable[OfferedUnit]) -> Subject
     return {name: one(hold) for name, hold in holds.items()}
 
 
-def run_command(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, str]:
-    """Run the `setup` or `teardown` of a resource for all `units` at once. Return unit id -> why it failed.
+def run_command(settings: ResourceSettings, what: str, units: Subjects) -> dict[str, CommandFailure]:
+    """Run the `setup` or `teardown` of a resource for all `units` at once. Return unit id -> its failure.
 
     No command or no units: returns {}. AT_ONCE units take about `settings.time_limit` at most.
     """
@@ -73,15 +81,15 @@ def run_command(settings: ResourceSettings, what: str, units: Subjects) -> dict[
 
     verb, code = STEPS[what]
 
-    def one(unit: str) -> str:
+    def one(unit: str) -> Optional[CommandFailure]:
         told = setup.variables(VERSIONS[-1], verb, unit_key(settings.name, unit), *units[unit])
         try:
             setup.run(code, command, told, settings.time_limit)
         except ProtocolError as error:
-            return reason(what, error.details)
+            return CommandFailure(reason(what, error.details), not isinstance(error, setup.DeviceInUse))
         except OSError as error:
-            return reason(what, f"{command[0]}: {error}")
-        return ""
+            return CommandFailure(reason(what, f"{command[0]}: {error}"))
+        return None
 
     with ThreadPoolExecutor(min(len(units), AT_ONCE)) as pool:
         return {unit: why for unit, why in zip(units, pool.map(one, units)) if why}

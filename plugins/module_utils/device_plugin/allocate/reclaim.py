@@ -180,7 +180,7 @@ class Reclaimer:
         begun = dict.fromkeys(parts, INTERRUPTED)
         mine = sorted(pod_holds.settle(self._ledger, name, tokens, withheld=begun, seen=parts))
         told = commands.of_holds({unit: parts[unit].holds[0] for unit in mine}, units)
-        failed = commands.run_command(settings, "teardown", told)
+        failed = {unit: one.why for unit, one in commands.run_command(settings, "teardown", told).items()}
         done = pod_holds.settle(self._ledger, name, tokens, free=set(mine) - failed.keys(), withheld=failed)
         for unit in sorted(done):
             yield (

@@ -119,6 +119,8 @@ def test_what_it_is_before_and_that_it_never_gives_up():
         (PluginUnit(metrics="[::1]:1"), ["IPAddressAllow=localhost"], []),
         (PluginUnit(metrics="10.0.0.1:1"), ["AF_INET AF_INET6"], ["IPAddress"]),
         (PluginUnit(device_access=True), ['-"/tmp"'], ["DevicePolicy", "ProtectClock"]),
+        (PluginUnit(network_access=True), ["AF_INET AF_INET6\n", "DevicePolicy=closed"], ["IPAddress", "/tmp"]),
+        (PluginUnit(network_access=True, metrics="127.0.0.1:1"), ["AF_INET AF_INET6\n"], ["IPAddress"]),
         (
             PluginUnit(),
             ["CapabilityBoundingSet=\n", "SystemCallFilter=~@privileged @resources\n"],

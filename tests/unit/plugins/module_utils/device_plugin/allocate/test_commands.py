@@ -125,6 +125,18 @@ class TestCommands:
         host.ledger.release("node:/dev/gpu1")
         assert taken(host.resource, read_ledger(host.ledger)) == {}
 
+    @pytest.mark.parametrize("teardown, after", [("", "free"), ("; test $CDI_COMMAND = ADD", "withheld")])
+    def test_a_device_that_the_setup_found_in_use_is_not_withheld(self, host, trusted, teardown, after):
+        """Slurm has given it to a job: whoever has it needs no operator, and another pod may ask later."""
+        busy = program(trusted, "busy", f'test "$CDI_COMMAND $CDI_REQUEST_ID" != "ADD 1" || exit 75{teardown}')
+        self.configure(host, setup=tuple(busy), teardown=tuple(busy))
+        said, troubles = host.refused("0", "1")
+        assert sorted(troubles) == (["0", "1"] if teardown else ["1"]) and "failed (exit status 75)" in said
+        assert [host.state_of(unit) for unit in "01"] == ["withheld" if teardown else "free", after]
+        self.configure(host, setup=(), teardown=())
+        if not teardown:
+            host.allocate("0", "1")
+
     def test_a_failed_teardown_withholds_and_nobody_is_set_up(self, host, trusted):
         host.allocate("0")
         host.log.unlink()
