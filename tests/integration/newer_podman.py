@@ -1,0 +1,87 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""podman of a newer Debian on this machine: with its devices, users, state and containers, as after an upgrade.
+
+Its root directory is that of a container image (engines.py). A process that sleeps keeps a mount namespace in which
+this directory is the root, with directories of this machine in it; nsenter starts podman there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import engines  # tests/harness
+import pytest
+
+# Of this machine, or of the mount namespace of the test. The hooks of a release run by this Python.
+DIRECTORIES = (
+    "dev",
+    "proc",
+    "sys",
+    "run",
+    "tmp",
+    "root",
+    "var/tmp",
+    "var/lib/containers",
+    "var/lib/cdi",
+    "etc/cdi",
+    "opt",
+)
+FILES = ("etc/passwd", "etc/group", "etc/shadow", "etc/subuid", "etc/subgid")
+# crun refuses the hybrid cgroups of some machines.
+START = """
+set -e
+for one in {directories}; do mkdir -p "$0/$one"; mount --rbind "/$one" "$0/$one"; done
+for one in {files}; do touch "$0/$one"; mount --bind "/$one" "$0/$one"; done
+mkdir -p "$0{checkout}" "$0/old"
+mount --rbind {checkout} "$0{checkout}"
+cd "$0"
+pivot_root . old
+umount -l /old
+umount -lR /sys/fs/cgroup
+mount -t cgroup2 none /sys/fs/cgroup
+echo ready
+exec sleep infinity
+"""
+LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+
+
+class NewerPodman:
+    """A running mount namespace with a newer podman."""
+
+    def __init__(self, directory: Path, suite: str = "trixie") -> None:
+        if suite not in engines.SUITES:
+            pytest.skip(f"FLEET_CDI_SUITES leaves {suite} out")
+        self.name = f"fleet-cdi-{suite}-{os.getpid()}"
+        tag = engines.image(suite, directory)
+        subprocess.run(["podman", "create", "--name", self.name, tag, "true"], check=True, capture_output=True)
+        root = subprocess.run(["podman", "mount", self.name], check=True, capture_output=True, text=True).stdout.strip()
+        checkout = Path(__file__).resolve().parents[3]
+        script = START.format(directories=" ".join(DIRECTORIES), files=" ".join(FILES), checkout=checkout)
+        words = ["unshare", "--mount", "--propagation=private", "sh", "-c", script, root]
+        self.holder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout.readline() == "ready\n", "the mount namespace was not made"
+
+    def words(self, *command: str) -> list[str]:
+        """The words that run a command there."""
+        return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", f"--root=/proc/{self.holder.pid}/root", *command]
+
+    def attempt(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.words(*command), capture_output=True, text=True, check=False, cwd="/")
+
+    def run(self, *command: str) -> str:
+        done = self.attempt(*command)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def close(self) -> None:
+        self.holder.kill()
+        self.holder.wait()
+        for _try in range(20):  # the kernel ends the mount namespace a moment later
+            if subprocess.run(["podman", "rm", "--force", self.name], check=False, capture_output=True).returncode == 0:
+                return
+            time.sleep(0.2)
