@@ -166,7 +166,7 @@ def test_a_users_container_opens_the_device_of_the_users_claim_alone(one, users,
 
 @pytest.fixture
 def checkpointed(newer, one, root):
-    """Start a container with a claim and checkpoint it by CRIU: (runtime, *options of the claim) -> (claim, node, podman)."""
+    """Start a container with a claim, and checkpoint it by CRIU: (runtime, *options) -> (claim, node, podman)."""
     checked = newer.attempt("criu", "check")
     if checked.returncode:
         pytest.skip(f"CRIU does not work with this kernel: {checked.stderr.strip().splitlines()[-1]}")
