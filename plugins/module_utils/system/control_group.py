@@ -10,7 +10,9 @@ The names of groups have the forms of the programs that make them: docker (`dock
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 # Compiled when the first process is described: most looks find no opener.
@@ -70,6 +72,28 @@ def parse(text: str) -> Group:
     groups = [of_path(paths.get(name, "")) for name in ("", "name=systemd")]
     groups += [of_path(paths[name]) for name in sorted(paths)]
     return max(groups, key=_said)
+
+
+def running_containers(ids: Collection[str], proc: str = "/proc") -> set[str]:
+    """Return those of the containers `ids` (64 hexadecimal digits) that have a process in a control group of theirs."""
+    wanted = {id_: id_.encode("ascii") for id_ in ids if re.match(ID, id_)}
+    found: set[str] = set()
+    for name in os.listdir(proc) if wanted else ():
+        if not name.isdigit():
+            continue
+        try:
+            file = os.open(f"{proc}/{name}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue  # it has ended
+        try:
+            content = os.read(file, LONGEST)
+        except OSError:
+            continue
+        finally:
+            os.close(file)
+        if any(digits in content for digits in wanted.values()):  # not so conmon's own group, which has the id, too
+            found.update(wanted.keys() & {parse(content.decode("utf-8", "surrogateescape")).container})
+    return found
 
 
 def _said(group: Group) -> int:

@@ -24,7 +24,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
-from ansible_collections.fleet.cdi.plugins.module_utils.system import device_scope
+from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group, device_scope
 
 CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011")
 
@@ -85,6 +85,20 @@ def test_a_damaged_file_is_one_that_does_not_run(state, mark):
     with open(f"{users_path(state, CLAIM)}/a", "w", encoding="latin-1") as file:
         file.write(mark[:4000])
     assert read_users(state, CLAIM) == (ClaimUser("a", False),)
+
+
+def test_a_container_that_was_restored_without_a_hook_runs(state, start, monkeypatch, tmp_path):
+    """Its first process is another one; the kernel knows it by its control group. That of conmon does not count."""
+    name = "0123456789abcdef" * 4
+    process = start(name)
+    process.kill()
+    process.wait()
+    real = control_group.running_containers
+    monkeypatch.setattr(control_group, "running_containers", lambda ids: real(ids, str(tmp_path)))
+    (tmp_path / "7").mkdir()
+    for path, runs in ((f"libpod-conmon-{name}.scope", False), (f"libpod-{name}.scope/init", True)):
+        (tmp_path / "7/cgroup").write_text(f"0::/machine.slice/{path}\n")
+        assert read_users(state, CLAIM) == (ClaimUser(name, runs),)
 
 
 def test_the_number_of_a_process_of_before_the_reboot(state):
