@@ -102,3 +102,28 @@ def test_a_reboot_keeps_the_claim_and_its_console(fleet_cdi, container):
     assert "/dev/fuse" in container("busybox ls /dev/fuse", "--device", device).stdout
     fleet_cdi("claim", "check", status=0)
     fleet_cdi("claim", "del", "kept")
+
+
+def test_a_build_gets_a_claim_by_the_path_of_its_node(fleet_cdi, tmp_path):
+    """buildah, which is in podman, knows no CDI names here (docs/claims.md, "Builds")."""
+    device = fleet_cdi("claim", "add", "build", "tty:1").strip()
+    (node,) = json.loads(fleet_cdi("claim", "list", "--json"))["claims"][0]["nodes"]
+    shutil.copy(shutil.which("busybox"), tmp_path / "busybox")
+    look = f'RUN ["/busybox", "test", "-c", "{node["path"]}"]'
+    (tmp_path / "Containerfile").write_text(f"FROM scratch\nCOPY busybox /busybox\n{look}\n")
+
+    def built(*options):
+        limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
+        words = ["podman", "--runtime", "runc", "build", "--network=none", "--no-cache", "--layers=false", *limits]
+        done = subprocess.run([*words, *options, str(tmp_path)], capture_output=True, text=True, check=False)
+        image = done.stdout.strip().splitlines()[-1:] if done.returncode == 0 else []
+        subprocess.run(["podman", "rmi", "--force", *image], capture_output=True, check=False)
+        return done
+
+    try:
+        assert built().returncode != 0
+        done = built("--device", node["path"])
+        assert done.returncode == 0, done.stderr
+        assert built("--device", device).returncode != 0
+    finally:
+        fleet_cdi("claim", "del", "build")
