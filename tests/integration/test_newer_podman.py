@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from newer_podman import LIMITS, NewerPodman
+from newer_podman import LIMITS, NewerPodman  # tests/harness
 
 CLI = "/opt/cdi/bin/fleet-cdi"
 INVENTORY = "/var/lib/cdi/inventory.json"

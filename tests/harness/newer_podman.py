@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
-import engines  # tests/harness
+import engines
 import pytest
 
-# Of this machine, or of the mount namespace of the test. The hooks of a release run by this Python.
+# Of this machine, or of the mount namespace of the test.
 DIRECTORIES = (
     "dev",
     "proc",
@@ -37,8 +38,7 @@ START = """
 set -e
 for one in {directories}; do mkdir -p "$0/$one"; mount --rbind "/$one" "$0/$one"; done
 for one in {files}; do touch "$0/$one"; mount --bind "/$one" "$0/$one"; done
-mkdir -p "$0{checkout}" "$0/old"
-mount --rbind {checkout} "$0{checkout}"
+mkdir -p "$0/old"
 cd "$0"
 pivot_root . old
 umount -l /old
@@ -60,11 +60,16 @@ class NewerPodman:
         tag = engines.image(suite, directory)
         subprocess.run(["podman", "create", "--name", self.name, tag, "true"], check=True, capture_output=True)
         root = subprocess.run(["podman", "mount", self.name], check=True, capture_output=True, text=True).stdout.strip()
-        checkout = Path(__file__).resolve().parents[3]
-        script = START.format(directories=" ".join(DIRECTORIES), files=" ".join(FILES), checkout=checkout)
+        python = {os.path.realpath(one) for one in (sys.prefix, sys.base_prefix)}  # the hooks of a release run by it
+        python |= {os.path.abspath(sys.prefix)}
+        directories = [
+            *DIRECTORIES,
+            *sorted(one.lstrip("/") for one in python if not one.startswith(("/usr", "/root"))),
+        ]
+        script = START.format(directories=" ".join(directories), files=" ".join(FILES))
         words = ["unshare", "--mount", "--propagation=private", "sh", "-c", script, root]
         self.holder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self.holder.stdout.readline() == "ready\n", "the mount namespace was not made"
+        assert self.holder.stdout and self.holder.stdout.readline() == "ready\n", "the mount namespace was not made"
 
     def words(self, *command: str) -> list[str]:
         """The words that run a command there."""
