@@ -45,6 +45,7 @@ from .tree import (
     possible_links,
     read_record,
     remember,
+    runnable,
     set_on_path,
     set_shared,
     state_of,
@@ -243,7 +244,7 @@ def _plan(
     before = describe(prefix, found, state if release == found.active else None)
     whole = state is not None and state.is_whole(directory, release)
     compiled = byte_code(directory) if whole else []
-    ready = whole and launchers_of(directory) == launchers and python.tag in compiled
+    ready = whole and runnable(directory, launchers_of(directory)) == launchers and python.tag in compiled
     # A run that was killed too early left new launchers with the digests of the old ones.
     ready = ready and state is not None and not state.differences
     previous = found.previous

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 
@@ -222,12 +222,13 @@ def state_of(directory: str) -> ReleaseState:
 def describe(prefix: str, found: InstalledReleases, state: Optional[ReleaseState] = None) -> dict[str, Any]:
     """Return the installed releases as a document. `state`: that of the active one, if it is known already."""
     directory = at(prefix, found.active or "none")
-    launchers = launchers_of(directory) if found.active else {}
+    launchers = runnable(directory, launchers_of(directory)) if found.active else {}
     state = state or state_of(directory) if found.active else None
+    unrecorded = not os.path.lexists(at(prefix, RECORD))
     return {
         "release": found.active,
         "previous": found.previous,
-        "damaged": bool(state and (state.identity != found.active or state.differences)),
+        "damaged": bool(state and (state.identity != found.active or state.differences or unrecorded)),
         "commands": list(found.commands),
         "on_path": found.on_path or None,
         "shared": list(found.shared),
@@ -255,6 +256,11 @@ def launchers_of(directory: str) -> dict[str, str]:
                     text = documents.content(os.path.join(directory, "bin", name), LARGEST)
                     found[name] = (text or b"").decode("utf-8", "replace")
     return found
+
+
+def runnable(directory: str, launchers: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the launchers in `directory` that can be executed."""
+    return {name: text for name, text in launchers.items() if os.access(os.path.join(directory, "bin", name), os.X_OK)}
 
 
 def byte_code(directory: str) -> list[str]:
@@ -345,9 +351,10 @@ def read_record(prefix: str) -> dict[str, Any]:
 
 def remember(prefix: str, **changes: Any) -> None:
     record = read_record(prefix)
-    if {**record, **changes} != record:
+    path = at(prefix, RECORD)
+    if {**record, **changes} != record or not os.path.lexists(path):
         text = json.dumps({**record, **changes}, indent=2, sort_keys=True) + "\n"
-        files.replace(at(prefix, RECORD), text.encode())
+        files.replace(path, text.encode())
 
 
 @contextmanager

@@ -513,3 +513,20 @@ def test_release_that_does_not_compile_is_not_activated(target):
     with pytest.raises(CdiError, match=r"can't byte-compile the release.*extra\.py"):
         target.install(bad)
     assert target.tree() == before
+
+
+@pytest.mark.parametrize("lost", ["mode of a launcher", "record"])
+def test_damage_that_the_doctor_finds_is_repaired(target, lost):
+    """Without the archive: the sources are whole."""
+    release = target.release()
+    target.install(release)
+    if lost == "record":
+        (target.lib / ".fleet-cdi.json").unlink()
+    else:
+        os.chmod(target.lib / release.id / "bin/cdi-hook", 0o644)
+    assert integrity.faults(target.prefix)
+    assert target.install(release, check=True).changed
+    outcome = target.install(release, archive=False)
+    assert (outcome.changed, outcome.needs_archive) == (True, False)
+    assert integrity.faults(target.prefix) == ()
+    assert not target.install(release, archive=False).changed
