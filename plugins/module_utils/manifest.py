@@ -76,6 +76,11 @@ class Manifest:
         live = files.read(files.canonical(path))
         return digest(live.content if live else None) in record["applied"]
 
+    def lists(self, path: str, content: Optional[bytes]) -> bool:
+        """Return True if we wrote this content to `path`, by the record of it."""
+        record = self.record(path)
+        return record is not None and digest(content) in record["applied"]
+
     def record(self, path: str) -> Optional[dict[str, Any]]:
         """Return the record of the file that we wrote at `path`; None for another file."""
         return self.files.get(files.canonical(path))

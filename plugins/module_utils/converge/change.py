@@ -45,14 +45,15 @@ def plan_file(
 ) -> tuple[Change, ...]:
     """Return the changes that give `path`, which is not a spec, the content `after`; None removes the file.
 
-    A file that already has this content becomes ours. Raises CdiError, which ends with `advice`, if the file has
+    A file that already has this content becomes ours, and its record is corrected if that lists another content, as
+    after a restore from a backup. Raises CdiError, which ends with `advice`, if the file has
     another content and the manifest does not list it; `force` replaces such a file.
     """
     path = canonical(path)
     live = read(path)
     before = live.content if live else None
     recorded = manifest.record(path) is not None
-    if before == after and (recorded or after is None):
+    if before == after and (after is None or manifest.lists(path, after)):
         return ()
     if before not in (None, after) and not recorded and not force:
         raise not_ours(path, advice)

@@ -58,8 +58,8 @@ def _replaced(kind: str, path: str, content: Optional[bytes], manifest: Manifest
     recorded = manifest.kind_of(path) is not None
     if live.content != content and not recorded and not force:
         raise not_ours(path, "Move it away, choose another kind or directory, " + OR_FORCE)
-    # A file with our content and no record becomes ours again: its record was lost.
-    same = live.content == content and recorded and live.mode == MODE
+    # A file with our content and no record of it becomes ours again: the record was lost, or is from a backup.
+    same = live.content == content and manifest.lists(path, content) and live.mode == MODE
     return () if same else (Change(path, kind, live.content, content),)
 
 

@@ -46,3 +46,20 @@ def test_a_change_in_between_is_planned_for(planned, monkeypatch, what):
     done = apply_file.apply(plan, state, False)
     assert len(manifests) == 2 and file.read_bytes() == b"new"
     assert done.changes[0].before == (b"of another run" if what == "manifest" else b"of another tool")
+
+
+def test_a_record_from_a_backup_is_corrected(planned):
+    """The file is as wanted, and the manifest lists an older content: without a correction it drifts for ever."""
+    file, state, _manifests, plan = planned
+    apply_file.apply(plan, state, False)
+    with locked_manifest(state) as manifest:
+        manifest.write(str(file), b"old")
+    file.write_bytes(b"new")
+    with locked_manifest(state) as manifest:
+        manifest.files[str(file)]["applied"] = manifest.files[str(file)]["applied"][:1]
+        manifest.note_links({"/dev/char/1:3": {"target": "../null", "boot_id": ""}})  # saves it
+        assert not manifest.owns(str(file))
+    assert len(apply_file.apply(plan, state, False).changes) == 1
+    with locked_manifest(state) as manifest:
+        assert manifest.owns(str(file))
+    assert apply_file.apply(plan, state, False).changes == ()
