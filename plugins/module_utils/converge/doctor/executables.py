@@ -27,8 +27,10 @@ def _no_program(view: HostView) -> Iterator[Symptom]:
 
 
 def _no_pool(view: HostView) -> Iterator[Symptom]:
+    """Find pools that can't be used. A pool with the problem of the inventory has its cause, and is not named."""
+    same = view.live.inventory_error.partition(": ")[2]
     for path, error in view.live.pools.items():
-        if error:
+        if error and error.partition(": ")[2] != same:
             yield Symptom(path, f"every ADD ends with error 101: {error}")
 
 

@@ -38,11 +38,15 @@ def _shadowed(view: HostView) -> Iterator[Symptom]:
 
 
 def _unresolved(view: HostView) -> Iterator[Symptom]:
+    """Find the kinds of the settings that no spec offers, unless a finding about a file or a directory tells why."""
+    told = _told(view)
+    closed = {one.path for one in view.written.places if one.full or one.read_only}
     there = {name.partition("=")[0] for name in view.written.registry.devices}
     for kind, memory in view.wanted.kinds.items():
         entries = (memory.wanted.get("entries") or {}).values()
         needed = memory.offered or any(entry.get("required", True) for entry in entries)
-        if kind not in there and needed and not _out_of_service(kind, view):
+        explained = kind in told or memory.directory in closed or _out_of_service(kind, view)
+        if kind not in there and needed and not explained:
             yield Symptom(kind, "the settings ask for it, and no name of it resolves")
 
 
@@ -50,6 +54,13 @@ def _out_of_service(kind: str, view: HostView) -> bool:
     """Return True if operators took all devices of a kind out of service: then no name is to resolve."""
     devices = [one for one in view.live.listed.devices if one.kind == kind]
     return bool(devices) and all(health_of(one, view.wanted.disabled) for one in devices)
+
+
+def _told(view: HostView) -> set[str]:
+    """Return the kinds whose names conflict, or of which we wrote a spec that is gone, changed or invalid."""
+    paths = (*(path for path, state in view.written.files.items() if state), *view.written.registry.errors)
+    ours = {kind for path in paths if (kind := view.wanted.manifest.kind_of(path))}
+    return {*ours, *(name.partition("=")[0] for name in view.written.registry.conflicts)}
 
 
 def _stale(rule: str, view: HostView) -> Iterator[Symptom]:
@@ -81,7 +92,10 @@ STALE = {
         f"install the package that it belongs to; or {advice.VENDOR}",
     ),
     "driver-version": (f"the driver was changed: {advice.PROVISION}", f"the driver was changed: {advice.VENDOR}"),
-    "hook-missing": (f"install the program that the hook runs; or {advice.PROVISION}", ""),
+    "hook-missing": (
+        f"install the program that the hook runs; or {advice.PROVISION}",
+        f"install the program that the hook runs; or {advice.VENDOR}",
+    ),
     "hook-not-executable": (
         "make the hook's program executable (`chmod +x`); `fleet-cdi validate {subject}` names it",
         "",

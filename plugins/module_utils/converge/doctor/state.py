@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rules about the state directory: the manifest, and the record of devices out of service."""
+"""Rules about the directories that fleet.cdi writes to, the manifest, and the record of devices out of service."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ from ...discovery.out_of_service import path_of
 from . import advice
 from .rule import DoctorRule, Symptom
 from .view import HostView
+
+
+def _full(view: HostView) -> Iterator[Symptom]:
+    for one in view.written.places:
+        if one.full:
+            yield Symptom(one.path, f"its file system has {one.full}, so nothing here can be written")
+
+
+def _read_only(view: HostView) -> Iterator[Symptom]:
+    """Find directories of files that change between two runs of the role."""
+    ours = {view.places.state_dir, *(memory.directory for memory in view.wanted.kinds.values())}
+    for one in view.written.places:
+        if one.read_only and one.path in ours:
+            yield Symptom(one.path, "its file system is read-only, so nothing here can be written")
 
 
 def _manifest_unusable(view: HostView) -> Iterator[Symptom]:
@@ -38,6 +52,8 @@ def _disabled_unusable(view: HostView) -> Iterator[Symptom]:
 RESTORE = "restore it from a backup; or move it away (`mv {subject} {subject}.old`), and "
 
 RULES = (
+    DoctorRule("disk-full", _full, "free some space (`df {subject}`, `df -i {subject}`); then " + advice.PROVISION),
+    DoctorRule("read-only", _read_only, "`findmnt -T {subject}` shows the mount; then " + advice.PROVISION),
     DoctorRule("manifest-damaged", _manifest_unusable, RESTORE + advice.PROVISION),
     DoctorRule("manifest-gone", _manifest_gone, "restore it from a backup; or " + advice.PROVISION),
     DoctorRule("manifest-changed", _manifest_changed, f"look at it; then {advice.PROVISION}, which saves it again"),

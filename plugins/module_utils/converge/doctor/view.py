@@ -36,6 +36,7 @@ from ...runtimes.survey import survey as survey_runtimes
 from ...spec.registry import Registry, load, seen_with
 from ...spec.stale import Reason
 from ...system import systemd
+from ...system.file_system import WritablePlace, look_at_places
 from ...system.occupied import Occupied
 from ..driver import device_links
 from ..holders import occupied
@@ -73,6 +74,7 @@ class Written(NamedTuple):
     plugin_config_error: str = ""
     release: tuple[integrity.Fault, ...] = ()
     link: tuple[integrity.Fault, ...] = ()  # faults of the link to the command on the PATH
+    places: tuple[WritablePlace, ...] = ()  # the directories of specs, state and inventory
 
 
 GONE, CHANGED = "gone", "changed"
@@ -194,7 +196,14 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         _or(lambda: operate.settings_at(plugin_config), None)[1] if plugin_config else "",
         integrity.faults(places.prefix),
         integrity.of_links(places.prefix),
+        look_at_places(_directories(places, wanted)),
     )
+
+
+def _directories(places: Layout, wanted: RememberedState) -> Iterator[str]:
+    """Yield the directories that fleet.cdi writes to."""
+    remembered = [memory.directory for memory in wanted.kinds.values()]
+    yield from (*(remembered or [places.spec_dir]), places.state_dir, os.path.dirname(places.inventory) or "/")
 
 
 def _configurations(places: Layout, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor import advice
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     ANCIENT,
     KIND,
@@ -61,3 +64,22 @@ class TestSpecs:
         ours, theirs = host.diagnose()
         assert ours.next.startswith(advice.PROVISION)
         assert theirs.next == advice.VENDOR.replace("{subject}", f"{host.root}/etc/b.json")
+
+    @pytest.mark.parametrize(
+        ("damage", "rule"),
+        [("gone", "spec-gone"), ("edited", "spec-changed"), ("cut", "invalid"), ("twice", "conflict")],
+    )
+    def test_a_kind_without_a_name_is_told_by_what_took_it(self, host, damage, rule):
+        path = host.put("etc/a.json", "x", ours=True)
+        memory = {"wanted": {"entries": {"one": {"profile": "rule"}}}, "inventory": "", "gone": {}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            manifest.remember({KIND: {**memory, "directory": host.directories[0], "offered": {"id:x": ["x"]}}})
+        if damage == "gone":
+            (host.root / "etc/a.json").unlink()
+        elif damage == "edited":
+            host.put("etc/a.json", "y", kind="vendor.com/other")
+        elif damage == "cut":
+            (host.root / "etc/a.json").write_text("{")
+        else:
+            path = host.put("etc/b.json", "x")
+        assert told(host.diagnose()) == [(rule, path)]

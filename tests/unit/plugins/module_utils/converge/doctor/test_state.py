@@ -9,7 +9,10 @@ import json
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import find_problems
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.system.file_system import WritablePlace
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     KIND,
     device,
@@ -59,3 +62,37 @@ class TestState:
         document = {"version": 1, "devices": {device(name).id: since for name in out}}
         (host.root / "state/device-state.json").write_text(json.dumps(document))
         assert [rule for rule, _subject in told(host.diagnose()) if rule == "kind-unresolved"] == rules
+
+
+class TestDirectories:
+    def remember(self, host, kind=KIND):
+        memory = {"wanted": {"entries": {"one": {"profile": "rule"}}}, "inventory": "", "offered": {}, "gone": {}}
+        with locked_manifest(str(host.root / "state")) as manifest:
+            manifest.remember({kind: {**memory, "directory": host.directories[0]}})
+
+    def diagnosed(self, host, *places):
+        view = host.view()
+        return find_problems(RULES, view._replace(written=view.written._replace(places=places)))
+
+    @pytest.mark.parametrize(
+        ("place", "rule"),
+        [
+            ({"full": "0 bytes free"}, "disk-full"),
+            ({"full": "no inodes free"}, "disk-full"),
+            ({"read_only": True}, "read-only"),
+        ],
+    )
+    def test_why_nothing_can_be_written_and_not_what_follows_from_it(self, host, place, rule):
+        self.remember(host)
+        (found,) = self.diagnosed(host, WritablePlace(host.directories[0], **place))
+        assert told([found]) == [(rule, host.directories[0])] and "nothing here can be written" in found.problem
+
+    def test_a_read_only_directory_of_others_is_no_problem(self, host):
+        assert self.diagnosed(host, WritablePlace("/etc/cdi", read_only=True)) == ()
+
+    def test_where_files_are_written(self, host):
+        assert [one.path for one in host.view().written.places] == [
+            host.directories[0],
+            str(host.root / "state"),
+            str(host.root),
+        ]
