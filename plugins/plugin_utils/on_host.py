@@ -137,9 +137,10 @@ class OnHost(ActionBase):
         if not begun:
             return None
         if not ended:
-            raise AnsibleActionFail(
-                f"{launcher}: its answer ends after {len(document)} characters. Run the task again."
-            )
+            return {
+                "failed": True,  # an exception would ignore failed_when
+                "msg": f"{launcher}: its answer ends after {len(document)} characters. Run the task again.",
+            }
         answer = json.loads(document)
         result = {"failed": True, "msg": answer["error"]} if "error" in answer else answer["result"]
         if not self._task.diff:
@@ -152,7 +153,20 @@ class OnHost(ActionBase):
     def _module(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
         given = dict(arguments)  # Ansible adds arguments of its own
         result: dict[str, Any] = self._execute_module(self._task.action, module_args=given, task_vars=task_vars)
+        if result.get("failed") and "module_stdout" in result and not result.get("_ansible_parsed"):
+            result["msg"] = _no_answer(result, self._used_interpreter)
         return result
+
+
+def _no_answer(result: Mapping[str, Any], python: Optional[str]) -> str:
+    """Return the message for a module that ended without a result. Ansible says only that it can't read the result."""
+    lines = [line.strip() for name in ("stdout", "stderr") for line in str(result.get(f"module_{name}")).splitlines()]
+    said = next((line for line in reversed(lines) if line), "nothing")
+    program = (python or "the Python of the host").removeprefix("#!")
+    return (
+        f"{program}: a module ended without an answer (exit status {result.get('rc')}): {said}. Repair this Python, or "
+        "name another one with ansible_python_interpreter."
+    )
 
 
 def _types(spec: dict[str, Any]) -> tuple[Any, Any]:

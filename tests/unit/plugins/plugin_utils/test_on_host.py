@@ -35,6 +35,7 @@ class Host:
         self.command = ""
         self.status = 0
         self.options: dict[str, Any] = {}
+        self.answer: dict[str, Any] = MODULE
         self.modules: list[dict[str, Any]] = []
         self.connection = connection_loader.get("local", PlayContext(), None)
         self.connection.set_options(direct={"pipelining": pipelining})
@@ -63,7 +64,7 @@ class Host:
 
     def _module(self, _name: str, module_args: dict[str, Any], **_others: Any) -> dict[str, Any]:
         self.modules.append(module_args)
-        return dict(MODULE)
+        return dict(self.answer)
 
 
 def plainly(mark: str, answer: str) -> str:
@@ -134,9 +135,27 @@ def test_cdi_host_starts_the_archive_with_the_interpreter_of_the_settings(
 def test_an_answer_that_was_cut_off_is_an_error() -> None:
     """The release may have changed the host, so the module would say that nothing changed."""
     host = Host(lambda mark, answer: f"{mark}{answer[:7]}")
-    with pytest.raises(AnsibleActionFail, match="its answer ends after 7 characters"):
-        host.run()
+    result = host.run()
+    assert result["failed"] and "its answer ends after 7 characters" in result["msg"]
     assert not host.modules
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            {"module_stdout": "", "module_stderr": "Traceback\nImportError: no module named site\n"},
+            "ImportError: no module",
+        ),
+        ({"module_stdout": "/bin/sh: python3: not found\r\n", "module_stderr": ""}, "/bin/sh: python3: not found"),
+        ({"module_stdout": "", "module_stderr": ""}, "nothing"),
+    ],
+)
+def test_a_python_that_runs_no_module_is_named(said: dict[str, str], expected: str) -> None:
+    """Ansible says only that it can't read the result as JSON."""
+    host = Host(lambda _mark, _answer: "", passes=False)
+    host.answer = {"failed": True, "_ansible_parsed": False, "rc": 1, "msg": "Module result ...", **said}
+    assert f"a module ended without an answer (exit status 1): {expected}" in host.run()["msg"]
 
 
 @pytest.mark.parametrize(
