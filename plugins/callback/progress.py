@@ -130,6 +130,9 @@ class CallbackModule(CallbackBase):
             if self._display.verbosity:
                 self._say(f"changed: {host}: {self._task(result)}", constants.COLOR_CHANGED)
         self._warn(found)
+        if found.get("_ansible_verbose_always") and result._task.run_once:  # a debug task that speaks for all hosts
+            said = found.get("msg", "")
+            self._say("\n".join(map(causes.one_line, map(str, said if isinstance(said, list) else [said]))))
         self._tell()
 
     def v2_runner_on_skipped(self, result: Any) -> None:

@@ -69,20 +69,27 @@ _value:
       description: The hosts that are not well, as lines of text.
       type: list
       elements: str
+    problems:
+      description: For each host that is not well, its problems as lines of text.
+      type: dict
 """
 
+from functools import partial
 from typing import Any, Callable
 
 from ansible.utils.unsafe_proxy import wrap_var
 
+from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.cross_check import cross_checked
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import order
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import answers_of, plain
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.verdict import verdict_files, verdict_of
+from ansible_collections.fleet.cdi.plugins.plugin_utils.settings import wants_devices
 
 
 def fleet_verdict(hostvars: Any, hosts: Any, result: str, check: str) -> Any:
     """Return the verdicts on `hosts` in their forms."""
-    answers = order(answers_of(hostvars, hosts, result))
+    answers = cross_checked(order(answers_of(hostvars, hosts, result)), release().id, partial(wants_devices, hostvars))
     verdicts = [verdict_of(answer, plain(hostvars[answer.name].get(check))) for answer in answers]
     # ansible-core up to 2.18 would take the text of a host for a template when the playbook uses the result.
     return wrap_var(verdict_files(verdicts))

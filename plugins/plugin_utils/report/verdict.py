@@ -26,7 +26,8 @@ VERDICTS = (UNHEALTHY, OCCUPIED, STALE, DRIFT, PROBLEM, UNSURE, WELL)  # the fir
 SORTS = {
     **dict.fromkeys(("occupied",), OCCUPIED),
     **dict.fromkeys(
-        ("unhealthy", "withheld", "grant-lost", "wanted-gone", "promised-gone", "promised-swapped"), UNHEALTHY
+        ("unhealthy", "withheld", "wanted-unhealthy", "grant-lost", "wanted-gone", "promised-gone", "promised-swapped"),
+        UNHEALTHY,
     ),
     **dict.fromkeys((*STALE_RULES, "wanted-not-written", "written-gone", "written-withdrawn"), STALE),
     **dict.fromkeys(
@@ -37,7 +38,7 @@ SORTS = {
         ],
         DRIFT,
     ),
-    "runtime-key-changed": DRIFT,
+    **dict.fromkeys(("runtime-key-changed", "other-release", "not-provisioned"), DRIFT),
 }
 
 
@@ -132,12 +133,16 @@ def verdict_table(verdicts: Sequence[HostVerdict]) -> list[str]:
     rows = [("HOST", "VERDICT", "WHY")]
     for one in verdicts:
         for problem in one.problems:
-            rows.append((one_line(one.host), problem.sort, one_line(f"{problem.rule}: {problem.text}")))
+            rows.append((one_line(one.host), problem.sort, _line(problem)))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{host.ljust(widths[0])}  {sort.ljust(widths[1])}  {why}" for host, sort, why in rows]
     counts = [(sum(one.verdict == name for one in verdicts), name) for name in VERDICTS]
     told = ", ".join(f"{count} {name}" for count, name in counts if count)
     return [*(lines if rows[1:] else []), f"{counted(len(verdicts), 'host')}: {told or 'none'}"]
+
+
+def _line(problem: HostProblem) -> str:
+    return one_line(f"{problem.rule}: {problem.text}")
 
 
 def verdict_files(verdicts: Sequence[HostVerdict]) -> dict[str, Any]:
@@ -148,4 +153,5 @@ def verdict_files(verdicts: Sequence[HostVerdict]) -> dict[str, Any]:
         "json": json.dumps(found, indent=1, ensure_ascii=False) + "\n",
         "xml": junit_text(verdicts),
         "table": verdict_table(verdicts),
+        "problems": {one.host: [_line(problem) for problem in one.problems] for one in verdicts if one.problems},
     }

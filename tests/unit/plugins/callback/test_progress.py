@@ -24,6 +24,9 @@ PLAYBOOK = """
     - name: Check
       ansible.builtin.fail: {msg: "\\e[31m {{ inventory_hostname }} has no driver"}
       when: inventory_hostname is match('^bad')
+    - name: Speak for all hosts
+      ansible.builtin.debug: {msg: ["{{ ansible_play_batch | length }} hosts", "\\e[31m red"]}
+      run_once: true
     - name: Change
       ansible.builtin.debug: {msg: changed}
       changed_when: inventory_hostname == 'good1'
@@ -71,6 +74,7 @@ def test_a_run_says_how_far_it_is_and_ends_with_causes(command):
     lines = said.splitlines()
     assert "Work of a night: 8 hosts, check mode: nothing is changed" in lines
     assert [line for line in lines if line.startswith("changed:")] == ["changed: good1: Change"]
+    assert r"\x1b[31m red" in said and "2 hosts" in lines  # of a debug task that runs once
     assert re.search(r"^\[00:\d\d\] Check: [1-4] of 8 hosts, .*[4-7] pending$", said, re.MULTILINE)
     assert re.search(
         r"^\[00:\d\d\] Check: [4-8] of 8 hosts, 1 changed, [1-4] failed, [0-4] pending", said, re.MULTILINE

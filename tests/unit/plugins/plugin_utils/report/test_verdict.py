@@ -14,6 +14,7 @@ from ansible_collections.fleet.cdi.plugins.filter.fleet_verdict import fleet_ver
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.report.device_truth import DISAGREEMENTS
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report import verdict
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.cross_check import RULES as CONTROLLERS
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import read_answer
 from ansible_collections.fleet.cdi.tests.unit.trees import fleet
 
@@ -51,7 +52,7 @@ def test_the_sort_of_a_finding(rule, sort):
 
 
 def test_each_rule_in_the_table_exists():
-    assert verdict.SORTS.keys() <= {rule.name for rule in (*RULES, *DISAGREEMENTS)}
+    assert verdict.SORTS.keys() <= {*CONTROLLERS, *(rule.name for rule in (*RULES, *DISAGREEMENTS))}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_forms():
     fleet.finding(report, "occupied", "x", HOSTILE, HOSTILE, 0)
     hostvars = {
         "bad": {"truth": {"report": report}, "drift": AGREES},
-        "good": {"truth": {"report": fleet.report(0)}, "drift": AGREES, "group_names": ["rack1"]},
+        "good": {"truth": {"report": fleet.report(1)}, "drift": AGREES, "group_names": ["rack1"]},
         "silent": {"truth": {"unreachable": True}},
     }
     found = fleet_verdict(hostvars, list(hostvars), "truth", "drift")
@@ -125,6 +126,7 @@ def test_forms():
         "silent": ["error"],
     }
     assert found["table"][-1] == "3 hosts: 1 occupied, 1 unknown, 1 well"
-    assert not any("\n" in line or "\x1b" in line for line in found["table"])
+    assert not any("\n" in line or "\x1b" in line for line in (*found["table"], *found["problems"]["bad"]))
+    assert found["problems"].keys() == {"bad", "silent"} and found["problems"]["bad"][0].startswith("occupied: x: ")
     well = fleet_verdict({"good": hostvars["good"]}, ["good"], "truth", "drift")
     assert well["well"] and well["table"] == ["1 host: 1 well"]
