@@ -84,19 +84,23 @@ _value:
 import json
 import os
 import time
+from functools import partial
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.unsafe_proxy import wrap_var
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.comparison import compare_reports, read_report
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.cross_check import cross_checked
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.device_table import csv_text
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import fleet_report as report_of
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.fleet import order
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import answers_of
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.page import page
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.summary import summary
+from ansible_collections.fleet.cdi.plugins.plugin_utils.settings import wants_devices
 
 
 def fleet_report(
@@ -105,7 +109,7 @@ def fleet_report(
     """Return the report of `hosts` in its forms. Raises AnsibleFilterError for a wrong `link` or `since`."""
     if link and not link.startswith(("https://", "http://")):
         raise AnsibleFilterError(f"link: found {link!r}; expected an address that begins with https:// or http://")
-    answers = order(answers_of(hostvars, hosts, result))
+    answers = cross_checked(order(answers_of(hostvars, hosts, result)), release().id, partial(wants_devices, hostvars))
     report = report_of(answers, int(time.time()), title, link)
     if since:
         report["changes"] = _changes(since, report)

@@ -228,6 +228,12 @@ def offers_nothing(document: Mapping[str, Any]) -> bool:
     return not any(document.get(name) for name in (*layers(DEVICES, document), "cdi_host_plugins"))
 
 
+def wants_devices(hostvars: Any, host: str) -> bool:
+    """Return True if the variables of a host ask for devices in specs."""
+    variables = hostvars[host]
+    return any(variables.get(name) for name in layers(DEVICES, variables))
+
+
 def _added(base: Any, more: Any) -> Any:
     if isinstance(base, (list, tuple)):
         return [*base, *(item for item in more if item not in base)]

@@ -76,6 +76,11 @@ def _gone(one: DeviceTruth) -> str:
     return "the settings offer it, and the kernel does not have it"
 
 
+def _unhealthy(one: DeviceTruth) -> str:
+    bad = one.real.state == UNHEALTHY and one.wanted.state in (OFFERED, POOLED)
+    return f"the settings offer it, and it is unhealthy: {one.real.text or 'no reason is known'}" if bad else ""
+
+
 def _not_written(one: DeviceTruth) -> str:
     agrees = one.wanted.state != OFFERED or one.real.state != HEALTHY or one.written.state != IN_NO_SPEC
     return "" if agrees else "the settings offer it, the kernel has it, and no spec has it"
@@ -112,10 +117,25 @@ DISAGREEMENTS = (
         ("device-gone", "node-missing", "unhealthy"),
     ),
     Disagreement(
+        "wanted-unhealthy",
+        _unhealthy,
+        f"repair what the reason names; then {REFRESH}",
+        ("device-gone", "node-missing", "node-type", "node-number", "unhealthy"),
+    ),
+    Disagreement(
         "wanted-not-written",
         _not_written,
         f"{REFRESH}; it says why a device can't be offered",
-        ("device-new", "conflict", "invalid", "kind-unresolved"),
+        (
+            "device-new",
+            "conflict",
+            "invalid",
+            "kind-unresolved",
+            "spec-gone",
+            "spec-changed",
+            "disk-full",
+            "read-only",
+        ),
     ),
     Disagreement(
         "written-gone",

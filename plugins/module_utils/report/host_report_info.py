@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ..allocation.holds.pod_holds import holder
@@ -55,6 +55,7 @@ class HostTruth(NamedTuple):
     network: Sequence[Device]
     findings: tuple[HostFinding, ...]
     concerns: Mapping[int, tuple[str, ...]]  # index of a finding -> ids of the devices that it is about
+    kinds: Collection[str] = ()  # that the host remembers from its settings
 
 
 def answer(options: dict[str, Any], _check: bool) -> tuple[dict[str, Any], list[str]]:
@@ -114,7 +115,7 @@ def host_truth(view: HostView, now: FoundNow) -> HostTruth:
             _wanted(device, view, offered),
             *_written(device, view),
             *_promised(device, view.running.ledger),
-            _real(device, now),
+            _real(device, now, offered),
             opened if opened is None else opened.get(device.id, ()),
         )
         for device in devices
@@ -123,7 +124,7 @@ def host_truth(view: HostView, now: FoundNow) -> HostTruth:
     found, concerns = _joined(doctor, every, view)
     kept = {one.device.id for one in every}
     links = tuple(link for link in now.links if link.a in kept and link.b in kept)
-    return HostTruth(every, links, now.network, found, concerns)
+    return HostTruth(every, links, now.network, found, concerns, tuple(view.wanted.kinds))
 
 
 def _shown(device: Device, view: HostView) -> bool:
@@ -187,13 +188,14 @@ def _promised(device: Device, store: Examined) -> tuple[Truth, tuple[Promise, ..
     return Truth(truths.HELD if kept else truths.WITHHELD), tuple(found)
 
 
-def _real(device: Device, now: FoundNow) -> Truth:
+def _real(device: Device, now: FoundNow, offered: Collection[str]) -> Truth:
     if device.id in now.devices:
         return Truth(*device.health)
     why = now.failed.get(device.kind) or now.failed.get("")
     if why:
         return Truth(truths.UNKNOWN, why)
-    if device.profile and device.profile not in entry_options.everything() and device.nodes:
+    searched = device.id in offered or device.profile in entry_options.everything()
+    if device.profile and not searched and device.nodes:
         return Truth(truths.UNKNOWN, "only the pool of an executable lists it")
     return Truth(truths.GONE)
 
@@ -229,14 +231,21 @@ def _joined(
 
 
 def _about(finding: HostFinding, devices: Sequence[DeviceTruth], view: HostView) -> Iterable[str]:
-    """Yield the ids of the devices that a finding of the doctor is about."""
+    """Yield the ids of the devices that a finding of the doctor is about.
+
+    One about a kind, about our spec of it or about the directory of that is about the devices of the kind too that no
+    spec has.
+    """
+    kinds = {finding.subject, view.wanted.manifest.kind_of(finding.subject)}
+    kinds.update(kind for kind, memory in view.wanted.kinds.items() if memory.directory == finding.subject)
     words = {finding.subject, *finding.details}
     reasons = [one for one in view.live.stale.get(finding.subject, ()) if one.rule == finding.rule]
     names = _names_of(finding.subject, reasons, view)
     for one in devices:
         known = {one.device.id, *one.device.qualified_names, *one.device.items}
         whole = names is None and finding.subject in one.files
-        if not known.isdisjoint(words) or whole or (names and not known.isdisjoint(names)):
+        lost = one.device.kind in kinds and one.written.state == truths.IN_NO_SPEC
+        if not known.isdisjoint(words) or whole or lost or (names and not known.isdisjoint(names)):
             yield one.device.id
 
 
@@ -270,6 +279,7 @@ def document(host: HostTruth, boot_id: str, release: str) -> dict[str, Any]:
         "uptime": int(time.clock_gettime(time.CLOCK_BOOTTIME)),
         "boot_id": boot_id,
         "release": release,
+        "kinds": sorted(host.kinds),
         "devices": [_row(one, about.get(one.device.id, [])) for one in host.devices],
         "links": [[places[one.a], places[one.b], one.type, one.parallel, one.bandwidth] for one in host.links],
         "nics": [

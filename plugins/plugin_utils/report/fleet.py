@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.causes import CauseKey, causes
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.cross_check import skew
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import (
     JOINED,
     PLAIN,
@@ -31,7 +32,6 @@ SHAPE = (
     *(field for name in TRUTHS for field in (name, f"{name}_text")),
     "files",
 )
-CLOCK = 120  # seconds by which clocks of host and controller may differ
 
 
 class _Table:
@@ -74,13 +74,12 @@ def fleet_report(answers: Sequence[HostAnswer], made: int, title: str = "", link
         for name in ("name", "rack", "why", "gathered", "skew", "uptime", "boot_id", "release", "wiring", "devices")
     }
     for answer in answers:
-        skew = answer.gathered - answer.made if answer.made and answer.gathered else 0
         row = (
             text(answer.name),
             text(answer.rack),
             text(answer.why),
             answer.gathered,
-            skew if abs(skew) > CLOCK else 0,
+            skew(answer),
             answer.uptime,
             text(answer.boot_id),
             text(answer.release),

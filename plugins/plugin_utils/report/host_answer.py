@@ -57,6 +57,7 @@ class HostAnswer(NamedTuple):
     findings: tuple[ReportedFinding, ...] = ()
     links: tuple[tuple[Any, ...], ...] = ()
     nics: tuple[tuple[Any, ...], ...] = ()  # (names, numa_node, pcie_path)
+    kinds: Optional[tuple[str, ...]] = None  # that the host remembers from its settings; None: an older release
 
 
 RACK = "fleet_cdi_rack"  # the variable with the rack of a host
@@ -91,6 +92,7 @@ def read_answer(name: str, rack: str, result: Any) -> HostAnswer:
         tuple(_findings(document, rows)),
         tuple(_links(document.get("links"), len(rows))),
         tuple(_nics(document.get("nics"))),
+        tuple(_texts(document["kinds"])) if isinstance(document.get("kinds"), list) else None,
     )
 
 

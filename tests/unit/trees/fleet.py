@@ -9,6 +9,9 @@ import hashlib
 import json
 from typing import Any
 
+from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
+
+RELEASE = release().id
 MADE = 1763900000  # 2025-11-23
 SPEC = "/etc/cdi/nvidia.com-gpu.json"
 SLOTS = ("1a", "3d", "4e", "5f", "9b", "bb", "cd", "dc", "df", "e1", "e4", "e7", "f1", "f3", "f5", "f7")
@@ -79,7 +82,7 @@ def report(host: int, devices: int = 8) -> dict[str, Any]:
         "made": MADE,
         "uptime": 86400 * (1 + host % 50),
         "boot_id": hexadecimal("boot", host)[:32],
-        "release": "0.1.0-5f2c0a9d3b1e",
+        "release": RELEASE,
         "devices": found,
         "links": [[a, b, "NVL", 18, 478.0] for a in range(devices) for b in range(a + 1, devices)],
         "nics": [

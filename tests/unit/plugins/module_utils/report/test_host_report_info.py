@@ -18,6 +18,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import me
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
 from ansible_collections.fleet.cdi.plugins.module_utils.report import host_report_info
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
 
@@ -125,7 +126,43 @@ def test_processes_that_nobody_can_see_make_openers_unknown(host, monkeypatch):
 def test_a_spec_that_is_gone(host):
     host.spec.unlink()
     report = host.report()
-    assert all("wanted-not-written" in problems(report, one) for one in report["devices"])
+    assert [one["rule"] for one in report["findings"]] == ["spec-gone"]  # and nothing that follows from it
+    assert all("spec-gone" in problems(report, one) for one in report["devices"])
+
+
+def test_a_device_that_our_spec_lost_has_one_problem(host):
+    document = json.loads(host.spec.read_bytes())
+    document["devices"] = [one for one in document["devices"] if one["name"] != "full"]
+    host.spec.write_text(json.dumps(document))
+    report = host.report()
+    assert [one["rule"] for one in report["findings"]] == ["spec-changed"]
+    by_name = {one["names"][0]: problems(report, one) for one in report["devices"] if one["kind"] == KIND}
+    assert by_name == {"full": ["spec-changed"], "zero": []}
+
+
+def test_a_device_that_became_unhealthy_since_the_last_refresh(host, monkeypatch):
+    """The doctor reads the inventory of the last refresh. The kernel is asked now."""
+    found = host_report_info.discover_kinds
+
+    def ill(*arguments):
+        seen = found(*arguments)
+        for kind, one in seen.seen.items():
+            devices = tuple(device._replace(health=Health("unhealthy", "no node")) for device in one.found.devices)
+            seen.seen[kind] = one._replace(found=one.found._replace(devices=devices))
+        return seen
+
+    monkeypatch.setattr(host_report_info, "discover_kinds", ill)
+    report = host.report()
+    assert {one["rule"] for one in report["findings"]} == {"wanted-unhealthy"}
+    assert "it is unhealthy: no node" in report["findings"][0]["problem"]
+
+
+def test_a_device_that_is_gone_and_that_a_pool_lists_is_gone(host):
+    """The settings find no device of the kind any more, so nobody has to ask whether the pool is right."""
+    none = {"memory": {**ENTRIES["memory"], "required": False, "match": {"subsystem": "mem", "node": ["/dev/none"]}}}
+    offered = json.loads((Path(host.places.state_dir) / "manifest.json").read_bytes())["kinds"][KIND]["offered"]
+    host.want(none, **{id_: tuple(names) for id_, names in offered.items()})
+    assert {one["real"][0] for one in host.devices().values()} == {"gone"}
 
 
 def test_a_stale_spec_concerns_the_devices_that_it_is_about(host):
@@ -190,4 +227,4 @@ def test_the_command_marks_what_disagrees(host, capsys):
 
     assert verb.run(Arguments, host.places) == 1
     out = capsys.readouterr().out
-    assert "!" in out and "wanted-not-written" in out and "2 devices: 2 disagree (!)" in out
+    assert "!" in out and "spec-gone" in out and "2 devices: 2 disagree (!)" in out
