@@ -122,6 +122,7 @@ nightly: $(VENV) $(LINK)
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
 	@$(RUN) ACTIONS=1000 python -m pytest -q tests/integration/test_shared_host.py
+	@$(RUN) HOSTS=1000 WHOLE=1 KILLS=100 python -m pytest -q -s tests/integration/test_fleet.py tests/integration/test_fleet_bad_input.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 
 # What fails now and then: each of PARTS, as often as TIMES says, beside BUSY busy loops.
