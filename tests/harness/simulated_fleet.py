@@ -98,14 +98,18 @@ class Fleet:
         for name, content in fault.get("connection", {}).items():
             (self.place(host) / name).write_text(content.replace("HOST", host))
 
-    def share_release(self, first: str, without: Iterable[str]) -> None:
-        """Provision one host, and give the others the files of its release, but those in `without`."""
+    def share_release(self, first: str, without: Iterable[str] = (), copied: Iterable[str] = ()) -> None:
+        """Provision one host, and let the others use the files of its release, but those in `without`.
+
+        Those that are `copied` have files of their own, which can be changed.
+        """
         done = self.play("fleet.cdi.provision", "--limit", first)
         assert done.status == 0, done.said
-        for name in self.hosts.keys() - {first, *without}:
-            shutil.copytree(
-                f"{self.place(first)}/opt/cdi", f"{self.place(name)}/opt/cdi", symlinks=True, dirs_exist_ok=True
-            )
+        release = self.place(first) / "opt/cdi"
+        for name in self.hosts.keys() - {first, *without, *copied}:
+            (self.place(name) / simulated_host.SHARED_RELEASE).symlink_to(release)
+        for name in {*copied} - {first, *without}:
+            shutil.copytree(release, self.place(name) / "opt/cdi", symlinks=True, dirs_exist_ok=True)
 
     def limit(self, hosts: Iterable[str]) -> tuple[str, str]:
         """Return the options that make a playbook take these hosts alone."""
@@ -136,6 +140,11 @@ class Fleet:
             "ANSIBLE_NOCOLOR": "1",
             "PWD": str(self.directory),
         }
+
+
+def has_module(name: str) -> bool:
+    """Return whether the Python of the hosts has a module."""
+    return subprocess.run([PYTHON, "-c", f"import {name}"], check=False, capture_output=True).returncode == 0
 
 
 def causes(report: Mapping[str, Any]) -> list[tuple[str, str, str, list[str]]]:

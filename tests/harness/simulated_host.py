@@ -27,6 +27,9 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # A shell script in the directory of a host, which runs in its namespace before each command: a fault that lasts.
 ALWAYS = "always.sh"
 
+# A link in the directory of a host: it has the release of another host, as from a file server.
+SHARED_RELEASE = "release"
+
 # unshare(2), mount(2)
 CLONE_NEWNS = 0x00020000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -66,6 +69,9 @@ def enter(directory: str) -> None:
     _mount(f"{directory}/boot_id", f"{directory}/{MACHINE}{BOOT_ID}", MS_BIND)
     for path in (*OWN, *SHARED):
         _mount(f"{directory}{path}", path, MS_BIND)
+    shared = f"{directory}/{SHARED_RELEASE}"
+    if os.path.exists(shared):
+        _mount(os.readlink(shared), "/opt/cdi", MS_BIND)
     script = f"{directory}/{ALWAYS}"
     if os.path.exists(script):
         subprocess.run(["/bin/sh", "-e", script], check=True)
