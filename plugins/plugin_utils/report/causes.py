@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ansible_collections.fleet.cdi.plugins.plugin_utils.general_text import general
-from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import HostAnswer
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import NO_RELEASE, HostAnswer
 
+FULL = "disk-full"  # the rule of fleet-cdi doctor that tells why a host has no release
 SHORTEST = 3  # characters of a device's own word that are looked for in a text
 
 
@@ -38,7 +39,7 @@ def causes(answers: Sequence[HostAnswer]) -> dict[CauseKey, list[tuple[int, int]
         for index, one in enumerate(answer.findings):
             key = CauseKey(one.rule, general(_said(one.subject, one.problem), own), general(one.next, own))
             found.setdefault(key, []).append((place, index))
-        if answer.why:
+        if answer.why and not (answer.why == NO_RELEASE and any(one.rule == FULL for one in answer.findings)):
             found.setdefault(CauseKey("no-answer", general(answer.why, own), "", True), []).append((place, -1))
     return dict(sorted(found.items(), key=lambda item: (item[0].unknown, -len({one[0] for one in item[1]}), item[0])))
 

@@ -74,7 +74,7 @@ class Written(NamedTuple):
     plugin_config_error: str = ""
     release: tuple[integrity.Fault, ...] = ()
     link: tuple[integrity.Fault, ...] = ()  # faults of the link to the command on the PATH
-    places: tuple[WritablePlace, ...] = ()  # the directories of specs, state and inventory
+    places: tuple[WritablePlace, ...] = ()  # the directories of specs, state, inventory and release
 
 
 GONE, CHANGED = "gone", "changed"
@@ -203,7 +203,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
 def _directories(places: Layout, wanted: RememberedState) -> Iterator[str]:
     """Yield the directories that fleet.cdi writes to."""
     remembered = [memory.directory for memory in wanted.kinds.values()]
-    yield from (*(remembered or [places.spec_dir]), places.state_dir, os.path.dirname(places.inventory) or "/")
+    yield from (*(remembered or [places.spec_dir]), places.state_dir, os.path.dirname(places.inventory) or "/", places.prefix)
 
 
 def _configurations(places: Layout, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:

@@ -55,5 +55,16 @@ def test_causes_of_most_hosts_come_first_and_unknown_hosts_last():
     ]
 
 
+def test_a_full_disk_tells_why_a_host_has_no_release():
+    full = {**fleet.report(1), "release": ""}
+    fleet.finding(full, "disk-full", "/opt/cdi", "its file system has 0 bytes free", "free some space")
+    bare = {**fleet.report(2), "release": ""}
+    found = causes([read_answer(fleet.name(host), "", {"report": one}) for host, one in ((1, full), (2, bare))])
+    assert [(key.rule, [host for host, _finding in places]) for key, places in found.items()] == [
+        ("disk-full", [0]),
+        ("no-answer", [1]),
+    ]
+
+
 def test_limit():
     assert limit(["a", "b"]) == "--limit a,b"

@@ -95,4 +95,5 @@ class TestDirectories:
             host.directories[0],
             str(host.root / "state"),
             str(host.root),
+            str(host.root / "cdi"),
         ]
