@@ -203,7 +203,8 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
 def _directories(places: Layout, wanted: RememberedState) -> Iterator[str]:
     """Yield the directories that fleet.cdi writes to."""
     remembered = [memory.directory for memory in wanted.kinds.values()]
-    yield from (*(remembered or [places.spec_dir]), places.state_dir, os.path.dirname(places.inventory) or "/", places.prefix)
+    yield from remembered or [places.spec_dir]
+    yield from (places.state_dir, os.path.dirname(places.inventory) or "/", places.prefix)
 
 
 def _configurations(places: Layout, manifest: Manifest) -> tuple[dict[str, tuple[Config, ...]], dict[str, str]]:
