@@ -19,7 +19,7 @@ import uuid
 from pathlib import Path
 
 # What each host has for itself, below its directory by the same path.
-OWN = ("/run", "/usr/local/bin")
+OWN = ("/run", "/usr/local/bin", "/usr/local/share")
 # Of these it has some names for itself; the others are links to those of this machine, which lie below MACHINE.
 SHARED = {"/etc": ("cdi", "docker", "fleet-cdi"), "/opt": ("cdi",), "/proc": (), "/var/lib": ("cdi",)}
 MACHINE = "machine"  # in the directory of a host

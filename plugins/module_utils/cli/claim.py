@@ -61,7 +61,7 @@ def _add(asked: _Asked) -> int:
 
 def _exec(asked: _Asked) -> int:
     from ..claims.lifetime.run_command import run_command
-    from ..system.waiting_process import NOT_STARTED
+    from ..system.commands.waiting_process import NOT_STARTED
 
     given = asked.arguments
     try:

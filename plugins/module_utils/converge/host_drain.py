@@ -34,7 +34,7 @@ Run = Callable[[Sequence[str], float], processes.Done]
 Find = Callable[[Mapping[str, Sequence[str]]], containers.RunningContainers]
 
 
-class DeviceInUse(NamedTuple):
+class DrainHolder(NamedTuple):
     """A device that is in use."""
 
     device: str  # its id
@@ -56,7 +56,7 @@ def marked(out: Mapping[str, Disabled], reason: str) -> list[str]:
 
 def held_devices(
     devices: Sequence[Device], state_dir: str, boot_id: str, find: Find = containers.find_containers
-) -> tuple[list[DeviceInUse], tuple[str, ...]]:
+) -> tuple[list[DrainHolder], tuple[str, ...]]:
     """Return (the devices that grants or running containers use, why an engine could not be asked).
 
     A hold on a device that no list has counts too. Raises CdiError if the ledger can't be read.
@@ -81,7 +81,7 @@ def held_devices(
         for one in devices if container.runs else ():
             if {*one.qualified_names} & {*container.devices}:
                 used.setdefault(one.id, {})[str(container)] = None
-    return [DeviceInUse(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], asked.trouble
+    return [DrainHolder(id_, names.get(id_, id_), tuple(by)) for id_, by in used.items()], asked.trouble
 
 
 def unhealthy(state_dir: str, devices: Sequence[str], out: Mapping[str, Disabled]) -> dict[str, str]:
@@ -109,7 +109,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
     there = read_disabled(state_dir)
     mine = marked(there, reason)
     devices = listed_devices(options["device_list"])[0]
-    held: list[DeviceInUse] = []
+    held: list[DrainHolder] = []
     warnings: tuple[str, ...] = ()
     if options["state"] == DRAINED:
         chosen = to_take(devices, in_force(state_dir)) if release else []

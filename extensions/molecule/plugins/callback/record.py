@@ -4,7 +4,8 @@
 """Write what each run of a scenario's playbook did to a file, so that verify.yml can compare a preview with the run.
 
 One JSON object per result that changed something, shows a difference or warns: host, task, action, item, changed, diff,
-warnings, parts (of module cdi_host). The file is records/SCENARIO/NN-PLAYBOOK[-check].jsonl in molecule's ephemeral directory; NN counts the runs.
+warnings, parts (of module cdi_host). The file is records/SCENARIO/NN-PLAYBOOK[-check].jsonl in molecule's ephemeral
+directory; NN counts the runs.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from ...layout import Layout
 from ...records import CdiError
 from ...spec import registry
 from ...spec.inject import resolve_edits
-from ...system.device_scope import check_scopes, scope_words
-from ...system.waiting_process import WaitingProcess
+from ...system.commands.device_scope import check_scopes, scope_words
+from ...system.commands.waiting_process import WaitingProcess
 from ..add_claim import add_claim, read_node
 from ..calls import Caller
 from ..delete_claim import delete_claim

@@ -153,7 +153,7 @@ def drop_users(state_dir: str, claim: ClaimRecord) -> None:
         path = users_path(state_dir, claim)
         for user in read_users(state_dir, claim):
             if user.container == scope_of(claim):
-                from ...system.device_scope import stop_scope  # only commands of the host have one
+                from ...system.commands.device_scope import stop_scope  # only commands of the host have one
 
                 stop_scope(user.container)  # what the command left may have the devices open
             files.remove(os.path.join(path, user.container))

@@ -71,7 +71,7 @@ def test_a_running_container_holds_its_device(tmp_path):
         )
 
     held, trouble = host_drain.held_devices([device("a"), device("b")], str(tmp_path), "boot", find)
-    assert held == [host_drain.DeviceInUse("a", "x.org/gpu=a", ("container job (podman, running)",))]
+    assert held == [host_drain.DrainHolder("a", "x.org/gpu=a", ("container job (podman, running)",))]
     assert trouble == ("docker: its containers can't be told: no",)
 
 

@@ -24,7 +24,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime.users im
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.record import ClaimRecord, WantedClaim
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks import claim_user
 from ansible_collections.fleet.cdi.plugins.module_utils.hooks.error import HookError
-from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group, device_scope
+from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group
+from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
 
 CLAIM = ClaimRecord(WantedClaim("job/42", {"gpu": 1}), token="0011")
 

@@ -12,7 +12,8 @@ import sys
 import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
-from ansible_collections.fleet.cdi.plugins.module_utils.system import device_scope, systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.system import systemd
+from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import device_scope
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.system import limited_command
+from ansible_collections.fleet.cdi.plugins.module_utils.system.commands import limited_command
 
 REFUSED = "/dev/refused"
 # Stands for a control group that refuses one device, also to root; a real one is in molecule's scenario runtimes.

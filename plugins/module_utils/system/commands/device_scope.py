@@ -15,9 +15,9 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from ..records import CdiError, Node
-from . import systemd
-from .device_nodes import numbers_at
+from ...records import CdiError, Node
+from .. import systemd
+from ..device_nodes import numbers_at
 
 SECONDS = 10  # from SIGTERM to SIGKILL for processes that are left in a scope
 # Devices whose opening has no effect, by which limited_command.py sees that others are refused.

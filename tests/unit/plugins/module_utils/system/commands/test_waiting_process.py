@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.system.waiting_process import NOT_STARTED, WaitingProcess
+from ansible_collections.fleet.cdi.plugins.module_utils.system.commands.waiting_process import (
+    NOT_STARTED,
+    WaitingProcess,
+)
 
 RUN = """
 import os, sys
-from ansible_collections.fleet.cdi.plugins.module_utils.system.waiting_process import WaitingProcess
+from ansible_collections.fleet.cdi.plugins.module_utils.system.commands.waiting_process import WaitingProcess
 with WaitingProcess() as process:
     print(process.pid, flush=True)
     {}
@@ -122,7 +125,7 @@ def test_it_is_killed_with_its_parent(parent, command):
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: needs root")
 def test_another_user_is_killed_with_its_parent_by_the_words_of_the_page(parent):
     """The kernel forgets that at a change of the user; docs/claims.md has an option of setpriv for it."""
-    page = (Path(__file__).parents[5] / "docs/claims.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[6] / "docs/claims.md").read_text(encoding="utf-8")
     words = re.search(r"`-- (setpriv --reuid=USER .*?) COMMAND`", page)[1]
     process, child = parent(
         f"exec {words.replace('USER', 'daemon').replace('GROUP', 'daemon')} sh -c 'echo ready; exec sleep 600'"
