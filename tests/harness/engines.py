@@ -31,7 +31,7 @@ REPOSITORY = "localhost/fleet-cdi-runtimes"
 IMAGE = "tool:1"  # what containers are made of, in docker and in containerd
 
 PACKAGES = ["python3", "busybox-static", "docker.io", "docker-cli", "containerd", "python3-grpcio"]
-PACKAGES += ["podman", "runc", "crun", "uidmap", "criu"]
+PACKAGES += ["podman", "runc", "crun", "uidmap", "criu", "libcriu2", "iptables"]
 WITHOUT = {"bookworm": "docker-cli"}  # its docker.io has the client
 
 # A real node that no container has by itself; machines without FUSE have at least the other.
