@@ -27,7 +27,7 @@ from .kinds.device_state import listed_devices
 from .kinds.memory import memory_of
 from .kinds.refresh_all import optional, remembered
 
-DRAINED, IN_SERVICE = "drained", "in_service"
+DRAINED = "drained"  # else "in_service"
 SECONDS = 120.0  # limit for one command; it refreshes all specs
 
 Run = Callable[[Sequence[str], float], processes.Done]
