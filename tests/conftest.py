@@ -48,7 +48,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_log(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the changes of tests out of this machine's log."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.system import system_log
+    from ansible_collections.fleet.cdi.plugins.module_utils.cli import system_log
 
     system_log.ADDRESS = str(tmp_path_factory.getbasetemp() / "no log")
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..system.system_log import is_journal, write_log
+from .system_log import is_journal, write_log
 
 STDOUT = 1
 STATE = "device_state"  # the module whose change is a sentence

@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.fleet.cdi.plugins.module_utils.cli import change_log
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import change_log, system_log
 from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main
-from ansible_collections.fleet.cdi.plugins.module_utils.system import system_log
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cli.memory import only_where_it_is
 
 pytestmark = only_where_it_is

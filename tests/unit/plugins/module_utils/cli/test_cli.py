@@ -37,7 +37,7 @@ HELPERS = {
     "paths",
     "plain_command",
 }
-HELPERS |= {"start", "step_line", "terminal"}
+HELPERS |= {"start", "step_line", "system_log", "terminal"}
 
 GPU = Device(
     id="pci:0000:3b:00.0",

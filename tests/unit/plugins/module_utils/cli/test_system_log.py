@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.system import system_log
+from ansible_collections.fleet.cdi.plugins.module_utils.cli import system_log
 
 HEAD = rf"<29>[A-Z][a-z]{{2}} [ 123]\d \d\d:\d\d:\d\d fleet-cdi\[{os.getpid()}\]: "  # RFC 3164, 4.1
 
