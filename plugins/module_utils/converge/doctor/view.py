@@ -36,7 +36,6 @@ from ...runtimes.survey import survey as survey_runtimes
 from ...spec.registry import Registry, load, seen_with
 from ...spec.stale import Reason
 from ...system import systemd
-from ...system.file_system import WritablePlace, look_at_places
 from ...system.occupied import Occupied
 from ..driver import device_links
 from ..holders import occupied
@@ -46,6 +45,7 @@ from ..libraries import of_places
 from ..runtime import managed_keys
 from ..services import converge_service, device_plugin_config, openers_unit, refresh_service, refresh_unit
 from ..services import device_plugin_unit as plugin_unit
+from ..writable_places import WritablePlace, look_at_places
 
 
 class RememberedState(NamedTuple):

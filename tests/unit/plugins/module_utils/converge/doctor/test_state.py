@@ -11,8 +11,8 @@ import pytest
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rule import find_problems
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.writable_places import WritablePlace
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
-from ansible_collections.fleet.cdi.plugins.module_utils.system.file_system import WritablePlace
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.doctor.doctor_host import (
     KIND,
     device,

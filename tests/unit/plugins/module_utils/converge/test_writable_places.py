@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.system.file_system import WritablePlace, look_at_places
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.writable_places import WritablePlace, look_at_places
 
 USUAL = {"f_bfree": 100, "f_files": 100, "f_ffree": 10, "f_flag": 0}
 
