@@ -97,5 +97,5 @@ def test_report_and_verify(play, tmp_path):
     status, out = play("verify", "--check")
     assert status == 2 and "spec-changed" in out
     here = json.loads((tmp_path / "verify.json").read_text())["hosts"]["here"]
-    assert here["verdict"] == "stale" and {"drift", "stale"} <= {one["sort"] for one in here["problems"]}
+    assert here["verdict"] == "drift" and {one["rule"] for one in here["problems"]} >= {"spec-changed", "settings"}
     assert json.loads(SPEC.read_bytes()) == document  # nothing was changed
