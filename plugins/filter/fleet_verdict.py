@@ -38,6 +38,11 @@ options:
       - The variable with the result of M(fleet.cdi.cdi_host) in check mode.
     type: str
     required: true
+  any_release:
+    description:
+      - Whether a host may have another release than that of the controller, as after a roll-back.
+    type: bool
+    default: false
 positional: _hosts
 """
 
@@ -87,9 +92,10 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils.report.verdict import ve
 from ansible_collections.fleet.cdi.plugins.plugin_utils.settings import wants_devices
 
 
-def fleet_verdict(hostvars: Any, hosts: Any, result: str, check: str) -> Any:
+def fleet_verdict(hostvars: Any, hosts: Any, result: str, check: str, any_release: bool = False) -> Any:
     """Return the verdicts on `hosts` in their forms."""
-    answers = cross_checked(order(answers_of(hostvars, hosts, result)), release().id, partial(wants_devices, hostvars))
+    wanted = "" if any_release else release().id
+    answers = cross_checked(order(answers_of(hostvars, hosts, result)), wanted, partial(wants_devices, hostvars))
     verdicts = [verdict_of(answer, plain(hostvars[answer.name].get(check))) for answer in answers]
     # ansible-core up to 2.18 would take the text of a host for a template when the playbook uses the result.
     return wrap_var(verdict_files(verdicts))

@@ -21,7 +21,7 @@ Wants = Callable[[str], bool]  # whether the settings of a host ask for devices 
 
 
 def cross_checked(answers: Sequence[HostAnswer], release: str, wants: Wants) -> list[HostAnswer]:
-    """Return the answers with the findings of the controller, whose collection makes `release`."""
+    """Return the answers with the findings of the controller. With `release`, each host is to have this release."""
     aliases = Counter(map(_machine, answers))
     found = []
     for answer in answers:
@@ -54,7 +54,7 @@ def _clock(answer: HostAnswer) -> Iterator[ReportedFinding]:
 
 
 def _release(answer: HostAnswer, release: str) -> Iterator[ReportedFinding]:
-    if answer.release not in ("", release):
+    if release and answer.release not in ("", release):
         text = f"release {answer.release} is active, and this controller has release {release}"
         yield ReportedFinding("other-release", "release", text, PROVISION, ())
 

@@ -51,6 +51,11 @@ def test_another_release():
     )
 
 
+def test_any_release_after_a_roll_back():
+    (only,) = cross_checked([answer(1, release="0.0.1-0123456789ab")], "", lambda _host: True)
+    assert only.findings == ()
+
+
 def test_names_of_one_machine():
     same = {"boot_id": "b", "devices": fleet.report(1)["devices"]}
     none, first, second = found(answer(3), answer(1, **same), answer(2, **same))
