@@ -64,7 +64,7 @@ from ansible import constants
 from ansible.plugins.callback import CallbackBase
 
 from ansible_collections.fleet.cdi.plugins.plugin_utils import failure_causes as causes
-from ansible_collections.fleet.cdi.plugins.plugin_utils.run_progress import PlayProgress, bar, clock, duration
+from ansible_collections.fleet.cdi.plugins.plugin_utils.run_progress import PlayProgress, clock, duration, progress_bar
 
 SHOWN = 3  # hosts whose failure is shown at once, of each cause
 HOSTS = 20  # hosts that a cause names at the end
@@ -251,7 +251,7 @@ class CallbackModule(CallbackBase):
         rows = [
             "",  # what others print comes here
             f"{spent}  {play.name}: {play.task.name}",
-            f"[{bar(answered, play.hosts, min(40, max(width - 2, 1)))}]  {play.line(now)}",
+            f"[{progress_bar(answered, play.hosts, min(40, max(width - 2, 1)))}]  {play.line(now)}",
             f"waits for {', '.join(slow)}" if slow else "",
         ]
         self._draw([row[:width] for row in rows])

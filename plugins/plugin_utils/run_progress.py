@@ -126,7 +126,7 @@ def clock(seconds: float) -> str:
     return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"
 
 
-def bar(done: int, total: int, width: int) -> str:
+def progress_bar(done: int, total: int, width: int) -> str:
     """Return a bar of `width` characters."""
     full = width * done // total if total else width
     return "#" * full + "." * (width - full)

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import other_collections  # tests/harness
@@ -38,7 +39,8 @@ def awx():
     organization = store.add("organizations", {"name": "Default"})["id"]
     store.add("inventories", {"name": "Fleet", "organization": organization})
     store.add("credentials", {"name": "Fleet SSH key", "organization": organization})
-    with serve(store) as store.address:
+    with ExitStack() as stack:
+        store.address = stack.enter_context(serve(store))
         yield store
 
 

@@ -46,6 +46,9 @@ def fleet_cdi(ansible_module):
     for claim in json.loads(run("claim", "list", "--json"))["claims"]:
         run("claim", "del", claim["id"])
     ansible_module("fleet.cdi.spec", kind="test.fleet.cdi/fuse", state="absent", device_list="")
+    for type_, (plugin, _args) in ARGS.items():
+        ansible_module("fleet.cdi.cdi_plugin", resource_type=type_, name=plugin, state="absent", **listing)
+        shutil.rmtree(f"/etc/cdi/{type_}.d", ignore_errors=True)
     for name in ("cdi-claims.ended", "cdi-inventory.json"):
         if os.path.exists(f"/run/{name}"):
             os.unlink(f"/run/{name}")

@@ -149,7 +149,7 @@ def test_report_has_one_cause_for_each_fault(fleet, plan):
     assert done.status == 0, done.said
     found = causes(fleet.read("report.json"))
     say("report", done, len(plan), f", {len(found)} causes")
-    wanted = [(key, hosts) for key, hosts in grouped(every, "rule", "said", "next").items()]
+    wanted = list(grouped(every, "rule", "said", "next").items())
     told = [(f"{rule}: {problem} -> {then}", hosts) for rule, problem, then, hosts in found]
     assert not compared(wanted, told), "\n".join(compared(wanted, told))
     assert len(found) == len(wanted) >= 30

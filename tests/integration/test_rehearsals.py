@@ -68,7 +68,7 @@ class RehearsedHost:
         match = {"subsystem": "mem", "node": list(nodes)}
         return {"profile": "rule", "kind": KIND, "match": match, "group_by": "none", "name_by": ["sysname"]}
 
-    def provision(self, controller, nodes=NODES, **more):
+    def provision(self, controller, nodes=tuple(NODES), **more):
         """One run of a controller; return its result, or its error as {"error": ...}."""
         release, archive = self.releases[controller]
         settings = {**self.settings, "devices": {"mem": self.entry(*nodes)}, **more}

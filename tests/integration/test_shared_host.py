@@ -57,9 +57,9 @@ def users_of(seen):
 class Story:
     """A sequence of actions, drawn from a seed, and what the oracle says after each."""
 
-    def __init__(self, host, chance, kinds=KINDS, often=HOST_ACTIONS, collector=COLLECTOR):
+    def __init__(self, host, chance, kinds=None, often=None, collector=COLLECTOR):
         self.host, self.chance, self.collector = host, chance, collector
-        self.kinds, self.often = kinds, often
+        self.kinds, self.often = kinds or KINDS, often or HOST_ACTIONS
         self.callers, self.trace, self.made = [], [], 0
         host.free = self.free
 

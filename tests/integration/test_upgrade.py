@@ -215,7 +215,8 @@ def test_an_upgrade_of_a_fleet(fleet):
         until = time.monotonic() + 120
         while fleet.worked() != ["gpu2"] and time.monotonic() < until:
             time.sleep(0.2)
-        os.killpg(killed.pid, signal.SIGKILL)
+        for pid in family(killed.pid):  # the workers of Ansible have sessions of their own
+            os.kill(pid, signal.SIGKILL)
     assert set(fleet.out_of_service("gpu2").values()) == {REASON}
     fleet.upgrade("--limit", "gpu2")
     assert fleet.out_of_service("gpu2") == {} and fleet.offered("gpu2") == ["full", "zero"]
@@ -249,6 +250,12 @@ def kubernetes():
         pytest.skip(f"kubernetes.core could not be had: {error}")
     path = f"{CHECKOUT / 'build/pythonpath'}:{found.collections}"
     return {"ANSIBLE_COLLECTIONS_PATH": path, "PYTHONPATH": str(found.library)}
+
+
+def family(pid):
+    """Return a process and all that it started."""
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+        return [pid, *(one for child in children.read().split() for one in family(int(child)))]
 
 
 def test_nodes_are_cordoned_and_drained(fleet, kubernetes):

@@ -141,7 +141,7 @@ def _taken(member: BundleMember, places: Layout, verb: Verb, seconds: float, lar
             status = 2
         sys.stdout.flush()
         sys.stderr.flush()
-        sys.exit(status)
+        raise SystemExit(status)
 
     try:
         done = processes.run(["fleet-cdi", "bundle"], seconds, largest=largest + 1, cut=("stdout",), script=script)

@@ -38,10 +38,15 @@ def skew(answer: HostAnswer) -> int:
     return seconds if abs(seconds) > CLOCK else 0
 
 
+def unit_of(seconds: int) -> tuple[int, str]:
+    """Return the largest unit that is not longer than `seconds`, which are more than CLOCK."""
+    return next(one for one in UNITS if seconds >= one[0])
+
+
 def _clock(answer: HostAnswer) -> Iterator[ReportedFinding]:
     seconds = skew(answer)
     if seconds:
-        size, unit = next(one for one in UNITS if abs(seconds) >= one[0])
+        size, unit = unit_of(abs(seconds))
         number = round(abs(seconds) / size)
         text = f"{counted(number, unit)} {'behind' if seconds > 0 else 'ahead of'}"
         yield ReportedFinding(

@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.fleet.cdi.plugins.plugin_utils.run_progress import (
     PlayProgress,
     TaskProgress,
-    bar,
     clock,
     duration,
+    progress_bar,
 )
 
 HOSTS = [f"h{number}" for number in range(1200)]
@@ -86,4 +86,6 @@ def test_times_and_bars():
         "3 h 20 min",
     ]
     assert [clock(seconds) for seconds in (0.9, 135, 3735)] == ["00:00", "02:15", "1:02:15"]
-    assert [bar(done, 10, 4) for done in (0, 5, 10)] == ["....", "##..", "####"] and bar(0, 0, 2) == "##"
+    assert [progress_bar(done, 10, 4) for done in (0, 5, 10)] == ["....", "##..", "####"] and progress_bar(
+        0, 0, 2
+    ) == "##"

@@ -67,7 +67,10 @@ def test_an_unreadable_ledger_counts_nothing(host):
 
 
 def test_a_failed_refresh_is_noted_and_a_check_is_not(host, monkeypatch):
-    monkeypatch.setattr(refresh, "refresh", lambda *_a, **_k: (_ for _ in ()).throw(CdiError("broken")))
+    def broken(*_arguments, **_options):
+        raise CdiError("broken")
+
+    monkeypatch.setattr(refresh, "refresh", broken)
     assert run(host, "refresh", "--check") == 2 and last_refresh.last_refresh(host.places.inventory) is None
     assert run(host, "refresh") == 2
     assert values(host)["refresh_success"] == "0"

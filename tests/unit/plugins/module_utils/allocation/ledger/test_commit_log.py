@@ -295,8 +295,10 @@ def killed(ledger, monkeypatch, call):
     if child == 0:
         real = commit_log.append
         monkeypatch.setattr(commit_log, "append", lambda *given: [real(*given), os._exit(0)])
-        call(Ledger(directory(ledger), "boot-1"))
-        os._exit(1)
+        try:
+            call(Ledger(directory(ledger), "boot-1"))
+        finally:
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
 
 
