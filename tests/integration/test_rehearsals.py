@@ -9,6 +9,7 @@ The host is this machine, in directories of its own. Controllers run module cdi_
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import subprocess
@@ -150,6 +151,7 @@ def test_an_upgrade_keeps_what_is_granted(rehearsed):
     for name in ("job", "last"):
         assert rehearsed.command("claim", "del", name).returncode == 0
     assert json.loads(rehearsed.command("grants", "list", "--json").stdout)["grants"] == []
+    assert not [path for path in glob.glob("/var/run/cdi/*") if "job" in path]
 
 
 def test_a_spec_directory_without_room(rehearsed):

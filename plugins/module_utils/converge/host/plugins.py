@@ -25,7 +25,12 @@ def converge(run: HostRun) -> PartOutcome:
     settings = run.settings
     if not settings["plugins"]:
         return PartOutcome()
-    places = Layout(settings["state_dir"], settings["device_list"], path=os.environ.get("PATH", ""))
+    places = Layout(
+        settings["state_dir"],
+        settings["device_list"],
+        spec_dirs=tuple(run.spec_dirs),  # claims are restored there
+        path=os.environ.get("PATH", ""),
+    )
     wanted = [_wanted(key, one) for key, one in settings["plugins"].items()]
     left = _left(places, wanted) if settings["prune"] else []
     bin_dir = os.path.join(settings["prefix"], "bin")
