@@ -59,7 +59,8 @@ class Story:
 
     def __init__(self, host, chance, kinds=None, often=None, collector=COLLECTOR):
         self.host, self.chance, self.collector = host, chance, collector
-        self.kinds, self.often = kinds or KINDS, often or HOST_ACTIONS
+        self.kinds = KINDS if kinds is None else kinds
+        self.often = HOST_ACTIONS if often is None else often
         self.callers, self.trace, self.made = [], [], 0
         host.free = self.free
 
