@@ -13,6 +13,7 @@ import atexit
 import ctypes
 import fcntl
 import os
+import shutil
 import sys
 from contextlib import suppress
 
@@ -55,6 +56,16 @@ def enter() -> bool:
     _libc.umount2(UNIFIED.encode(), MNT_DETACH)  # fails where it is not mounted
     atexit.register(_leave, os.getpid(), lock)
     return True
+
+
+def empty() -> None:
+    """Remove what is in DIRECTORIES, each of which is a mount of this namespace; another one stays as it is."""
+    for path in filter(os.path.ismount, DIRECTORIES):
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
 
 
 def _locked() -> int:

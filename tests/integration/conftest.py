@@ -21,7 +21,14 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 @pytest.fixture(scope="session", autouse=True)
 def own_directories():
     """/etc/cdi, /var/run/cdi and others are empty and nobody else's: nothing of the host is seen or changed."""
-    apart.enter()
+    return apart.enter()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_directories(own_directories):
+    """They are empty for each file of tests, whatever the one before left."""
+    if own_directories:
+        apart.empty()
 
 
 @pytest.fixture(scope="session")
