@@ -92,6 +92,7 @@ def test_a_descriptor_that_was_handed_to_another_user(nodes, full, holder):
     assert f"/dev/full is open in pid {other.pid} (" in open_nodes(nodes.places, full[1])
 
 
+@pytest.mark.counterpart("acl")
 @pytest.mark.parametrize("how", ["group", "entry"])
 def test_who_can_open_it_without_the_claim_did_not_get_it_from_the_user(nodes, full, holder, how):
     path = str(nodes.root) + full[0].path
