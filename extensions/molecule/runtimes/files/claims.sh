@@ -26,6 +26,7 @@ sees && kept granted
 $engine restart --time 0 "$id"
 kept granted && sees
 if [ "$engine" = docker ]; then
+    systemctl reset-failed docker.service # forget earlier starts: its unit allows three a minute
     systemctl restart docker.service # ends its containers, and before 28.2 starts none with CDI devices again (moby#49989)
     [ "$(collect)" = "Nothing to do." ]
     $engine start "$id"
@@ -34,7 +35,9 @@ if [ "$engine" = docker ]; then
     systemctl stop docker.service docker.socket
     expect idle
     collect 2>&1 | grep "is kept, because its container may still exist: docker:"
+    systemctl reset-failed docker.service
     systemctl start docker.socket docker.service
+    systemctl reset-failed docker.service
 else
     $engine kill "$id"
 fi
