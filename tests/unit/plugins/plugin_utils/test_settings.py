@@ -116,3 +116,17 @@ def test_what_the_check_accepts_the_roles_accept_too(variables: dict[str, Any]) 
 def test_an_editor_underlines_nothing_that_the_check_accepts(name: str, value: Any) -> None:
     underlined = [error.message for error in EDITOR.iter_errors({name: value})]
     assert underlined == [] or findings.check({name: value}) != []
+
+
+@pytest.mark.parametrize(
+    ("variables", "path"),
+    [
+        ({"cdi_host_inventory": "/run/old.json"}, "/run/old.json"),
+        # A role has the default of the new name.
+        ({"cdi_host_inventory": "/run/old.json", "cdi_host_device_list": "/run/cdi-inventory.json"}, "/run/old.json"),
+        ({"cdi_host_inventory": "/run/old.json", "cdi_host_device_list": "/run/new.json"}, "/run/new.json"),
+    ],
+)
+def test_an_old_name_counts_unless_the_new_one_is_set(variables: dict[str, Any], path: str) -> None:
+    assert settings.host_settings(variables) == {"device_list": path}
+    assert settings.old_names(variables) == {"cdi_host_inventory": "cdi_host_device_list"}
