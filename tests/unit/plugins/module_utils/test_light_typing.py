@@ -93,3 +93,14 @@ print(get_type_hints.__module__, "NamedTuple" in repr(records.Device.__mro__))
 def test_it_leaves_typing_alone_where_that_is_there_already():
     light_typing.install()
     assert sys.modules["typing"] is typing
+
+
+def test_later_imports_get_the_real_typing_again():
+    """As grpc, whose generic classes need it."""
+    program = (
+        f"import sys\nsys.path[:0] = {sys.path!r}\n"
+        "from ansible_collections.fleet.cdi.plugins.module_utils import light_typing\n"
+        "light_typing.install()\nlight_typing.uninstall()\n"
+        "from typing import Generic, TypeVar\nclass Box(Generic[TypeVar('T')]): pass\nprint('made')\n"
+    )
+    assert subprocess.check_output([sys.executable, "-IS", "-c", program], text=True) == "made\n"
