@@ -67,7 +67,7 @@ restart)
     rm -f /var/run/docker.pid
     setsid $program > /var/log/${program##*/} 2>&1 < /dev/null &
     case $program in *dockerd) ready="docker info";; *) ready="ctr version";; esac
-    for try in $(seq 300); do $ready > /dev/null 2>&1 && exit 0; sleep 0.1; done
+    for try in $(seq 1200); do $ready > /dev/null 2>&1 && exit 0; sleep 0.1; done
     exit 1;;
 esac
 """

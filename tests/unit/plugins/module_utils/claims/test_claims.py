@@ -347,6 +347,11 @@ class TestForAUser:
 
     NULL = Node("/dev/null", "c", 1, 3)
 
+    @pytest.fixture(autouse=True)
+    def nobody_else(self, monkeypatch):
+        """Hide the processes of this machine: one of user daemon may have /dev/null open, in a container of a test."""
+        monkeypatch.setattr(open_nodes, "open_nodes", lambda *_given: "")
+
     @pytest.fixture
     def entry(self, claims):
         """Tell if the user has an entry in the access list of the node that `zero` grants."""
@@ -383,7 +388,7 @@ class TestForAUser:
             claims.delete("one")
         assert not entry() and claims.stored("one").state == ASKED and len(claims.held()[0]) == 1
         assert claims.collect().freed == ()
-        monkeypatch.undo()
+        monkeypatch.setattr(open_nodes, "open_nodes", lambda *_given: "")
         assert claims.collect().freed == ("one",) and claims.held() == ([], True)
 
 
