@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from .records import CdiError
 
@@ -46,6 +47,25 @@ def opened(path: str) -> int:
         os.close(at)
         raise
     return at
+
+
+def walk(path: str) -> Iterator[tuple[str, int, list[str]]]:
+    """Yield (path below the directory `path`, "" for itself; descriptor; names of files) for it and those below it.
+
+    A descriptor is valid until the next item. It is -1 for a directory that another user can change: then nothing
+    says what its files are. No link is followed. Raises Untrusted for `path`, and OSError as open(2) does.
+    """
+    at = opened(path)
+    try:
+        for below, _directories, names, handle in os.fwalk(".", dir_fd=at):
+            there = os.path.join(path, below)
+            try:
+                _check(path, there, handle, os.fstat(handle))
+            except Untrusted:
+                handle = -1
+            yield below[2:], handle, names
+    finally:
+        os.close(at)
 
 
 def opened_unlinked(path: str) -> int:

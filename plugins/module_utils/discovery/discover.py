@@ -16,7 +16,6 @@ from .functions import physical_function
 from .out_of_service import Disabled, health_of
 from .select import DeviceGroup, Selection, nearest
 from .snapshot import Snapshot, SysDevice
-from .topology import file as topology_file
 from .topology import kfd
 from .topology.graph import Topology, between, merged
 from .topology.nics import with_nics
@@ -95,6 +94,8 @@ def discover(
     for name, some in by_entry.items():
         path = entries[name].get("topology_file")
         if some and path:
+            from .topology import file as topology_file  # few hosts have one, and it needs an XML parser
+
             files[path] = files.get(path) or topology_file.from_file(path, snapshot.root)
             by_entry[name], odd = topology_file.apply(some, files[path])
             warnings += [f"devices entry {name!r}: {text}" for text in odd]
@@ -175,6 +176,8 @@ def _links(
     groups: list[Iterable[Link]] = [between(devices, of_kfd)[0], drivers]
     warnings = [*odd]
     for path, topology in files.items():
+        from .topology import file as topology_file
+
         said, more = topology_file.file_links(devices, path, topology)
         groups.append(said)
         warnings += more

@@ -35,13 +35,18 @@ def identify(sources: Mapping[str, bytes]) -> str:
     """
     total = hashlib.sha256()
     for name in sorted(sources):
-        if not _SOURCE.fullmatch(name):
+        if not is_source(name):
             raise CdiError(f"{name}: is not a source file of a release; expected ansible_collections/.../*.py")
         total.update(b"%s\0%d\0%s" % (name.encode(), len(sources[name]), sources[name]))
     version = _VERSION.search(sources.get(f"{ROOT}/release/version.py", b""))
     if version is None:
         raise CdiError(f'{ROOT}/release/version.py: expected a line VERSION = "..."; not a release of fleet.cdi')
     return f"{version.group(1).decode()}-{total.hexdigest()[:12]}"
+
+
+def is_source(name: str) -> bool:
+    """Return True if the file `name`, relative to the directory of a release, can be one of its sources."""
+    return _SOURCE.fullmatch(name) is not None
 
 
 def collect(directory: str, under: str) -> dict[str, bytes]:

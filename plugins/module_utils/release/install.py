@@ -33,7 +33,6 @@ from .tree import (
     describe,
     discard,
     explained,
-    identity,
     is_command,
     is_on_path,
     launchers_of,
@@ -156,7 +155,7 @@ def rollback(prefix: str, run: Run, check: bool = False) -> InstallOutcome:
             )
         directory = at(prefix, target)
         launchers = launchers_of(directory)
-        if identity(directory) != target or FLEET_CDI not in launchers:
+        if state_of(directory).identity != target or FLEET_CDI not in launchers:
             raise CdiError(
                 f"{directory}: was changed since it was installed; install a release with state=present instead"
             )

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from .. import files
 from ..records import CdiError
-from . import sums
 from .guard import RELEASE
 from .tree import (
     COMMANDS,
@@ -20,11 +19,11 @@ from .tree import (
     RECORD,
     SHARED,
     at,
-    identity,
     is_command,
     leads_here,
     leads_to_page,
     read_record,
+    state_of,
     target_of,
 )
 
@@ -68,16 +67,16 @@ def of_links(prefix: str) -> tuple[Fault, ...]:
 
 def _lost(link: str, target: str, effect: str) -> Fault:
     if os.path.lexists(link):
-        return Fault(link, f"is no longer the link to {target} that was made")
+        return Fault(link, f"was changed: it was installed as a link to {target}")
     return Fault(link, f"is gone, so that {effect}", gone=True)
 
 
 def _of_files(directory: str) -> Iterator[Fault]:
-    different = sums.differences(directory)
-    for path, problem in different.items():
+    state = state_of(directory)
+    for path, problem in state.differences.items():
         yield Fault(path, problem)
-    if not different and identity(directory) != os.path.basename(directory):
-        yield Fault(directory, f"holds the sources of {identity(directory) or 'no release'}")
+    if not state.differences and state.identity != os.path.basename(directory):
+        yield Fault(directory, f"holds the sources of {state.identity or 'no release'}")
 
 
 def _of_commands(prefix: str, directory: str) -> Iterator[Fault]:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Optional
 from .. import documents, files
 from ..records import CdiError
 from . import sums
-from .contents import ROOT, collect, identify
+from .contents import ROOT, identify
 from .guard import RELEASE, active
 
 COMMANDS = "../lib/current/bin/"
@@ -215,8 +215,12 @@ class ReleaseState(NamedTuple):
 
 
 def state_of(directory: str) -> ReleaseState:
-    """Read and compare all files of a release."""
-    return ReleaseState(identity(directory), sums.differences(directory))
+    """Read all files of a release once, and compare them."""
+    try:
+        found = sums.read_files(directory)
+    except (CdiError, OSError) as error:
+        return ReleaseState(None, {directory: f"can't be read ({error})"})
+    return ReleaseState(_identity(found.sources), sums.differences(directory, found.digests))
 
 
 def describe(prefix: str, found: InstalledReleases, state: Optional[ReleaseState] = None) -> dict[str, Any]:
@@ -238,11 +242,11 @@ def describe(prefix: str, found: InstalledReleases, state: Optional[ReleaseState
     }
 
 
-def identity(directory: str) -> Optional[str]:
-    """Return the id of the sources in `directory`; None if they are not a release."""
+def _identity(sources: Mapping[str, bytes]) -> Optional[str]:
+    """Return the id of `sources`; None if they are not a release."""
     try:
-        return identify(collect(os.path.join(directory, "ansible_collections"), "ansible_collections"))
-    except (OSError, CdiError):
+        return identify(sources)
+    except CdiError:
         return None
 
 

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Mapping
 
 from .. import files
@@ -49,6 +48,8 @@ def unpack(
 
 
 def _read(archive: bytes, release: str) -> dict[str, bytes]:
+    import zipfile  # a host that has the release need not pay for it
+
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             sources = {name: opened.read(name) for name in opened.namelist()}

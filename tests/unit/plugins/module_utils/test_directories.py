@@ -147,3 +147,13 @@ def test_a_directory_that_is_swapped_for_a_link_at_any_step_gets_nothing(top, mo
     files.replace(str(his / "a.conf"), b"ours")
     assert os.listdir(victim) == []
     assert (top / "sticky/was/a.conf").read_bytes() == b"ours"
+
+
+def test_a_walk_says_nothing_of_a_directory_that_others_can_change(tmp_path):
+    for name in ("kept/below", "open"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_text("x")
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to("/etc")
+    walked = {below: (at >= 0, names) for below, at, names in directories.walk(str(tmp_path))}
+    assert walked == {"": (True, []), "kept": (True, []), "kept/below": (True, ["file"]), "open": (False, ["file"])}
