@@ -30,9 +30,9 @@ SUITES = os.environ.get("FLEET_CDI_SUITES", "trixie").split()
 REPOSITORY = "localhost/fleet-cdi-runtimes"
 IMAGE = "tool:1"  # what containers are made of, in docker and in containerd
 
-PACKAGES = ["python3", "busybox-static", "docker.io", "docker-cli", "containerd", "python3-grpcio"]
+PACKAGES = ["python3", "busybox-static", "docker.io", "docker-cli", "docker-compose", "containerd", "python3-grpcio"]
 PACKAGES += ["podman", "runc", "crun", "uidmap", "criu", "libcriu2", "iptables"]
-WITHOUT = {"bookworm": "docker-cli"}  # its docker.io has the client
+WITHOUT = {"bookworm": ("docker-cli", "docker-compose")}  # its docker.io has the client, and its compose knows no CDI
 
 # A real node that no container has by itself; machines without FUSE have at least the other.
 NODE = next(path for path in ("/dev/fuse", "/dev/kmsg") if os.path.exists(path))
@@ -62,7 +62,7 @@ CONTAINERD = {"sid": CONTAINERD_2}  # of other suites CONTAINERD_1
 def recipe(suite: str) -> list[str]:
     """The options of mmdebstrap. Documentation is left out, and dpkg need not wait for the disk: it makes a throw-away
     image. A mirror may be a snapshot, whose Release file is old."""
-    packages = ",".join(package for package in PACKAGES if package != WITHOUT.get(suite))
+    packages = ",".join(package for package in PACKAGES if package not in WITHOUT.get(suite, ()))
     made = ["--quiet", "--variant=minbase", "--dpkgopt=force-unsafe-io", f"--include={packages}"]
     made += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")]
     return [*made, '--aptopt=Acquire::Check-Valid-Until "false"']

@@ -13,10 +13,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+from pathlib import Path
 
 import configurations
 import engines
 import pytest
+import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils import on_host
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.runtime.plan import plan_runtime
@@ -30,6 +33,7 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import on_host as on_hos
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="runs containers with devices: needs root")
 pytestmark = [NEEDS_ROOT, pytest.mark.counterpart("podman", "runc", "mmdebstrap", "busybox-static")]
 
+CLAIMS_PAGE = Path(__file__).resolve().parents[2] / "docs/claims.md"
 NAME = "test.fleet.cdi/instrument=front"
 SPEC = {
     "cdiVersion": "0.5.0",
@@ -247,6 +251,29 @@ def test_a_drop_in_file_where_tables_are_merged(suite, host, runtime):
     finally:
         host.run("rm", "-r", "/etc/containerd/conf.d")
         host.write(CONFIG["containerd"], original)
+
+
+def test_compose_passes_on_the_devices_of_the_block_in_the_docs(suite, host, runtime):
+    if suite == "bookworm":
+        pytest.skip("its docker is from before CDI")
+    (block,) = re.findall(r"### Compose\n.*?```yaml\n(.*?)```", CLAIMS_PAGE.read_text(), re.DOTALL)
+    document = yaml.safe_load(block)
+    web = document["services"]["web"]
+    (device,) = web["deploy"]["resources"]["reservations"]["devices"]
+    assert device["device_ids"] == ["fleet.cdi/claim=web"]
+    device["device_ids"] = [NAME]
+    web.update(image=engines.IMAGE, network_mode="none", command=["/bin/sh", "-c", engines.LOOK])
+    host.write("/root/compose.yaml", yaml.safe_dump(document))
+    start = ["docker-compose", "--file", "/root/compose.yaml", "run", "--rm", "--no-TTY", "web"]
+    try:
+        assert runtime("docker", state={"trixie": "enabled", "sid": "absent"}[suite], restart="always")
+        assert SEEN in host.run(*start).splitlines()
+        host.run("mv", "/etc/cdi/instrument.json", "/root/")
+        assert host.attempt(*start).returncode != 0
+    finally:
+        host.attempt("mv", "/root/instrument.json", "/etc/cdi/")
+        host.attempt("docker-compose", "--file", "/root/compose.yaml", "down")
+        runtime("docker", state="absent", restart="always")
 
 
 def test_docker_is_not_restarted_while_a_container_would_end(suite, host, runtime, info):
