@@ -19,7 +19,7 @@ description:
   - With C(-v) each host that changed something is named. With C(--diff) its differences are shown.
 options:
   interval:
-    description: The least number of seconds between two lines, where there is no table.
+    description: The least number of seconds between two lines, in a run without the table.
     type: float
     default: 10
     env:

@@ -59,7 +59,7 @@ def enter() -> bool:
 
 
 def empty() -> None:
-    """Remove what is in DIRECTORIES, each of which is a mount of this namespace; another one stays as it is."""
+    """Remove what is in DIRECTORIES, if it is a mount of this namespace: the same directory of the machine is never emptied."""
     for path in filter(os.path.ismount, DIRECTORIES):
         for entry in os.scandir(path):
             if entry.is_dir(follow_symlinks=False):

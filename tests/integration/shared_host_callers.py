@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import uuid
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
 DRIVER = "k8s.gpu.example.com/gpu"  # kubernetes-sigs/dra-example-driver
 
 
-class Caller:
+class Caller(ABC):
     """One user of devices. `actions` are the names of what it may do now."""
 
     contained = False  # in a container, which sees no other device than its own
@@ -39,20 +40,20 @@ class Caller:
         """The devices that nobody else may get."""
         return self.gpus
 
+    @abstractmethod
     def start(self, amount):
         """Ask for devices and use them; False if that was refused."""
-        raise NotImplementedError
 
     def actions(self):
         return ["end"]
 
+    @abstractmethod
     def end(self):
         """Stop, and give everything back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def crash(self):
         """End as by a loss of power; the devices stay held."""
-        raise NotImplementedError
 
     def after_boot(self):
         """What its side does after a reboot. The claims are restored."""

@@ -70,7 +70,7 @@ def _ids(device: Device) -> str:
 def keep_features(path: str, listing: str, state_dir: str, check: bool = False) -> tuple[Change, ...]:
     """Write the feature file at `path` for the devices of the inventory `listing`, and remove ours elsewhere.
 
-    Without a device, or with "" for `path`, there is no file. undo removes it. Returns the changes; with `check`
+    Removes the file if no device was found, or if `path` is "". undo removes it, too. Returns the changes; with `check`
     changes nothing. Raises CdiError.
     """
     text = feature_text(inventory.read(listing, inventory.boot_id()).devices) if path else ""

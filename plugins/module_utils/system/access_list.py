@@ -65,7 +65,7 @@ def mask_of(entries: AccessList) -> int:
 
 
 def user_rights(entries: AccessList, uid: int) -> Optional[int]:
-    """Return the rights in the user's own entry, without the mask; None if there is no such entry."""
+    """Return the rights in the user's own entry, without the mask; None without one."""
     return next((one.rights for one in entries if (one.tag, one.id) == (USER, uid)), None)
 
 
