@@ -59,7 +59,7 @@ def enter() -> bool:
 
 
 def empty() -> None:
-    """Remove what is in DIRECTORIES, if it is a mount of this namespace: the same directory of the machine is never emptied."""
+    """Remove what is in those of DIRECTORIES that are mounts of this namespace, never what the machine has there."""
     for path in filter(os.path.ismount, DIRECTORIES):
         for entry in os.scandir(path):
             if entry.is_dir(follow_symlinks=False):
