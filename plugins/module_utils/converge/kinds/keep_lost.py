@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
+from ...discovery.device_names import clean
 from ...records import Device, Health
+from ...spec.items import items_of
 from .memory import GoneSince, Memory
 
 
@@ -101,8 +103,9 @@ def with_lost(
 ) -> Optional[dict[str, Any]]:
     """Return the spec with the entries that the `live` spec has for the names in `lost`.
 
-    Without such entries return `content` itself. `offered` are the names of all devices in `live`. If only lost devices
-    are left, the live spec stays, with its shared edits and its aggregates ("all").
+    An entry goes if another device has got its node, as after a reboot: specs have no device numbers, so it would give
+    that device. Without entries to keep return `content` itself. `offered` are the names of all devices in `live`. If
+    only lost devices are left, the live spec stays, with its shared edits and its aggregates ("all").
     """
     entries = live["devices"] if live else []
     kept = [entry for entry in entries if entry["name"] in lost]
@@ -112,7 +115,19 @@ def with_lost(
         stay = [entry for entry in entries if entry["name"] in lost or entry["name"] not in offered]
         return {**live, "devices": stay}
     names = {entry["name"] for entry in content["devices"]}
-    return {**content, "devices": [*content["devices"], *(entry for entry in kept if entry["name"] not in names)]}
+    moved = _moved(content["devices"], entries)
+    kept = [entry for entry in kept if entry["name"] not in names and moved.isdisjoint(_items(entry))]
+    return {**content, "devices": [*content["devices"], *kept]} if kept else content
+
+
+def _moved(entries: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the items (records.items) that an entry has and had not `before`: a part shares some with its whole."""
+    had = {entry["name"]: _items(entry) for entry in before}
+    return {item for entry in entries for item in _items(entry) - had.get(entry["name"], set())}
+
+
+def _items(entry: Mapping[str, Any]) -> set[str]:
+    return {*items_of(entry["containerEdits"])}
 
 
 def _ill(device: Device, gone: GoneSince) -> Device:
@@ -139,6 +154,8 @@ def _named(
         if device.id in fixed:
             own = {*device.names, *left.pop(device.id, ())}
             names = tuple(name for name in fixed[device.id] if name in own and f"{device.kind}={name}" not in ambiguous)
+            if not _said(device) <= set(names):  # another card in the same slot
+                names = _of_another(device, fixed[device.id], owner)
             names = names or tuple(name for name in device.names if name not in owner)
         if not names:
             holder = owner[device.names[0]]
@@ -150,3 +167,19 @@ def _named(
         else:
             devices.append(device._replace(names=names))
     return tuple(devices), tuple(warnings)
+
+
+def _said(device: Device) -> set[str]:
+    """Return the names that the device says of itself."""
+    return {clean(device.uuid), clean(device.serial)}.intersection(device.names)
+
+
+def _of_another(device: Device, fixed: Sequence[str], owner: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of a device that says others than the one before it in its place, whose names are `fixed`.
+
+    The host's names stay, and each name that the device before said is gone. A name of a lost device stays with that.
+    """
+    said = _said(device)
+    places = fixed if len(fixed) == len(device.names) else device.names  # names have one order, that of name_by
+    names = (now if now in said else was for now, was in zip(device.names, places))
+    return tuple(name for name in dict.fromkeys(names) if owner.get(name, device.id) == device.id)

@@ -116,6 +116,27 @@ def test_the_names_of_others_do_not_move_while_one_is_gone(host):
     }
 
 
+def test_an_entry_goes_whose_node_is_another_device_by_now(host):
+    """After a reboot the kernel numbers anew: who asks for the missing device must not get another one."""
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(1, 2)
+    host.held = {id_of(2)}
+    host.boot("second")
+    host.insert(1)
+    moved = host.tree / "sys/devices/pci0000:00/0000:00:01.0/card/card1/uevent"
+    moved.write_text("MAJOR=250\nMINOR=2\nDEVNAME=card2\n")
+    (missing,) = host.refresh().missing
+    assert (missing.id, missing.kept) == (id_of(2), True)
+    assert host.spec() == {"0": "/dev/card2", "0000:00:01.0": "/dev/card2"}
+    assert host.listed()[id_of(2)][0] == ("1", "0000:00:02.0")
+    assert host.refresh().changed == ()
+    host.insert(2)
+    moved.write_text("MAJOR=250\nMINOR=1\nDEVNAME=card1\n")
+    host.refresh()
+    assert host.spec() == {**CARD1, **CARD2}
+
+
 def test_a_new_device_whose_only_name_is_taken_waits(host):
     host.want(KIND, {"cards": {**ENTRIES["cards"], "name_by": ["index"]}})
     host.insert(1)
@@ -265,3 +286,41 @@ class TestASecondDeviceWithTheSameSerialNumber:
         assert shelf.spec() == {**CARD1, "S1": "/dev/card1", "0000:00:02.0": "/dev/card2"}
         shelf.refresh(grace=0)
         assert shelf.spec() == {"0": "/dev/card2", "0000:00:02.0": "/dev/card2", "S1": "/dev/card2"}
+
+
+class TestAnotherCardInTheSameSlot:
+    """A name that a device says of itself, as its serial number, is never that of the next card."""
+
+    @pytest.fixture
+    def shelf(self, host):
+        host.want(KIND, {"cards": {**ENTRIES["cards"], "name_by": ["index", "serial"]}})
+        host.insert(1, 2)
+        for slot in (1, 2):
+            self.say(host, slot, f"S{slot}")
+        host.refresh()
+        assert host.spec() == {"0": "/dev/card1", "S1": "/dev/card1", "1": "/dev/card2", "S2": "/dev/card2"}
+        return host
+
+    say = staticmethod(TestASecondDeviceWithTheSameSerialNumber.say)
+
+    def test_its_name_goes_while_another_device_is_missed(self, shelf):
+        shelf.remove(1)
+        self.say(shelf, 2, "S9")
+        shelf.refresh()
+        assert shelf.spec() == {"0": "/dev/card1", "S1": "/dev/card1", "1": "/dev/card2", "S9": "/dev/card2"}
+        assert shelf.listed()[id_of(2)][0] == ("1", "S9")
+
+    def test_also_if_it_had_another_number_of_names(self, shelf):
+        shelf.remove(1)
+        shelf.insert(3)
+        for serial in ("S3", "S9"):  # by index it would be 1, which slot 2 keeps
+            self.say(shelf, 3, serial)
+            shelf.refresh()
+            assert [name for name, path in shelf.spec().items() if path == "/dev/card3"] == [serial]
+
+    def test_the_card_that_was_there_waits_for_its_name(self, shelf):
+        """It is that of the missing slot, whose device may come back."""
+        shelf.remove(1)
+        self.say(shelf, 2, "S1")
+        shelf.refresh()
+        assert shelf.spec() == {"0": "/dev/card1", "S1": "/dev/card1", "1": "/dev/card2"}
