@@ -24,6 +24,14 @@ from .records import CdiError
 VERSION = 1
 
 
+def _has(path: str, wanted: Optional[str]) -> bool:
+    """Return True if the file at `path` has this digest, as `digest` gives it; False if it can't be read."""
+    with suppress(CdiError):
+        live = files.read(path)
+        return digest(live.content if live else None) == wanted
+    return False
+
+
 def digest(content: Optional[bytes]) -> Optional[str]:
     """Return the manifest's form of a file's content: "sha256:<hex>"; None for a missing file."""
     if content is None:
@@ -99,16 +107,17 @@ class Manifest:
         """Write `content` to `path` (None: remove the file), and remember the state before.
 
         A file that has this very content already becomes ours: an earlier run wrote it and its record was lost, so undo
-        removes it. Raises CdiError; file and record are then unchanged.
+        removes it. Raises CdiError; file and record are then unchanged, or the file is written and not surely on disk.
         """
         path = files.canonical(path)
-        before = self.files.get(path)
+        live = files.read(path)
+        before, found = self.files.get(path), digest(live.content if live else None)
         wanted = digest(content)
         record = before
         if record is None:
-            live = files.read(path)
-            record = {"applied": [], "prior": None if live and digest(live.content) == wanted else _prior(live)}
+            record = {"applied": [], "prior": None if live and found == wanted else _prior(live)}
         was = [state for state in record["applied"] if state != wanted]
+        was = [found] if found in was else was  # not the newest, if several runs were killed before they wrote it
         made = [] if content is None else files.missing(os.path.dirname(path))
         self.directories += made
         self.files[path] = {**record, "kind": kind, "by": by, "applied": [wanted, *was][:2]}
@@ -120,10 +129,11 @@ class Manifest:
                 self._make(made, path)
                 files.replace(path, content, mode)
         except CdiError:
-            if before is None:
-                del self.files[path]
-            else:
-                self.files[path] = before
+            if found == wanted or not _has(path, wanted):
+                if before is None:
+                    del self.files[path]
+                else:
+                    self.files[path] = before
             self._unsave()
             raise
         if content is None and record["prior"] is None:

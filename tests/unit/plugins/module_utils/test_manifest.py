@@ -120,6 +120,46 @@ def test_a_crash_between_record_and_file_is_recognised(host):
         assert manifest.take_back(host.path) == "removed"
 
 
+def test_two_crashes_between_record_and_file_are_recognised(host, monkeypatch):
+    """Two runs wanted different contents, and both ended before the file was written."""
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"first")
+
+        def killed(*_arguments):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            real = files.replace
+            patch.setattr(files, "replace", lambda path, *more: (killed if path == host.path else real)(path, *more))
+            for content in (b"second", b"third"):
+                with pytest.raises(KeyboardInterrupt):
+                    manifest.write(host.path, content)
+    assert read_manifest(host.state_dir).owns(host.path)
+    with locked_manifest(host.state_dir) as manifest:
+        assert manifest.take_back(host.path) == "removed"
+
+
+@pytest.mark.parametrize("content", [b"second", None], ids=["written", "removed"])
+def test_a_file_whose_directory_could_not_be_synced_is_ours(host, monkeypatch, content):
+    """The new file has its name by then, although the write failed."""
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(host.path, b"first")
+        directory, real = os.stat(host.directory).st_ino, os.fsync
+
+        def fsync(handle):
+            if os.fstat(handle).st_ino == directory:
+                raise OSError(5, "Input/output error")
+            real(handle)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fsync)
+            with pytest.raises(CdiError, match="Input/output error"):
+                manifest.write(host.path, content)
+    live = files.read(host.path)
+    assert (live.content if live else None) == content
+    assert read_manifest(host.state_dir).owns(host.path)
+
+
 @pytest.mark.parametrize("prior", [None, b"theirs"], ids=["nothing there", "a foreign file there"])
 def test_killed_at_every_step_undo_brings_back_what_was_there(host, prior):
     """The process ends at its n-th call that changes the disk, for every n: two writes, then a removal."""
