@@ -177,9 +177,12 @@ def _said(device: Device) -> set[str]:
 def _of_another(device: Device, fixed: Sequence[str], owner: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of a device that says others than the one before it in its place, whose names are `fixed`.
 
-    The host's names stay, and each name that the device before said is gone. A name of a lost device stays with that.
+    It says its own instead, and keeps those that the host gave its place. A name of a lost device stays with that; then
+    nothing tells which of the names in `fixed` the host gave, and this one is named as a new device.
     """
     said = _said(device)
-    places = fixed if len(fixed) == len(device.names) else device.names  # names have one order, that of name_by
-    names = (now if now in said else was for now, was in zip(device.names, places))
-    return tuple(name for name in dict.fromkeys(names) if owner.get(name, device.id) == device.id)
+    free = tuple(name for name in device.names if owner.get(name, device.id) == device.id)
+    if len(fixed) != len(device.names) or not said <= set(free):
+        return free
+    # Names have one order, that of name_by.
+    return tuple(dict.fromkeys(now if now in said else was for now, was in zip(device.names, fixed)))

@@ -320,7 +320,10 @@ class TestAnotherCardInTheSameSlot:
 
     def test_the_card_that_was_there_waits_for_its_name(self, shelf):
         """It is that of the missing slot, whose device may come back."""
+        shelf.want(KIND, {"cards": {**ENTRIES["cards"], "name_by": ["index", "pci", "serial"]}})
+        shelf.refresh()
         shelf.remove(1)
         self.say(shelf, 2, "S1")
         shelf.refresh()
-        assert shelf.spec() == {"0": "/dev/card1", "S1": "/dev/card1", "1": "/dev/card2"}
+        assert shelf.spec() == {**CARD1, "S1": "/dev/card1", "0000:00:02.0": "/dev/card2"}
+        assert shelf.refresh().changed == ()
