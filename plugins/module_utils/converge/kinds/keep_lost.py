@@ -73,8 +73,9 @@ def keep_lost_devices(
     if not lost:
         return KeptDevices(tuple(found), {}, tuple(dropped))
     # Under other settings the old names of present devices have no meaning.
-    fixed = before.offered if entries == before.wanted["entries"] else {id_: before.offered[id_] for id_ in lost}
-    devices, warnings = _named(found, fixed, lost, terms.ambiguous)
+    same = entries == before.wanted["entries"]
+    offered = {id_: names for id_, names in before.offered.items() if id_ in lost or (same and id_ not in dropped)}
+    devices, warnings = _named(found, _fixed(found, offered, lost), lost, terms.ambiguous)
     return KeptDevices(devices, lost, tuple(dropped), warnings)
 
 
@@ -154,8 +155,6 @@ def _named(
         if device.id in fixed:
             own = {*device.names, *left.pop(device.id, ())}
             names = tuple(name for name in fixed[device.id] if name in own and f"{device.kind}={name}" not in ambiguous)
-            if not _said(device) <= set(names):  # another card in the same slot
-                names = _of_another(device, fixed[device.id], owner)
             names = names or tuple(name for name in device.names if name not in owner)
         if not names:
             holder = owner[device.names[0]]
@@ -174,15 +173,21 @@ def _said(device: Device) -> set[str]:
     return {clean(device.uuid), clean(device.serial)}.intersection(device.names)
 
 
-def _of_another(device: Device, fixed: Sequence[str], owner: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of a device that says others than the one before it in its place, whose names are `fixed`.
+def _fixed(found: Sequence[Device], offered: Mapping[str, Sequence[str]], lost: Collection[str]) -> dict[str, Any]:
+    """Return `offered` (id -> names) without names that another card said, which was in the slot of a found one.
 
-    It says its own instead, and keeps those that the host gave its place. A name of a lost device stays with that; then
-    nothing tells which of the names in `fixed` the host gave, and this one is named as a new device.
+    This one says its own instead, and keeps those that the host gave its slot. If a lost device has one of its own
+    names, nothing tells which names in `offered` the host gave, and the card is left out, to be named as a new device.
     """
-    said = _said(device)
-    free = tuple(name for name in device.names if owner.get(name, device.id) == device.id)
-    if len(fixed) != len(device.names) or not said <= set(free):
-        return free
-    # Names have one order, that of name_by.
-    return tuple(dict.fromkeys(now if now in said else was for now, was in zip(device.names, fixed)))
+    fixed: dict[str, Any] = {**offered}
+    waiting = {name for id_ in lost for name in offered[id_]}
+    for device in found:
+        said, before = _said(device), offered.get(device.id, ())
+        if not before or said.issubset(before):
+            continue
+        if len(before) != len(device.names) or not said.isdisjoint(waiting):
+            fixed.pop(device.id, None)
+        else:  # names have one order, that of name_by
+            names = (now if now in said else was for now, was in zip(device.names, before))
+            fixed[device.id] = tuple(dict.fromkeys(names))
+    return fixed

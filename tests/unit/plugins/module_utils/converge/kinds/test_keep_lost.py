@@ -327,3 +327,26 @@ class TestAnotherCardInTheSameSlot:
         shelf.refresh()
         assert shelf.spec() == {**CARD1, "S1": "/dev/card1", "0000:00:02.0": "/dev/card2"}
         assert shelf.refresh().changed == ()
+
+    def test_two_cards_that_changed_places(self, shelf):
+        shelf.insert(3)
+        self.say(shelf, 3, "S3")
+        shelf.refresh()
+        shelf.remove(1)
+        self.say(shelf, 2, "S3")
+        self.say(shelf, 3, "S2")
+        shelf.refresh()
+        assert shelf.spec()["S2"] == shelf.spec()["2"] == "/dev/card3"
+        assert shelf.spec()["S3"] == shelf.spec()["1"] == "/dev/card2"
+        assert shelf.refresh().changed == ()
+
+
+def test_a_name_that_is_given_up_is_free_in_the_same_refresh(host):
+    host.insert(1, 2, 3)
+    host.refresh()
+    host.remove(1, 2)
+    host.held = {id_of(1)}
+    host.insert(4)  # by index it is 1
+    host.refresh(grace=0)
+    assert host.spec()["1"] == "/dev/card4"
+    assert host.refresh(grace=0).changed == ()
