@@ -202,10 +202,12 @@ def _granted(
     return claim._replace(parts=tuple(parts), numa_locality=tuple(sorted(locality)))
 
 
-def ask(caller: Caller, these: Sequence[Configuration], wanted: WantedClaim, type_: str) -> AddReply:
-    """Get the part of the claim that is of one resource-type. Raises ProtocolError."""
+def ask(
+    caller: Caller, these: Sequence[Configuration], wanted: WantedClaim, type_: str, again: bool = False
+) -> AddReply:
+    """Get the part of the claim that is of one resource-type; `again`: it was granted before. Raises ProtocolError."""
     request = {spec: str(amount) for spec, amount in wanted.types[type_].items()}
-    return calls.add(caller, these, request, request_id(wanted.id), wanted.near, wanted.only)
+    return calls.add(caller, these, request, request_id(wanted.id), wanted.near, wanted.only, again)
 
 
 def names_of(places: Layout, claim: ClaimRecord, seen: Optional[Registry]) -> tuple[str, ...]:

@@ -75,13 +75,14 @@ def add(
     request_id: str,
     near: Iterable[int] = (),
     only: Sequence[str] = (),
+    again: bool = False,
 ) -> AddReply:
     """ADD: get all of `request` (resource-spec -> amount) from the first of `found` that can grant it, never a part.
 
     If the outcome of an ADD is unknown, because the plugin was killed or its reply is invalid, a DEL follows. It gives
     back all that this plugin granted under the id. `only`: device nodes of the devices that the caller chose; a plugin
-    that grants others is told to take them back. Raises ProtocolError 100 with the errors of all, or the only error
-    unchanged.
+    that grants others is told to take them back. `again`: the request has its grant already, so no DEL follows. Raises
+    ProtocolError 100 with the errors of all, or the only error unchanged.
     """
     variables = {
         "CDI_COMMAND": "ADD",
@@ -108,7 +109,8 @@ def add(
             refused.append((one, refusal.error))
         except ProtocolError as error:
             refused.append((one, error))
-            refused += [(one, kept) for _path, kept in delete(caller, (one,), request_id)]
+            if not again:
+                refused += [(one, kept) for _path, kept in delete(caller, (one,), request_id)]
     if len(refused) == 1:
         raise refused[0][1]
     what = "; ".join(f"{one.path}: {error}" for one, error in refused) or "there is no configuration for it"

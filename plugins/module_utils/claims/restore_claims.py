@@ -101,7 +101,7 @@ def _parts(places: Layout, caller: Caller, claim: ClaimRecord, ledger: LedgerGra
     for part in claim.parts:
         configuration = read(part.configuration)
         if configuration.config.plugin in PROFILES:
-            paths = ask(caller, [configuration], claim.wanted, configuration.config.type).devices
+            paths = ask(caller, [configuration], claim.wanted, configuration.config.type, again=True).devices
         else:
             paths = tuple(node.path for node in part.nodes)
         nodes = tuple(read_node(places.root, path) for path in paths)

@@ -626,6 +626,20 @@ class TestRestore:
         claims.restore()
         assert claims.stored("two").nodes == before
 
+    def test_a_plugin_that_is_killed_takes_nothing_away(self, claims):
+        """The grant is that of the boot before: the next restore finds it."""
+        claims.add("one", "gpu:1")
+        before = claims.stored("one").nodes
+        claims.reboot()
+        plugin = Path(claims.places.prefix, "bin/drm")
+        text = plugin.read_text()
+        plugin.write_text("#!/bin/sh\nkill -9 $$\n")
+        (why,) = claims.restore().failed
+        assert "claim one: can't be restored" in why
+        plugin.write_text(text)
+        assert claims.restore() == (("one",), ())
+        assert claims.stored("one").nodes == before
+
     def test_a_vanished_device_is_told_and_not_swapped(self, claims):
         claims.add("one", "gpu:1")
         claims.add("two", "gpu:1")
