@@ -254,7 +254,7 @@ class Container(Caller):
             self.host.kernel.alive.discard(pid)
             if outcome.is_clean:
                 raise Broken(f"{self.name}: its hook refused a live claim: {outcome.error}")
-            self.used = self.used or outcome.killed  # a killed hook may have noted it
+            self.used = self.used or os.path.exists(os.path.join(place, self.name))  # a killed hook may have noted it
             return "not started"
         self.check_cards(found)
         self.pid, self.used = pid, True
@@ -459,7 +459,7 @@ class SlurmJob(Caller):
 
     def crash(self) -> None:
         """A job does not survive a reboot; its claim ends by gc or by the epilog."""
-        self.slots, self.late = [], 0
+        self.slots = []
 
 
 class Pod(Caller):

@@ -51,6 +51,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containe
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.plugins.module_utils.system.process_mark import process_mark
+from ansible_collections.fleet.cdi.tests.unit.builders import program
 from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.cdi_plugin.conftest import Host, config
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT as BOOT_FILE
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import gpus
@@ -633,7 +634,9 @@ class TestRestore:
         claims.reboot()
         plugin = Path(claims.places.prefix, "bin/drm")
         text = plugin.read_text()
-        plugin.write_text("#!/bin/sh\nkill -9 $$\n")
+        (real,) = program(plugin.parent, "real", "")
+        Path(real).write_text(text)
+        program(plugin.parent, "drm", f'[ "$CDI_COMMAND" = ADD ] && kill -9 $$; exec {real}')
         (why,) = claims.restore().failed
         assert "claim one: can't be restored" in why
         plugin.write_text(text)
