@@ -75,6 +75,7 @@ class Viewer:
         self._claims: Optional[Claims] = None
         self._states: tuple[watch.State, ...] = ()
         self._files = _Files()
+        self._doubtful = False  # something could not be read that may be read now
         self._known: Optional[NodeView] = None  # the last view, without troubles
         self._former: Optional[NodeView] = None  # kept until the next look, so that this thread frees it
         self._held = held_elsewhere.LedgerView()  # the last reading of the ledger
@@ -146,9 +147,11 @@ class Viewer:
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
         states = (*map(watch.contents, folders), watch.state(settings.inventory))
-        is_new = self._known is None or states != self._states
+        is_new = self._known is None or states != self._states or self._doubtful
         if is_new:
-            self._files = _read(settings)
+            before, self._files = self._files.problems, _read(settings)
+            # What is damaged says the same again; what failed once need not fail at the next look.
+            self._doubtful = self._files.problems not in ({}, before)
         registry, found, strange, problems = self._files
         same = strange.look(partial(numbers_at, stat=host_below(settings.root).stat))
         before = self._known.registry.same if self._known else same

@@ -24,7 +24,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.daemon.obs
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health import held_elsewhere
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
-from ansible_collections.fleet.cdi.plugins.module_utils.records import Device
+from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Device
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry as specs_of_host
 from ansible_collections.fleet.cdi.tests.unit.trees import specs
 
 NIC = "acme.com/nic"
@@ -72,6 +73,30 @@ def test_a_fault_is_told_whoever_holds_the_device(viewer, tmp_path):
     assert troubles(viewer) == {"a": "taken"}
     (tmp_path / "x").unlink()
     assert troubles(viewer) == {"a": "node-missing"}
+
+
+def test_what_could_not_be_read_once_is_read_again(viewer, tmp_path, monkeypatch):
+    """One failed read of a file that does not change, as by a full table of open files."""
+    (tmp_path / "inventory").write_bytes(inventory.render(inventory.Inventory(()), inventory.boot_id()))
+
+    def fails(*_all, **_more):
+        raise CdiError("can't be read: Too many open files in system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inventory, "read", fails)
+        assert str(tmp_path / "inventory") in viewer.look().problems
+    assert viewer.look().problems == {}
+
+
+def test_what_is_damaged_is_not_read_at_each_look(viewer, tmp_path, monkeypatch):
+    (tmp_path / "cdi/broken.json").write_text("{")
+    assert viewer.look().problems
+    reads = []
+    real = specs_of_host.load
+    monkeypatch.setattr(specs_of_host, "load", lambda *given: reads.append(given) or real(*given))
+    for _look in range(3):
+        assert viewer.look().problems
+    assert len(reads) == 1
 
 
 class TestLedgerThatCanNotBeRead:
