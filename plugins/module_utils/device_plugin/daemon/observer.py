@@ -149,9 +149,9 @@ class Viewer:
         states = (*map(watch.contents, folders), watch.state(settings.inventory))
         is_new = self._known is None or states != self._states or self._doubtful
         if is_new:
-            before, self._files = self._files.problems, _read(settings)
+            problems, self._files = self._files.problems, _read(settings)
             # What is damaged says the same again; what failed once need not fail at the next look.
-            self._doubtful = self._files.problems not in ({}, before)
+            self._doubtful = self._files.problems not in ({}, problems)
         registry, found, strange, problems = self._files
         same = strange.look(partial(numbers_at, stat=host_below(settings.root).stat))
         before = self._known.registry.same if self._known else same
