@@ -100,31 +100,35 @@ def listed(
 
 
 def with_lost(
-    content: Optional[dict[str, Any]], live: Optional[Mapping[str, Any]], lost: set[str], offered: set[str]
+    content: Optional[dict[str, Any]],
+    live: Optional[Mapping[str, Any]],
+    lost: set[str],
+    offered: set[str],
+    found: Sequence[Device],
 ) -> Optional[dict[str, Any]]:
     """Return the spec with the entries that the `live` spec has for the names in `lost`.
 
-    An entry goes if another device has got its node, as after a reboot: specs have no device numbers, so it would give
-    that device. Without entries to keep return `content` itself. `offered` are the names of all devices in `live`. If
-    only lost devices are left, the live spec stays, with its shared edits and its aggregates ("all").
+    An entry goes if a device that is `found` has got its node, as after a reboot: specs have no device numbers, so it
+    would give that device. Without entries to keep return `content` itself. `offered` are the names of all devices in
+    `live`. If only lost devices are left, the live spec stays, with its shared edits and its aggregates ("all").
     """
     entries = live["devices"] if live else []
-    kept = [entry for entry in entries if entry["name"] in lost]
+    moved = _moved(found, entries)
+    true = [entry for entry in entries if moved.isdisjoint(_items(entry))]
+    kept = [entry for entry in true if entry["name"] in lost]
     if not live or not kept:
         return content
     if content is None:
-        stay = [entry for entry in entries if entry["name"] in lost or entry["name"] not in offered]
-        return {**live, "devices": stay}
+        return {**live, "devices": [entry for entry in true if entry in kept or entry["name"] not in offered]}
     names = {entry["name"] for entry in content["devices"]}
-    moved = _moved(content["devices"], entries)
-    kept = [entry for entry in kept if entry["name"] not in names and moved.isdisjoint(_items(entry))]
+    kept = [entry for entry in kept if entry["name"] not in names]
     return {**content, "devices": [*content["devices"], *kept]} if kept else content
 
 
-def _moved(entries: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the items (records.items) that an entry has and had not `before`: a part shares some with its whole."""
+def _moved(found: Sequence[Device], before: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the items (records.items) of devices that their entries `before` had not. Parts of a device share some."""
     had = {entry["name"]: _items(entry) for entry in before}
-    return {item for entry in entries for item in _items(entry) - had.get(entry["name"], set())}
+    return {item for one in found for item in set(one.items).difference(*(had.get(name, ()) for name in one.names))}
 
 
 def _items(entry: Mapping[str, Any]) -> set[str]:

@@ -220,7 +220,9 @@ def _spec(
         return spec
     offered = {name for some in before.offered.values() for name in some}
     lost = {name for id_ in kept.lost for name in before.offered[id_]}
-    content = with_lost(spec, live, lost, offered)
+    named = {device.id for device in kept.devices}
+    others = [device._replace(names=()) for device in seen.found.devices if device.id not in named]
+    content = with_lost(spec, live, lost, offered, [*kept.devices, *others])
     if content is spec or content is None:
         return spec
     # The lowest version that fits may have changed.

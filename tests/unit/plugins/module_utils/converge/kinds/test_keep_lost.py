@@ -137,6 +137,19 @@ def test_an_entry_goes_whose_node_is_another_device_by_now(host):
     assert host.spec() == {**CARD1, **CARD2}
 
 
+def test_also_if_that_device_is_out_of_service(host):
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(1, 2)
+    host.held = {id_of(2)}
+    host.boot("second")
+    host.insert(1)
+    moved = host.tree / "sys/devices/pci0000:00/0000:00:01.0/card/card1/uevent"
+    moved.write_text("MAJOR=250\nMINOR=2\nDEVNAME=card2\n")
+    host.refresh(disabled={id_of(1): out_of_service.Disabled("broken fan", "then")})
+    assert host.spec() == {}
+
+
 def test_a_new_device_whose_only_name_is_taken_waits(host):
     host.want(KIND, {"cards": {**ENTRIES["cards"], "name_by": ["index"]}})
     host.insert(1)
