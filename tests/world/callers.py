@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The callers of a world: jobs of the executables, containers with claims, Slurm's jobs, pods, and a foreign DRA driver.
+"""The callers of a world: jobs of executables, containers with claims, Slurm's jobs, pods, and a foreign DRA driver.
 
-A caller does what its kind does on a real host: it starts, acts, ends, and forgets. After a call that was killed or met a
-failing disk it does not know what it has. Then it calls again, as batch systems, engines and kubelets do.
+A caller does what its kind does on a real host: it starts, acts, ends, and forgets. After a call that was killed or met
+a failing disk it does not know what it has. Then it calls again, as batch systems, engines and kubelets do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ import os
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
+
+from host import MAJOR
+from oracle import Broken, check_refused
+from programs import known_cards
 
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.add_claim import add_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.delete_claim import delete_claim, spec_path
@@ -26,10 +30,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.slurm.job_claim import claim_of, end_job, start_job
 from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
-
-from host import MAJOR
-from oracle import Broken, check_refused
-from programs import known_cards
 
 if TYPE_CHECKING:
     from world import World
@@ -114,17 +114,17 @@ class Job(Caller):
             f"add {self.type}", lambda: programs.executable("ADD", self.type, self.name, amount), commands_fail=True
         )
         answer = outcome.value
-        if not outcome.is_clean or (answer.status and "/teardown" in programs.failed):
-            if outcome.is_clean or answer is None or answer.status:
-                self.books.doubt(self.name, amount, self.world.kernel.ever)
-                return "in doubt"
+        clean = outcome.is_clean and "/teardown" not in programs.failed
+        if not clean and (answer is None or answer.status):
+            self.books.doubt(self.name, amount, self.world.kernel.ever)
+            return "in doubt"
         if answer.status:
             if "/setup" not in programs.failed:
                 self.refuse(amount, str(answer.document))
             self.books.release(self.name)
             return f"refused {answer.error}"
         self.take(self.host.slots_at(answer.document["devices"]), amount)
-        self.forgotten = self.chance.random() < 0.1
+        self.forgotten = self.chance.random() < 0.15
         return f"has {sorted(self.books.held[self.name])}{', forgotten' * self.forgotten}"
 
     def actions(self) -> list[str]:
@@ -141,11 +141,11 @@ class Job(Caller):
         )
         answer = outcome.value
         if not outcome.is_clean:
-            if before is None:
+            if before is None or self.type == "tuned":  # a setup that fails gives the cards back
                 self.books.doubt(self.name, self.amount)
             elif answer is not None and answer.status == 0:
                 self._same(before, answer.document)
-            return "in doubt" if before is None else "as before"
+            return "as before" if self.sure else "in doubt"
         if answer.status:
             usable = self.world.usable()
             well = before is not None and all(usable.get(slot) == serial for slot, serial in before.items())
@@ -181,9 +181,8 @@ class Job(Caller):
             if answer is None or answer.document:
                 self.books.doubt(self.name)
                 return "in doubt"
-        elif answer.document:
-            if answer.error != errors.REQUEST_ID or self.sure:
-                raise Broken(f"{self.name}: DEL replied {answer.document}; it has {self.books.held.get(self.name)}")
+        elif answer.document and (answer.error != errors.REQUEST_ID or self.sure):
+            raise Broken(f"{self.name}: DEL replied {answer.document}; it has {self.books.held.get(self.name)}")
         self.books.release(self.name)
         return "given back"
 

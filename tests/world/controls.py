@@ -17,6 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from oracle import Broken
+from world import World
+
 from ansible_collections.fleet.cdi.plugins.module_utils import files
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import collect, pod_holds
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add, devices, grants, valid_requests
@@ -25,9 +28,6 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.holders.granted
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost
 from ansible_collections.fleet.cdi.plugins.module_utils.slurm import job_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import SameNodes, StrangeNodes
-
-from oracle import Broken
-from world import World
 
 LIFE = 100  # days of one world
 MOST = 60  # worlds in which a control must be found
@@ -126,12 +126,12 @@ CONTROLS = {
     "a setup that never ends": Control(
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
         ((add, "_see_granted", lambda *_all: None),),
-        ("",),
+        ("tuned-",),
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
         ((users, "refuse_running", lambda *_all: None),),
-        ("",),
+        ("box-",),
     ),
     "gc that was killed": Control(
         "a claim whose gc was killed on the way stays for good",
@@ -183,7 +183,7 @@ def put_back(control: Control) -> Iterator[None]:
 
 
 def find(name: str, base: Path, seed: int, most: int) -> Optional[dict[str, Any]]:
-    """Run worlds from `seed` on with the defect put back, at most `most`. Return how it was found; None if it was not."""
+    """Run at most `most` worlds from `seed` on with the defect put back. Return how it was found; None if not."""
     control = CONTROLS[name]
     for number in range(most):
         world = World(seed + number, base / "host")

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The host of a world: slots with cards, a sysfs and /dev for them, boots, and the directories of the product.
 
-A card has a serial of its own, and a slot has a PCI address. Minors and names of nodes are others in each boot and after
-each plug; a minor is not used twice in a boot.
+A card has a serial of its own, and a slot has a PCI address. Minors and names of nodes are others in each boot and
+after each plug; a minor is not used twice in a boot.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import stat
 from pathlib import Path
 from typing import Any, Optional
 
+from kernel import Kernel
+
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest
 from ansible_collections.fleet.cdi.tests.unit.trees.hardware import BOOT
 from ansible_collections.fleet.cdi.tests.unit.trees.render import render
-
-from kernel import Kernel
 
 SLOTS = 4
 MAJOR = 226
@@ -30,7 +30,7 @@ KIND = "fleet.cdi/gpu"
 PLUGIN = "drm"
 VERSION = "0.0.2"
 ARGS: dict[str, Any] = {"occupied": "ignore", "name_by": ["index", "pci", "uuid"]}
-# Resource-type -> configuration. All three grant the same cards: to jobs, to jobs whose cards need a setup, and to Slurm.
+# Resource-type -> args. All three grant the same cards: to jobs, to jobs whose cards need a setup, and to Slurm.
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpu": ARGS,
     "tuned": {**ARGS, "setup": ["/setup"], "teardown": ["/teardown"]},
@@ -160,7 +160,7 @@ class Host:
         return None
 
     def slots_at(self, paths: list[str]) -> list[int]:
-        """Return the slots of the cards at these device nodes, each once. Raises OSError, KeyError for a foreign node."""
+        """Return the slots of the cards at these device nodes, each once. Raises OSError, KeyError for another node."""
         found = []
         for path in paths:
             status = os.stat(f"{self.root}{path}")

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kernel of a world: its clock, its processes, and what stands between a program and its system calls.
 
-A program is a function of the product. It runs in this process, and each system call that it makes through `os`, `fcntl`
-and SQLite passes `Kernel.enter`. There it can be killed, or the call can fail. After a kill, no call of the program has
-an effect any more: Python still runs `finally` and `except` blocks, which a real kill does not, so each of their calls
-is refused, too. What the kernel does at the end of a process is done: descriptors are closed, so locks are free.
+A program is a function of the product. It runs in this process, and each system call that it makes through `os` and
+`fcntl`, and each statement for SQLite, passes `Kernel.enter`. There it can be killed, or the call can fail. After a
+kill, no call of the program has an effect any more: Python still runs `finally` and `except` blocks, which a real kill
+does not, so each of their calls is refused, too. What the kernel does at the end of a process is done: descriptors are
+closed, so locks are free.
 
 Not here: the system calls that SQLite makes itself, and power cuts. `make fault` has both.
 """

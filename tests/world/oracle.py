@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The oracle of a world: who holds which card by the replies alone, and the promises that follow.
 
-It never asks the ledger what is right. A caller whose last call was killed or met a failing disk is `unsure`: it may hold
-as many cards as it asked for. What no reply settles, a later undisturbed call of the same caller has to settle.
+It never asks the ledger what is right. A caller whose last call was killed or met a failing disk is `unsure`: it may
+hold as many cards as it asked for. What no reply settles, a later undisturbed call of the same caller has to settle.
 """
 
 from __future__ import annotations

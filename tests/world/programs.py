@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The programs of the product as a host calls them, in this process: executables, claims, refresh, device plugin, operators.
+"""The programs of the product as a host calls them, in this process.
 
-`seams` puts the world where the product would start a process or ask another program: executables, setup commands, Slurm,
-/proc of containers, the kubelet's messages. All else is the product's own code.
+`seams` puts the world where the product would start a process or ask another program: executables, setup commands,
+Slurm, /proc of containers, the kubelet's messages. All else is the product's own code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Optional
+
+from host import KIND, PLUGIN, SLOTS, VERSION, Host, config
+from oracle import Broken
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.commands import setup
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.ledger import Ledger
@@ -39,13 +42,9 @@ from ansible_collections.fleet.cdi.plugins.module_utils.slurm import job_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.slurm.programs import SlurmPrograms
 from ansible_collections.fleet.cdi.plugins.module_utils.system import control_group, process_mark
 
-from host import KIND, PLUGIN, SLOTS, VERSION, Host, config
-from oracle import Broken
-
 GRACE = 30.0  # seconds of the device plugin's configuration
 LONGEST = GRACE * LONG + 1
 RESOURCE = KIND
-NOBODY: Any = lambda _text: None  # noqa: E731 - reports for people have no reader here
 
 
 class Answer(NamedTuple):
@@ -120,7 +119,7 @@ class Programs:
 
 
 class DevicePlugin:
-    """A process of the device plugin, without its sockets: it looks, allocates, and reclaims. Made anew after a kill."""
+    """A process of the device plugin, without its sockets: it looks, allocates and reclaims."""
 
     def __init__(self, host: Host) -> None:
         places = host.places
@@ -192,7 +191,7 @@ def seams(programs: Programs) -> Iterator[None]:
         (control_group, "running_containers", lambda _ids: set()),
         (delivery, "response", lambda _ways, _resource, names, _expanded: [*names]),
         (detect, "detect", lambda _path: detect.named({})),
-        (delete, "complain", NOBODY),
+        (delete, "complain", lambda _text: None),
         (inventory.boot_id, "__defaults__", (host.places.root,)),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _new in real]

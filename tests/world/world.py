@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A world: one host, its callers and operators, and what happens to them from day to day, all drawn from a seed.
 
-Every action ends with the oracle. At the end of the world everything is given back, and everything can be granted again.
+Every action ends with the oracle. At the end everything is given back, and everything can be granted again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
+
+import kernel as kernels
+from callers import KINDS, Caller, Container, Job, Pod, SlurmJob, unit_name
+from host import KIND, SLOTS, Host, device_id, slot_of_id
+from kernel import Kernel, Outcome
+from oracle import Books, Broken, check_same, check_spec
+from programs import LONGEST, RESOURCE, DevicePlugin, Programs, seams
 
 from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger import migrate, schema
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin.grants import Operator
@@ -29,14 +37,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.offer.reso
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.containers import ListedContainers
 
-import kernel as kernels
-from callers import KINDS, Caller, Container, Job, Pod, SlurmJob, unit_name
-from host import KIND, SLOTS, Host, device_id, slot_of_id
-from kernel import Kernel, Outcome
-from oracle import Books, Broken, check_same, check_spec
-from programs import LONGEST, RESOURCE, DevicePlugin, Programs, seams
-
 DAY = 86400.0  # seconds
+LEAPS = (1, 24, 8760)  # hours
 ACTIONS = 5  # of a day, on average: callers come, act and go, operators work, the host changes
 BURST = 0.25  # probability that an action follows the one before at once
 CALLERS = 6  # at one time, at most
@@ -144,7 +146,7 @@ class World:
 
     def note(self, text: str) -> None:
         """Add to the line of this action."""
-        self.trace[-1] += f" {text};"
+        self.trace[-1] += f" {text};".replace(str(self.host.directory), "")
 
     def run(
         self,
@@ -241,6 +243,8 @@ class World:
         self.note(caller.start(amount))
         self.callers.append(caller)
         self.forget()
+        if isinstance(caller, Job) and caller.forgotten and self.chance.random() < 0.2:
+            self.list_grants()  # in the same millisecond
 
     def forget(self) -> None:
         """Drop the callers of which nothing is left."""
@@ -277,7 +281,7 @@ class World:
         """Compare the spec with the cards. While a held card is missed, its slot keeps the names that it had."""
         held, usable, found = self._maybe_held(), self.usable(), self.cards_in_spec()
         check_spec(found, usable, held, bool(held - usable.keys()))
-        self.must_stay &= self.books.taken() - {slot for slot in self.disabled}
+        self.must_stay &= self.books.taken() - set(self.disabled)
         gone = sorted(self.must_stay - found.keys())
         if gone:
             raise Broken(f"dropped: slot {gone[0]} has no entry in the spec any more, and someone has its card")
@@ -343,7 +347,6 @@ class World:
         listed = self.listed
         if listed is None or not listed.names:
             return
-        known = {one.name for one in self.callers}
 
         def collect() -> Any:
             operator = self.operator()
@@ -351,10 +354,10 @@ class World:
 
         outcome = self.run("grants gc", collect, commands_fail=True)
         stale = listed.boot_id != self.kernel.boot_id
-        forgotten = [one for one in self.callers if isinstance(one, Job) and one.forgotten]
         if not outcome.is_clean and outcome.value is None:
-            for one in forgotten:
-                self.books.doubt(one.name)
+            for one in self.callers:
+                if isinstance(one, Job) and one.forgotten:
+                    self.books.doubt(one.name)
             return
         if outcome.value is None:
             if not stale:
@@ -362,6 +365,12 @@ class World:
             return
         if stale:
             raise Broken("grants gc: took a list of another boot")
+        self._judge_collected(listed, outcome)
+
+    def _judge_collected(self, listed: ListedGrants, outcome: Outcome) -> None:
+        """What a gc freed was over and older than its list; and all of that was freed."""
+        known = {one.name for one in self.callers}
+        forgotten = [one for one in self.callers if isinstance(one, Job) and one.forgotten]
         freed = {grant.key.request_id for grant in outcome.value.freed}
         self.note(f"freed {sorted(freed)}")
         for who in sorted(freed & known):
@@ -391,6 +400,8 @@ class World:
         if not outcome.is_clean:
             for name in sorted(over):
                 self.books.doubt(name)
+            if self.chance.random() < 0.7:  # its timer starts it again
+                self.collect_claims(calm=True)
             return
         if outcome.error or outcome.value.failed:
             raise Broken(f"claim gc: {outcome.error or outcome.value.failed}")
@@ -421,7 +432,9 @@ class World:
     def _state(self, slot: int, reason: str) -> None:
         places = self.host.places
         wanted = WantedDeviceState(device_id(slot), reason, "")
-        outcome = self.run("device state", lambda: converge_state(wanted, places), calm=not reason)
+        outcome = self.run(
+            "device state", lambda: converge_state(wanted, places, clock=lambda: time.time()), calm=not reason
+        )
         self.note(f"slot {slot} {'out of' if reason else 'in'} service")
         if not outcome.is_clean:
             self.doubted.add(slot)
@@ -530,11 +543,11 @@ class World:
     # -- the host ----------------------------------------------------------------------------------
 
     def reboot(self) -> None:
-        """The host starts anew, perhaps with its cards in other slots; all comes up in the order of its units."""
+        """The host starts anew, perhaps with other cards or cards in other slots; all comes up in order."""
         self.reboots += 1
         for caller in self.callers:
             caller.crash()
-        if self.chance.random() < 0.3 and self.host.present:
+        if self.chance.random() < 0.4:
             self._change_cards()
         self.kernel.pass_time(60.0)
         self.host.boot()
@@ -552,7 +565,12 @@ class World:
     def _change_cards(self) -> None:
         slots = sorted(self.host.present)
         serials = [self.host.present[slot] for slot in slots]
-        if self.chance.random() < 0.5:
+        drawn = self.chance.random()
+        if drawn < 0.3 and len(slots) > 1:  # its driver is late
+            slot = self.chance.choice(slots)
+            self.attic.append((slot, self.host.present.pop(slot)))
+            return
+        if drawn < 0.6:
             self.chance.shuffle(serials)
         else:
             serials[self.chance.randrange(len(serials))] = self.host.new_card()
@@ -594,8 +612,8 @@ class World:
             self.refresh()
 
     def set_clock(self) -> None:
-        """Somebody sets the clock, to hours before or after."""
-        self.kernel.wall += self.chance.choice((-1, 1)) * self.chance.expovariate(1 / 7200)
+        """Somebody sets the clock, to hours, days or years before or after."""
+        self.kernel.wall += self.chance.choice((-1, 1)) * self.chance.expovariate(1 / 7200) * self.chance.choice(LEAPS)
 
     # -- the end -----------------------------------------------------------------------------------
 
