@@ -82,9 +82,10 @@ def _after(
     """Return the record to keep of the device; None for in service. An unchanged decision keeps its time."""
     if not wanted.reason or (wanted.until and wanted.until <= now):
         return None
-    if before and (before.reason, before.until) == (wanted.reason, wanted.until):
-        return before
     unique = device.unique if device else before.unique if before else ""
+    is_other = before is not None and "" != before.unique != unique != ""  # another card in its place
+    if before and not is_other and (before.reason, before.until) == (wanted.reason, wanted.until):
+        return before
     return Disabled(wanted.reason, now, wanted.until, unique)
 
 

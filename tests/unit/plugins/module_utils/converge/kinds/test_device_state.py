@@ -15,6 +15,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import de
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.device_state import WantedDeviceState, instant
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds.plan_kind import WantedKind
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.undo import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled
 from ansible_collections.fleet.cdi.plugins.module_utils.layout import Layout
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
@@ -58,6 +59,16 @@ def test_out_of_service_and_back(places, name):
     assert change(places, "misc:fuse").after is None
     assert offered(places) == ["fuse", "tun"]
     assert change(places, "misc:fuse").changed == ()
+
+
+def test_another_card_in_the_place_of_one_that_is_out_of_service(places):
+    """The same reason again: it is a new decision, about the card that is there now."""
+    device = device_state.listed_devices(places.inventory)[0][0]._replace(uuid="card-2")
+    wanted, before = WantedDeviceState(device.id, "broken"), Disabled("broken", "then", unique="card-1")
+    after = device_state._after(wanted, device, before, "now")
+    assert after == Disabled("broken", "now", unique="card-2")
+    for same in (device._replace(uuid="card-1"), device._replace(uuid=""), None):
+        assert device_state._after(wanted, same, before, "now") == before
 
 
 def test_what_is_over_is_cleared_away_with_the_next_decision(places):
