@@ -35,7 +35,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault adversary molecule e2e bench nightly again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule e2e bench nightly again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -101,6 +101,10 @@ fault: $(VENV) $(LINK)
 	$(COUNTERPARTS) fault
 	@$(RUN) python tests/fault/main.py $(LEVEL)
 
+# SEED, DAYS: other worlds, and how many host-days; WORLD=trace prints one world, WORLD=controls finds all old defects.
+world: $(VENV) $(LINK)
+	@$(RUN) python tests/world/main.py $(WORLD)
+
 adversary: $(VENV) $(LINK)
 	$(COUNTERPARTS) adversary
 	@$(RUN) python tests/adversary/main.py
@@ -123,6 +127,8 @@ nightly: $(VENV) $(LINK)
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
 	@$(RUN) ACTIONS=1000 python -m pytest -q tests/integration/test_shared_host.py
 	@$(RUN) HOSTS=1000 WHOLE=1 KILLS=100 python -m pytest -q -s tests/integration/test_fleet.py tests/integration/test_fleet_bad_input.py
+	@$(RUN) DAYS=100000 python tests/world/main.py
+	@$(RUN) python tests/world/main.py controls
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 
 # What fails now and then: each of PARTS, as often as TIMES says, beside BUSY busy loops.

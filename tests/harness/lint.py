@@ -40,6 +40,7 @@ def slow(copy: Path) -> list[tuple[Path, list[str]]]:
         (CHECKOUT, ["mypy", "tests/harness", "tests/bench", "tests/fault"]),
         (CHECKOUT, ["mypy", "tests/contract"]),
         (CHECKOUT, ["mypy", "tests/adversary"]),
+        (CHECKOUT, ["mypy", "tests/world"]),
         (copy, ["ansible-lint", "--offline", "--strict"]),
         (copy, ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."]),
         (copy, ["antsibull-changelog", "lint"]),

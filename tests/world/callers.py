@@ -106,6 +106,7 @@ class Job(Caller):
     kind = "job"
     type = "gpu"
     forgotten = False
+    again = False  # the last ADD again failed
 
     def start(self, amount: int) -> str:
         self.amount = amount
@@ -151,7 +152,9 @@ class Job(Caller):
             well = before is not None and all(usable.get(slot) == serial for slot, serial in before.items())
             if well and self.world.fresh:
                 raise Broken(f"{self.name}: has {before}, all well; ADD again replied {answer.document}")
+            self.again = True
             return f"error {answer.error}"
+        self.again = False
         if before is None:
             self.take(self.host.slots_at(answer.document["devices"]), self.amount)
             return f"has {sorted(self.books.held[self.name])}"
@@ -194,9 +197,12 @@ class TunedJob(Job):
     type = "tuned"
 
     def boot(self) -> None:
-        """The batch system has its cards set up again."""
+        """The batch system has its cards set up again, and tries until it works."""
         if not self.forgotten and self.chance.random() < 0.7:
             self.world.note(f"{self.name} {self.repeat()}")
+
+    def actions(self) -> list[str]:
+        return ["repeat"] * 6 + ["end"] if self.again and not self.forgotten else super().actions()
 
 
 class Container(Caller):

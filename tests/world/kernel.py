@@ -104,7 +104,7 @@ class Kernel:
         self._fault: Optional[Fault] = None
         self._failed = 0
         self._disturbed = False
-        self.lengths: dict[str, int] = {}  # calls that a program of this name made the last time
+        self.lengths: dict[str, int] = {}  # calls that programs of this name make; a long one counts for a while
 
     # -- clocks ------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Kernel:
             _close_since(before)
             return Outcome(killed=True, faults=self._failed)
         if self._fault is None and kill is None:
-            self.lengths[name] = self._number
+            self.lengths[name] = max(self._number, int(self.lengths.get(name, 0) * 0.97))
         return Outcome(value, error, False, self._failed, self._disturbed)
 
     def run_plugin(self, plugin: Callable[[], Any]) -> Any:

@@ -191,6 +191,7 @@ def seams(programs: Programs) -> Iterator[None]:
         (control_group, "running_containers", lambda _ids: set()),
         (delivery, "response", lambda _ways, _resource, names, _expanded: [*names]),
         (detect, "detect", lambda _path: detect.named({})),
+        (os, "register_at_fork", lambda **_calls: None),  # nothing forks, and it would keep each device plugin for good
         (delete, "complain", lambda _text: None),
         (inventory.boot_id, "__defaults__", (host.places.root,)),
     ]

@@ -42,7 +42,7 @@ LEAPS = (1, 24, 8760)  # hours
 ACTIONS = 5  # of a day, on average: callers come, act and go, operators work, the host changes
 BURST = 0.25  # probability that an action follows the one before at once
 CALLERS = 6  # at one time, at most
-KILLS, FAULTS = 0.05, 0.05  # probabilities that a call is killed, or that system calls of it fail
+KILLS, FAULTS = 0.08, 0.06  # probabilities that a call is killed, or that system calls of it fail
 NEXT_RELEASE = {schema.VERSION: ("CREATE TABLE more (id INTEGER PRIMARY KEY)",)}
 # How often each thing happens, among 100 actions of which the rest is the callers' own.
 EVENTS = {
@@ -330,8 +330,8 @@ class World:
         """Compare the ledger with the books."""
         stored = self.stored()
         for caller in self.callers:
-            if caller.kind == "dra" and caller.name not in stored:
-                stored[caller.name] = set(self.books.held.get(caller.name, ()))  # no look has seen it yet
+            if caller.kind == "dra" and caller.name in self.books.held.keys() - stored.keys():
+                stored[caller.name] = set(self.books.held[caller.name])  # no look has seen it yet
         self.books.check_ledger(stored)
 
     def list_grants(self) -> None:
