@@ -202,7 +202,7 @@ class TunedJob(Job):
             self.world.note(f"{self.name} {self.repeat()}")
 
     def actions(self) -> list[str]:
-        return ["repeat"] * 6 + ["end"] if self.again and not self.forgotten else super().actions()
+        return ["repeat"] * 4 + ["end"] if self.again and self.sure and not self.forgotten else super().actions()
 
 
 class Container(Caller):

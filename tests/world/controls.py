@@ -131,7 +131,7 @@ CONTROLS = {
     "given back while it runs": Control(
         "a claim was given back while its container ran",
         ((users, "refuse_running", lambda *_all: None),),
-        ("box-",),
+        ("box-", "claim gc"),
     ),
     "gc that was killed": Control(
         "a claim whose gc was killed on the way stays for good",

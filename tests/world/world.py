@@ -104,6 +104,7 @@ class World:
         self.attic: list[tuple[int, str]] = []  # slot and serial of cards that were taken out
         self.must_stay: set[int] = set()  # slots of cards that went in this boot while someone had them
         self.actions = self.reboots = self.numbers = self.pids = self.upgrades = 0
+        self.is_late = False  # the driver of a card has not come up in this boot
         self.quiet = False  # nothing disturbs any more
 
     # -- running -----------------------------------------------------------------------------------
@@ -216,6 +217,11 @@ class World:
     def act(self) -> None:
         """One action by chance."""
         drawn = self.chance.random() * 100
+        if self.is_late and self.chance.random() < 0.2:
+            self.is_late = False
+            self.note("late")
+            self.plug()
+            return
         for name, often in EVENTS.items():
             drawn -= often
             if drawn < 0:
@@ -569,6 +575,7 @@ class World:
         if drawn < 0.3 and len(slots) > 1:  # its driver is late
             slot = self.chance.choice(slots)
             self.attic.append((slot, self.host.present.pop(slot)))
+            self.is_late = True
             return
         if drawn < 0.6:
             self.chance.shuffle(serials)
