@@ -17,6 +17,7 @@ QUICK ?=
 ROOM ?=
 LEVEL ?=
 E2E ?=
+WORLD ?=
 export FLEET_CDI_DATA QUICK
 
 # The environments are made anew when what they hold, or the Python, changes.
@@ -101,7 +102,7 @@ fault: $(VENV) $(LINK)
 	$(COUNTERPARTS) fault
 	@$(RUN) python tests/fault/main.py $(LEVEL)
 
-# SEED, DAYS: other worlds, and how many host-days; WORLD=trace prints one world, WORLD=controls finds all old defects.
+# SEED=7 DAYS=1000: other worlds, so many host-days; WORLD=trace prints one world, WORLD=controls finds old defects.
 world: $(VENV) $(LINK)
 	@$(RUN) python tests/world/main.py $(WORLD)
 

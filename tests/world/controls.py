@@ -39,6 +39,7 @@ class Control(NamedTuple):
     what: str
     patches: tuple[tuple[Any, str, Any], ...]
     said: tuple[str, ...]
+    seed: int = 1  # of the first world that finds it, from 1 on
 
 
 class _WallClock:
@@ -201,6 +202,14 @@ def find(name: str, base: Path, seed: int, most: int) -> Optional[dict[str, Any]
                 "expected": found.startswith(control.said),
             }
     return None
+
+
+def check_controls(base: Path) -> int:
+    """Find each control in the one world that found it before. Returns the number of those that are not found."""
+    found = {name: find(name, base, control.seed, 1) for name, control in CONTROLS.items()}
+    lost = [name for name, one in found.items() if not (one and one["expected"])]
+    print(json.dumps({"controls": len(found), "found": len(found) - len(lost), "not found": lost}), flush=True)
+    return len(lost)
 
 
 def run_controls(base: Path, seed: int, names: Sequence[str] = (), most: int = MOST) -> int:

@@ -150,7 +150,7 @@ class Viewer:
         is_new = self._known is None or states != self._states or self._doubtful
         if is_new:
             problems, self._files = self._files.problems, _read(settings)
-            # What is damaged says the same again; what failed once need not fail at the next look.
+            # A damaged file gives the same problem again; a read that failed once need not fail at the next look.
             self._doubtful = self._files.problems not in ({}, problems)
         registry, found, strange, problems = self._files
         same = strange.look(partial(numbers_at, stat=host_below(settings.root).stat))
