@@ -30,7 +30,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.slurm import job_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import SameNodes, StrangeNodes
 
 LIFE = 100  # days of one world
-MOST = 60  # worlds in which a control must be found
+MOST = 120  # worlds in which a control must be found
 
 
 class Control(NamedTuple):
@@ -113,6 +113,7 @@ CONTROLS = {
         "the late release of a pod's hold frees that of the next pod",
         ((pod_holds, "_insert", _insert),),
         ("grant lost", "granted twice"),
+        2,
     ),
     "an epilog ends any run": Control(
         "the late epilog of a requeued job gives back the devices of its next run",
@@ -128,11 +129,13 @@ CONTROLS = {
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
         ((add, "_see_granted", lambda *_all: None),),
         ("tuned-",),
+        96,
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
         ((users, "refuse_running", lambda *_all: None),),
         ("box-", "claim gc"),
+        2,
     ),
     "gc that was killed": Control(
         "a claim whose gc was killed on the way stays for good",
@@ -141,16 +144,19 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
+        23,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",
         ((add, "_may_be_claims", lambda _directories: False),),
         ("granted twice",),
+        2,
     ),
     "one path for each device": Control(
         "part 9: a device that a DRA driver's spec names by another path goes out twice",
         ((StrangeNodes, "look", lambda _self, _at: SameNodes()),),
         ("granted twice", "offered"),
+        2,
     ),
     "a refresh that drops what is held": Control(
         "part 8: a device that someone has goes from its spec",
@@ -161,11 +167,13 @@ CONTROLS = {
         "found by the world: after a reboot the kept entry of a missing device gives another one",
         ((keep_lost, "_moved", lambda _now, _before: set()),),
         ("spec untrue", "swapped"),
+        2,
     ),
     "the name of the card before": Control(
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
+        5,
     ),
 }
 
