@@ -8,19 +8,24 @@ A disk that the host itself uses is not offered unless the settings name it: to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from ...records import Health
 from ..root import printable
-from ..select import GLOBS, DeviceGroup, Profile, Selection, SelectRule, globs, select
+from ..select import GLOBS, DeviceGroup, Profile, Selection, SelectRule, globs, nearest, select
 from ..snapshot import Snapshot, SysDevice
+from ..topology.pcie import pcie_path
 
 # Names below /dev by profile; partitions are told by their attribute (Documentation/ABI/stable/sysfs-block).
 DISKS = {"block": ("sd*", "vd*", "xvd*", "dasd*", "mmcblk*", "pmem*"), "nvme": ("nvme*n*",)}
 # Attributes that name a disk for good, in the order of trust: of the namespace, of the SCSI device.
 WWID = ("wwid", "device/wwid")
+# A namespace that controllers may share belongs to their subsystem, below /sys/devices/virtual: nvme0n1. Below each of
+# these controllers there is a hidden disk, which is one path to it: nvme0c1n1 (Linux, drivers/nvme/host/multipath.c).
+PATH = re.compile(r"nvme(\d+)c\d+n(\d+)\Z")
 
 
 def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
@@ -29,6 +34,7 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
     found = select(SelectRule(subsystem=("block",), node=named or DISKS[family]), snapshot)
     used = _used(snapshot)
     disks = [group for group in found.groups if group.members[0][0].attribute("partition") is None]
+    paths = _paths(snapshot)
     generic = {device.sysname: device for device in snapshot.members("nvme-generic")}
     groups = []
     for group in disks:
@@ -36,13 +42,47 @@ def find(family: str, options: dict[str, Any], snapshot: Snapshot) -> Selection:
         reasons = [] if named else sorted({reason for device in _with_parts(disk) for reason in _uses(device, used)})
         beside = generic.get(disk.sysname.replace("nvme", "ng", 1))
         fields: dict[str, Any] = {"id": _identity(disk), "uuid": _wwid(disk)}
-        if disk.pci:
-            fields["part_of"] = (f"pci:{disk.pci.name}",)
+        ways = [] if disk.pci else paths.get(disk.sysname, [])
+        fields.update(_place(ways))
+        functions = sorted({one.pci.name for one in (disk, *ways) if one.pci})
+        if functions:
+            fields["part_of"] = tuple(f"pci:{name}" for name in functions)
         if reasons:
             fields["health"] = Health("reserved", f"{disk.sysname}: the host uses it: {', '.join(reasons)}")
         members = (*group.members, (beside, "generic")) if beside else group.members
         groups.append(DeviceGroup(disk.physical, members, fields=fields))
     return found._replace(groups=tuple(groups), why=found.why or "only partitions are there")
+
+
+def _paths(snapshot: Snapshot) -> dict[str, list[SysDevice]]:
+    """The hidden disks by the name of the namespace to which they are paths: nvme0n1 -> nvme0c0n1, nvme0c1n1."""
+    found: dict[str, list[SysDevice]] = {}
+    for device in snapshot.members("block"):
+        path = PATH.match(device.sysname)
+        if path:
+            found.setdefault("nvme{}n{}".format(*path.groups()), []).append(device)
+    return found
+
+
+def _place(ways: list[SysDevice]) -> dict[str, Any]:
+    """The fields of a shared namespace that all paths to it agree on; those of one path are where it is."""
+    first, *others = [_place_of(way) for way in ways] or [{}]
+    return {key: value for key, value in first.items() if all(one.get(key) == value for one in others)}
+
+
+def _place_of(way: SysDevice) -> dict[str, Any]:
+    function = way.pci
+    vendor, device, of_class = function.pci_ids if function else ("", "", "")
+    return {
+        "driver": way.driver,
+        "pci_address": function.name if function else "",
+        "vendor_id": vendor,
+        "device_id": device,
+        "pci_class": of_class,
+        "numa_node": way.numa_node,
+        "pcie_path": pcie_path(way),
+        **({"serial": serial} if (serial := nearest(way, ("serial",))) else {}),
+    }
 
 
 def _identity(disk: SysDevice) -> str:
