@@ -37,6 +37,8 @@ class KeptDevices(NamedTuple):
     lost: dict[str, GoneSince]  # id of each device that is gone and still offered -> since when
     dropped: tuple[str, ...] = ()  # ids of devices no longer offered
     warnings: tuple[str, ...] = ()
+    # Id of each device that is gone and whose node another device has now -> (that item, the id of the other one).
+    replaced: Mapping[str, tuple[str, str]] = {}
 
 
 def keep_lost_devices(
@@ -79,6 +81,37 @@ def keep_lost_devices(
     return KeptDevices(devices, lost, tuple(dropped), warnings)
 
 
+def find_replaced(
+    kept: KeptDevices, found: Sequence[Device], live: Optional[Mapping[str, Any]], offered: Mapping[str, Sequence[str]]
+) -> KeptDevices:
+    """Return `kept` with the lost devices whose entry in the `live` spec leads to another of the devices `found`.
+
+    The kernel gives a free node to the next device, and a spec has no device numbers. Whoever asks for the lost device must not get that one. Devices
+    that had the node before share it, as partitions of one card do. `offered` has the names by id.
+    """
+    if not live or not kept.lost:
+        return kept
+    entries = {entry["name"]: items_of(entry["containerEdits"]) for entry in live["devices"]}
+    before = {id_: {item for name in names for item in entries.get(name, ())} for id_, names in offered.items()}
+    now = {
+        item: device.id
+        for device in found
+        if device.id not in kept.lost
+        for item in device.items
+        if item not in before.get(device.id, ())
+    }
+    replaced = {}
+    for id_ in kept.lost:
+        taken = sorted(before.get(id_, set()) & now.keys())
+        if taken:
+            replaced[id_] = taken[0], now[taken[0]]
+    warnings = (
+        f"{id_} is gone, and {item.partition(':')[2]} is now {other}: its names leave the spec until it is back"
+        for id_, (item, other) in replaced.items()
+    )
+    return kept._replace(replaced=replaced, warnings=(*kept.warnings, *warnings))
+
+
 def listed(
     kind: str, kept: KeptDevices, offered: Mapping[str, Sequence[str]], earlier: Sequence[Device]
 ) -> tuple[Device, ...]:
@@ -104,35 +137,21 @@ def with_lost(
     live: Optional[Mapping[str, Any]],
     lost: set[str],
     offered: set[str],
-    found: Sequence[Device],
 ) -> Optional[dict[str, Any]]:
     """Return the spec with the entries that the `live` spec has for the names in `lost`.
 
-    An entry goes if a device that is `found` has got its node, as after a reboot: specs have no device numbers, so it
-    would give that device. Without entries to keep return `content` itself. `offered` are the names of all devices in
+    Without entries to keep return `content` itself. `offered` are the names of all devices in
     `live`. If only lost devices are left, the live spec stays, with its shared edits and its aggregates ("all").
     """
     entries = live["devices"] if live else []
-    moved = _moved(found, entries)
-    true = [entry for entry in entries if moved.isdisjoint(_items(entry))]
-    kept = [entry for entry in true if entry["name"] in lost]
+    kept = [entry for entry in entries if entry["name"] in lost]
     if not live or not kept:
         return content
     if content is None:
-        return {**live, "devices": [entry for entry in true if entry in kept or entry["name"] not in offered]}
+        return {**live, "devices": [entry for entry in entries if entry in kept or entry["name"] not in offered]}
     names = {entry["name"] for entry in content["devices"]}
     kept = [entry for entry in kept if entry["name"] not in names]
     return {**content, "devices": [*content["devices"], *kept]} if kept else content
-
-
-def _moved(found: Sequence[Device], before: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the items (records.items) of devices that their entries `before` had not. Parts of a device share some."""
-    had = {entry["name"]: _items(entry) for entry in before}
-    return {item for one in found for item in set(one.items).difference(*(had.get(name, ()) for name in one.names))}
-
-
-def _items(entry: Mapping[str, Any]) -> set[str]:
-    return {*items_of(entry["containerEdits"])}
 
 
 def _ill(device: Device, gone: GoneSince) -> Device:

@@ -29,7 +29,7 @@ from ..host_runtimes import HostRuntimes
 from ..libraries import Linked, libraries
 from . import foreign
 from .build_spec import complete, spec_of, with_hook_env
-from .keep_lost import KeptDevices, Terms, keep_lost_devices, listed, with_lost
+from .keep_lost import KeptDevices, Terms, find_replaced, keep_lost_devices, listed, with_lost
 from .memory import Memory, memory_of
 from .plan_spec import plan_spec
 
@@ -203,6 +203,7 @@ def _offered(
     terms = terms._replace(withdrawn=seen.withdrawn, ambiguous=seen.ambiguous, leaving=wanted.leaving)
     kept = keep_lost_devices(seen.found.devices, wanted.entries, before, terms)
     live = next((file.spec for file in around.registry.specs if file.path == path), None)
+    kept = find_replaced(kept, seen.found.devices, live, before.offered if before else {})
     return kept, _spec(wanted.kind, kept, seen, before, live, os.path.join(around.prefix, "bin", CDI_HOOK))
 
 
@@ -219,10 +220,8 @@ def _spec(
     if not before or not kept.lost:
         return spec
     offered = {name for some in before.offered.values() for name in some}
-    lost = {name for id_ in kept.lost for name in before.offered[id_]}
-    named = {device.id for device in kept.devices}
-    others = [device._replace(names=()) for device in seen.found.devices if device.id not in named]
-    content = with_lost(spec, live, lost, offered, [*kept.devices, *others])
+    lost = {name for id_ in kept.lost if id_ not in kept.replaced for name in before.offered[id_]}
+    content = with_lost(spec, live, lost, offered)
     if content is spec or content is None:
         return spec
     # The lowest version that fits may have changed.

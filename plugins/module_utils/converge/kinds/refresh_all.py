@@ -136,7 +136,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
         if lacking:
             raise CdiError(lacking)
         part = _untouched(part, manifest)
-        waits = not final and bool(part.kept.lost.keys() - _leaving(memory))
+        waits = not final and not part.kept.replaced and bool(part.kept.lost.keys() - _leaving(memory))
         return part._replace(plan=Plan(part.plan.path, (), ())) if waits else part
 
     def plan_beside(manifest: Manifest) -> tuple[Change, ...]:

@@ -72,11 +72,13 @@ class Host:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(boot_id)
 
-    def insert(self, *slots):
+    def insert(self, *slots, node=None):
+        """Put a card into each slot; with the slot's node, or the `node` with this number."""
         for slot in slots:
             function = f"/sys/devices/pci0000:00/0000:00:{slot:02x}.0"
-            node = {"subsystem": "class/card", "uevent": {"MAJOR": 250, "MINOR": slot, "DEVNAME": f"card{slot}"}}
-            devices = {function: {"subsystem": "bus/pci", "driver": "card"}, f"{function}/card/card{slot}": node}
+            number = slot if node is None else node
+            node_ = {"subsystem": "class/card", "uevent": {"MAJOR": 250, "MINOR": number, "DEVNAME": f"card{number}"}}
+            devices = {function: {"subsystem": "bus/pci", "driver": "card"}, f"{function}/card/card{slot}": node_}
             render({"devices": devices}, self.tree)
 
     def remove(self, *slots):

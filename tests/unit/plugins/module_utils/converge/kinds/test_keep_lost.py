@@ -163,6 +163,54 @@ def test_a_new_device_whose_only_name_is_taken_waits(host):
     assert host.spec() == {"0": "/dev/card2"}
 
 
+@pytest.mark.parametrize("timeout", [0, 60])
+@pytest.mark.parametrize("reboot", [False, True])
+@pytest.mark.parametrize("held", [False, True])
+def test_an_entry_goes_at_once_when_its_node_is_now_that_of_another_device(host, held, reboot, timeout):
+    """Disk A is pulled, disk B comes and gets the free node: who asks for A must not get B."""
+    host.insert(1, 2)
+    host.refresh()
+    host.remove(2)
+    host.refresh()
+    assert host.spec() == {**CARD1, **CARD2}
+    host.held = {id_of(2)} if held else set()
+    if reboot:
+        host.boot("second")
+    host.insert(3, node=2)
+    after = {**CARD1, "0000:00:03.0": "/dev/card2"}  # index 1 still means A
+    if timeout:
+        early = []
+        host.clock.events = [(0.1, lambda: early.append(host.spec()))]
+        host.refresh(timeout=timeout)
+        assert early == [after] == [host.spec()]
+        return
+    done = host.refresh()
+    assert host.spec() == after
+    assert f"{id_of(2)} is gone, and /dev/card2 is now {id_of(3)}: its names leave the spec until it is back" in (
+        done.warnings
+    )
+    assert [(one.id, one.kept) for one in done.missing] == [(id_of(2), True)]
+    assert host.listed()[id_of(2)][1].state == "unhealthy"
+    assert host.refresh().changed == ()
+
+    host.remove(3)
+    host.insert(2)
+    assert [one.id for one in host.refresh().missing] == [id_of(3)]
+    assert host.spec() == {**CARD1, **CARD2}
+
+
+def test_an_entry_stays_when_another_device_always_had_its_node_too(host):
+    """Partitions of one card share its node."""
+    both = {"subsystem": "card", "node": "/dev/card1"}
+    host.want(KIND, {**ENTRIES, "other": {**ENTRIES["cards"], "match": both, "name_by": ["sysname"]}})
+    host.insert(1)
+    host.insert(2, node=1)
+    host.refresh()
+    host.remove(2)
+    host.refresh()
+    assert host.spec()["1"] == host.spec()["0"] == "/dev/card1"
+
+
 def test_what_is_granted_is_never_dropped(host):
     host.insert(1, 2)
     host.refresh()
