@@ -15,6 +15,7 @@ from typing import Optional
 from ..layout import Layout
 from ..protocol.configurations import read
 from ..protocol.errors import ProtocolError
+from ..protocol.messages import Config
 from ..protocol.pools import PROFILES
 from ..records import CdiError
 from .device_name import request_id
@@ -27,7 +28,7 @@ class LedgerGrants:
     def __init__(self, places: Layout, boot_id: str) -> None:
         self._state_dir = places.state_dir
         self._boot_id = boot_id
-        self._held: Optional[set[tuple[str, str, str]]] = None
+        self._held: Optional[dict[tuple[str, str, str], frozenset[str]]] = None  # ids of devices
         self.trouble = ""
 
     def lost(self, claim: ClaimRecord) -> str:
@@ -41,19 +42,37 @@ class LedgerGrants:
                 return self.trouble or f"the ledger has no grant of {config.type}/{config.plugin} for it any more"
         return ""
 
+    def devices(self, claim: ClaimRecord) -> list[tuple[Config, frozenset[str]]]:
+        """Return, for each usable configuration of ours that granted, it and the ids of the devices it holds."""
+        found = []
+        for path in claim.configurations:
+            try:
+                config = read(path).config
+            except ProtocolError:
+                continue
+            if config.plugin in PROFILES:
+                key = (config.type, config.plugin, request_id(claim.id))
+                found.append((config, self._grants.get(key, frozenset())))
+        return found
+
     def _holds(self, key: tuple[str, str, str]) -> bool:
+        return key in self._grants
+
+    @property
+    def _grants(self) -> dict[tuple[str, str, str], frozenset[str]]:
         if self._held is None:
             self._held = self._read()
-        return key in self._held
+        return self._held
 
-    def _read(self) -> set[tuple[str, str, str]]:
+    def _read(self) -> dict[tuple[str, str, str], frozenset[str]]:
         if not os.path.lexists(os.path.join(self._state_dir, "ledger.db")):  # a question would create it
-            return set()
+            return {}
         # Imported here, because the import of SQLite takes long, and a refresh without claims asks nothing.
         from ..allocation.ledger.ledger import Ledger
 
         try:
-            return {(*grant.key,) for grant in Ledger(self._state_dir, self._boot_id).grants()}
+            grants = Ledger(self._state_dir, self._boot_id).grants()
+            return {(*grant.key,): frozenset(hold.device for hold in grant.holds) for grant in grants}
         except CdiError as error:
             self.trouble = str(error)
-            return set()
+            return {}

@@ -4,8 +4,9 @@
 """After a reboot, give claims their specs again, with the device nodes read anew.
 
 A claim gets the hardware that it had, or none: a device that is gone is reported, its claim has no spec, and the next
-restore tries again. Runs at the end of each refresh, so before the container engines (docs/refresh.md). Claims that do
-not survive a reboot get no spec, and collect_claims.py frees them: a refresh calls no executables of third parties.
+restore tries again. The same holds in one boot, once another device has the node of one that is gone. Runs at the end
+of each refresh, so before the container engines (docs/refresh.md). Claims that do not survive a reboot get no spec, and
+collect_claims.py frees them: a refresh calls no executables of third parties.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from .. import files
+from ..discovery import inventory
 from ..layout import Layout
 from ..protocol.configurations import read
-from ..protocol.pools import PROFILES
+from ..protocol.pools import PROFILES, pool_path
 from ..records import CdiError
 from .add_claim import ask, names_of, read_node, read_specs, write_spec
 from .calls import Caller
@@ -38,6 +41,7 @@ def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClai
     stored = read_claims(places.state_dir)
     restored, failed = [], list(stored.errors.values())
     ledger = LedgerGrants(places, boot_id)
+    failed += _withdraw(places, caller, boot_id, stored.claims, ledger)
     for found in stored.claims:
         if not _is_lost(places, found, boot_id):
             continue
@@ -50,6 +54,39 @@ def restore_claims(places: Layout, caller: Caller, boot_id: str) -> RestoredClai
         except CdiError as error:
             failed.append(str(error))
     return RestoredClaims(tuple(restored), tuple(failed))
+
+
+def _withdraw(
+    places: Layout, caller: Caller, boot_id: str, claims: tuple[ClaimRecord, ...], ledger: LedgerGrants
+) -> list[str]:
+    """Remove the specs of this boot's claims that lead to another device; return why specs could not be removed.
+
+    The kernel gives the node of a device that is gone to the next one.
+    """
+    failed = []
+    for claim in claims:
+        if claim.boot_id != boot_id or claim.state == ASKED or not _is_replaced(places, claim, ledger):
+            continue
+        try:
+            with alone(places.state_dir, claim.id, caller):
+                files.remove(spec_path(places, claim.id))
+        except CdiError as error:
+            failed.append(str(error))
+    return failed
+
+
+def _is_replaced(places: Layout, claim: ClaimRecord, ledger: LedgerGrants) -> bool:
+    """Tell if a device of the claim is not usable while another device of its pool has a node of the claim."""
+    paths = {node.path for node in claim.nodes}
+    for config, own in ledger.devices(claim):
+        try:
+            pool = inventory.read(pool_path(places.inventory, config.type, config.plugin, config.args), claim.boot_id)
+        except CdiError:  # missing, damaged or of another boot
+            continue
+        usable = {device.id: {node.path for node in device.nodes} for device in pool.devices if device.health.is_usable}
+        if not own <= usable.keys() and any(usable[id_] & paths for id_ in usable.keys() - own):
+            return True
+    return False
 
 
 def _is_lost(places: Layout, claim: ClaimRecord, boot_id: str) -> bool:
@@ -68,7 +105,7 @@ def _restore(places: Layout, caller: Caller, boot_id: str, claim: ClaimRecord, l
     """Write the claim's spec again; the caller holds the claim. Raises CdiError, with the reason in its record."""
     before = claim
     try:
-        if claim.boot_id != boot_id:
+        if claim.boot_id != boot_id or not os.path.lexists(spec_path(places, claim.id)):
             claim = before = take_back(places, claim)  # of nodes that outlive a boot
             claim = claim._replace(parts=_parts(places, caller, claim, ledger), access=())
         seen = read_specs(places)

@@ -128,6 +128,15 @@ class Claims:
         shutil.rmtree(self.places.spec_dirs[0])
         self.host.refresh()
 
+    def swap(self, old, new):
+        """In this boot, put another card, at the address `new`, in place of the one at `old`, and refresh."""
+        shutil.rmtree(self.host.root)
+        tree = gpus((4096, 8192))
+        places = {place.replace("0000:01:00.0", new): device for place, device in tree["devices"].items()}
+        assert old != new
+        render({**tree, "devices": places}, Path(self.host.root))
+        self.host.refresh()
+
     def check(self, boot=BOOT):
         return [(fault.id, fault.fault, fault.advice) for fault in check_claims(self.places, boot).faults]
 
@@ -656,6 +665,21 @@ class TestRestore:
             claims.add("two", "gpu:1", boot="boot-2")
         claims.reboot()
         assert "two" in claims.restore().restored
+
+    def test_a_device_whose_node_another_one_has_is_refused_until_it_is_back(self, claims):
+        """In one boot: a card is pulled, and the next card gets its nodes."""
+        claims.add("one", "gpu:1")
+        claims.add("two", "gpu:1")
+        before = claims.spec("one"), claims.stored("one").nodes
+        claims.swap("0000:01:00.0", "0000:05:00.0")
+        done = restore_claims(claims.places, claims.caller, BOOT)
+        (why,) = done.failed
+        assert "claim one: can't be restored" in why and done.restored == ()
+        assert claims.spec("one") is None and claims.spec("two") and claims.stored("one").reason
+        assert restore_claims(claims.places, claims.caller, BOOT).restored == ()
+        claims.swap("0000:05:00.0", "0000:01:00.0")
+        assert restore_claims(claims.places, claims.caller, BOOT) == (("one",), ())
+        assert (claims.spec("one"), claims.stored("one").nodes) == before
 
     def test_a_grant_that_the_ledger_lost_is_not_made_anew(self, claims):
         claims.add("one", "gpu:1")
