@@ -53,11 +53,12 @@ StartLimitIntervalSec=0
 Type=oneshot
 # Made outside of the sandbox, which can open only directories that exist.
 ExecStartPre=-+/usr/bin/mkdir -p {needed}
-{first}\
+{modprobe}\
 # Devices that come one after the other lead to one refresh in two seconds; a boot does not wait for that.
 ExecStartPre=-/bin/sh -c "systemctl --quiet is-active multi-user.target && sleep 2"
 ExecStartPre=-/usr/bin/udevadm settle --timeout={settle}
 ExecStartPre=/usr/bin/rm -f {wanted}
+{functions}\
 ExecStart={command} refresh --no-claims --timeout={timeout} --grace={grace}{nodes}
 # Outside of the sandbox, because executables run setup commands then; and after a refresh that failed, too.
 ExecStopPost=+{command} claim restore
@@ -167,6 +168,7 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
     command = quoted(os.path.join(settings.prefix, "bin", "fleet-cdi"))
     modprobe = f"ExecStartPre=-+/usr/sbin/modprobe -a {' '.join(settings.load_modules)}\n"
     functions = f"ExecStartPre=-+{command} functions {' '.join(settings.virtual_functions)}\n"
+    functions += f"ExecStartPre=-/usr/bin/udevadm settle --timeout={SETTLE}\n"
     # Outside of the sandbox: other services own these directories, and metrics look at all processes.
     kept = {"features": settings.feature_file, "metrics": settings.metrics_file}
     for verb, path in kept.items():
@@ -179,7 +181,9 @@ def refresh_texts(settings: RefreshUnit) -> dict[str, bytes]:
         "sandbox": sandbox("refresh", {"capabilities": CAPABILITIES + MAKES_NODES * settings.make_nodes}),
         "libraries_sandbox": sandbox("libraries"),
         "before": " ".join(BEFORE),
-        "first": (modprobe if settings.load_modules else "") + (functions if settings.virtual_functions else ""),
+        "modprobe": modprobe if settings.load_modules else "",
+        # The driver makes the functions, so udev has loaded it by then. They get drivers of their own, and nodes.
+        "functions": functions if settings.virtual_functions else "",
         "settle": SETTLE,
         "wanted": WANTED,
         "command": command,

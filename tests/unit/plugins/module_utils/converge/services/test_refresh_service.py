@@ -283,6 +283,17 @@ class TestTexts:
         assert lines[-1].endswith("--make-nodes")
         assert "CAP_MKNOD" in text and "CAP_MKNOD" not in self.text(SERVICE)
 
+    def test_virtual_functions_are_made_when_drivers_are_loaded_and_seen_when_they_have_their_own(self):
+        """Only a driver makes functions. At boot the service starts before udev has loaded it."""
+        lines = [line for line in self.text(SERVICE, virtual_functions=("ens1=2",)).splitlines() if "Exec" in line]
+        settle = f"ExecStartPre=-/usr/bin/udevadm settle --timeout={refresh_unit.SETTLE}"
+        assert lines[2:-2] == [
+            settle,
+            f"ExecStartPre=/usr/bin/rm -f {refresh_unit.WANTED}",  # before: a driver that comes later is an event
+            'ExecStartPre=-+"/opt/cdi/bin/fleet-cdi" functions ens1=2',
+            settle,
+        ]
+
     def test_only_where_it_writes_is_writable(self):
         text = self.text(SERVICE, spec_dir="/srv/a%b/cdi", state_dir="/var/lib/cdi", device_list="/run/cdi.json")
         assert '\nReadWritePaths=-"/run" -"/srv/a%%b/cdi" -"/var/lib/cdi"\n' in text
