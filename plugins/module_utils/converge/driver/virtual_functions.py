@@ -48,9 +48,12 @@ def make_functions(wanted: WantedFunctions, check: bool, root: str = "/") -> boo
             with open(f"{directory}/sriov_numvfs", "w", encoding="ascii") as file:
                 file.write(str(wanted.number))
         except OSError as error:
+            why = "SR-IOV may be off in the firmware."
+            if not os.path.lexists(f"{directory}/driver"):
+                why = "no driver is bound to the device, and only a driver makes virtual functions."
             raise CdiError(
                 f"{directory}/sriov_numvfs: can't write {wanted.number}: {error.strerror}. The kernel's log says more; "
-                "SR-IOV may be off in the firmware."
+                f"{why}"
             ) from None
     return True
 

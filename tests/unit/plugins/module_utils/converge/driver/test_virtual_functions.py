@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver import virtual_functions
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.driver.virtual_functions import (
     WantedFunctions,
     make_functions,
@@ -65,6 +66,22 @@ def test_devices_that_can_not_have_any(root):
     (root / CARD / "sriov_numvfs").write_text("many")
     with pytest.raises(CdiError, match="can't be read"):
         make_functions(WantedFunctions("ens1f0", 1), False, str(root))
+
+
+@pytest.mark.parametrize(("driver", "words"), [(False, "no driver is bound to the device"), (True, "off in the firm")])
+def test_the_kernel_makes_none(root, monkeypatch, driver, words):
+    """Without a driver the kernel answers ENOENT, as if the file were not there (drivers/pci/iov.c)."""
+
+    def refuse(path, mode="r", **more):
+        if mode == "w":
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return open(path, mode, **more)
+
+    monkeypatch.setattr(virtual_functions, "open", refuse, raising=False)
+    if driver:
+        (root / CARD / "driver").symlink_to("../../drivers/nvme")
+    with pytest.raises(CdiError, match=words):
+        make_functions(WantedFunctions("ens1f0", 4), False, str(root))
 
 
 def test_what_is_asked_for():
