@@ -86,8 +86,9 @@ def find_replaced(
 ) -> KeptDevices:
     """Return `kept` with the lost devices whose entry in the `live` spec leads to another of the devices `found`.
 
-    The kernel gives a free node to the next device, and a spec has no device numbers. Whoever asks for the lost device must not get that one. Devices
-    that had the node before share it, as partitions of one card do. `offered` has the names by id.
+    The kernel gives a free node to the next device, and a spec has no device numbers. A container that asks for the
+    lost device must not get that one. Devices that had the node before share it, as partitions of one card do.
+    `offered` has the names by id.
     """
     if not live or not kept.lost:
         return kept
