@@ -36,7 +36,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule e2e bench nightly again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench nightly again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -113,6 +113,11 @@ adversary: $(VENV) $(LINK)
 molecule: $(VENV) $(LINK)
 	$(COUNTERPARTS) molecule
 	@$(RUN) python tests/harness/scenarios.py
+
+# Virtual machines with a kernel and devices of their own. The first run makes their image.
+machines: $(VENV) $(LINK)
+	$(COUNTERPARTS) machines
+	@$(RUN) python -m pytest -q tests/machines
 
 # Not part of `make test`: the first run builds kubelets for a quarter of an hour.
 e2e: $(VENV) $(LINK)

@@ -59,7 +59,7 @@ TABLE = (
     Counterpart(
         "mmdebstrap",
         "command -v mmdebstrap",
-        ("floor", "integration", "adversary", "molecule", "e2e"),
+        ("floor", "integration", "adversary", "molecule", "machines", "e2e"),
         "images of container hosts",
     ),
     Counterpart(
@@ -83,7 +83,16 @@ TABLE = (
     Counterpart("slurmctld", "command -v slurmctld", ("integration",), "jobs of Slurm that get and free devices"),
     Counterpart("slurmd", "command -v slurmd", ("integration",), "jobs of Slurm that get and free devices"),
     Counterpart("slurm-client", "command -v sbatch", ("integration",), "jobs of Slurm that get and free devices"),
-    Counterpart("openssh-client", "command -v ssh", ("molecule",), "real SSH to container hosts"),
+    Counterpart("openssh-client", "command -v ssh", ("molecule", "machines"), "real SSH to container hosts"),
+    Counterpart("qemu-system-x86", "command -v qemu-system-x86_64", ("machines",), "machines with their own kernel"),
+    Counterpart("qemu-utils", "command -v qemu-img", ("machines",), "disks of machines that stay as they were made"),
+    Counterpart("seabios", "test -e /usr/share/seabios/bios-256k.bin", ("machines",), "the firmware of machines"),
+    Counterpart(
+        "ipxe-qemu",
+        "test -e /usr/lib/ipxe/qemu/efi-virtio.rom",
+        ("machines",),
+        "network cards of machines",
+    ),
 )
 BY_PACKAGE = {row.package: row for row in TABLE}
 

@@ -52,6 +52,7 @@ PARTS = {
     "world": Part(2),  # 5,000 host-days, and each control by the seed that finds it
     "conformance": Part(3.5, 1.5),  # the rest: ten releases of the library, NVIDIA's generator and hook
     "molecule": Part(9, host=True),
+    "machines": Part(8),
     "adversary": Part(2, host=True),  # 1,000 seeds
     "sanity": Part(4.5),
 }
