@@ -9,6 +9,7 @@
 #                           QUICK=1 leaves out what `make test` leaves out
 #   make adversary [SEEDS=10000] [FAMILY=images] [SEED=17]   more attacks, one family's, or one again
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
+#   make machine            a virtual machine to try the collection on, without a GPU (docs/machine.md)
 #   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
 
 PYTHON ?= python3
@@ -155,3 +156,12 @@ demo:
 
 demo-undo:
 	@$(PYTHON) examples/demo/run.py undo
+
+# A virtual machine to try the collection on; machine-stop takes it back.
+.PHONY: machine machine-plug machine-unplug machine-stop
+machine: $(VENV)
+	$(COUNTERPARTS) machines
+	@$(RUN) python examples/machine/run.py
+
+machine-plug machine-unplug machine-stop: machine-%: $(VENV)
+	@$(RUN) python examples/machine/run.py $*

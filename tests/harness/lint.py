@@ -42,6 +42,7 @@ def slow(copy: Path) -> list[tuple[Path, list[str]]]:
         (CHECKOUT, ["mypy", "tests/adversary"]),
         (CHECKOUT, ["mypy", "tests/world"]),
         (CHECKOUT, ["mypy", *(f"tests/machines/{name}.py" for name in ("image", "machine", "controller"))]),
+        (CHECKOUT, ["mypy", "examples/machine/run.py"]),
         (copy, ["ansible-lint", "--offline", "--strict"]),
         (copy, ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."]),
         (copy, ["antsibull-changelog", "lint"]),
