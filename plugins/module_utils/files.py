@@ -16,7 +16,6 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, Optional
 
@@ -51,22 +50,6 @@ def read(path: str, limit: int = 16 << 20, trusted: bool = True) -> Optional[Liv
         raise documents.failed("read", path, error) from None
     try:
         return _read_in(path, name, at, limit)
-    finally:
-        os.close(at)
-
-
-def read_together(directory: str, names: Iterable[str], limit: int = 16 << 20) -> Iterator[tuple[str, LiveFile]]:
-    """Yield (name, file) for those files `names` of a directory that `read` can read. The directory is opened once.
-
-    Raises CdiError for a directory that others can change, OSError for one that can't be opened.
-    """
-    at = directories.opened(directory)
-    try:
-        for name in names:
-            with suppress(CdiError):
-                found = _read_in(os.path.join(directory, name), name, at, limit)
-                if found:
-                    yield name, found
     finally:
         os.close(at)
 
