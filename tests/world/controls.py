@@ -25,7 +25,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.allocation.holds import 
 from ansible_collections.fleet.cdi.plugins.module_utils.cdi_plugin import add, devices, grants, valid_requests
 from ansible_collections.fleet.cdi.plugins.module_utils.claims.lifetime import collect_claims, users
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.holders.granted import GrantedDevices
-from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.kinds import keep_lost, plan_kind
 from ansible_collections.fleet.cdi.plugins.module_utils.slurm import job_claim
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import SameNodes, StrangeNodes
 
@@ -165,7 +165,7 @@ CONTROLS = {
     ),
     "an entry whose node another device has": Control(
         "found by the world: after a reboot the kept entry of a missing device gives another one",
-        ((keep_lost, "_moved", lambda _now, _before: set()),),
+        ((plan_kind, "find_replaced", lambda kept, *_others: kept),),
         ("spec untrue", "swapped"),
         2,
     ),
@@ -173,7 +173,7 @@ CONTROLS = {
         "found by the world: another card in a slot kept the names that the card before said",
         ((keep_lost, "_fixed", _fixed),),
         ("spec untrue", "refresh"),
-        5,
+        10,
     ),
 }
 
