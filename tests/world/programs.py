@@ -105,7 +105,7 @@ class Programs:
 
     # -- others ------------------------------------------------------------------------------------
 
-    def slurmd(self, _self: Any, *words: str) -> str:
+    def slurmd(self, *words: str) -> str:
         """Stand for SlurmPrograms.ask: what `slurmd -G` prints."""
         assert words[:2] == ("slurmd", "-G"), words
         return "".join(
@@ -183,7 +183,7 @@ def seams(programs: Programs) -> Iterator[None]:
         (plugin_call, "plugin", programs.plugin),
         (setup, "run", programs.command),
         (job_claim, "WAIT", 0.3),  # seconds: two tries instead of forty, of which each costs as much as a claim
-        (SlurmPrograms, "ask", lambda self, *words: programs.slurmd(self, *words)),
+        (SlurmPrograms, "ask", programs.slurmd),
         (process_mark, "process_mark", kernel.mark),
         (process_mark, "runs", kernel.runs),
         (claim_user, "process_mark", kernel.mark),

@@ -438,9 +438,7 @@ class World:
     def _state(self, slot: int, reason: str) -> None:
         places = self.host.places
         wanted = WantedDeviceState(device_id(slot), reason, "")
-        outcome = self.run(
-            "device state", lambda: converge_state(wanted, places, clock=lambda: time.time()), calm=not reason
-        )
+        outcome = self.run("device state", lambda: converge_state(wanted, places, clock=time.time), calm=not reason)
         self.note(f"slot {slot} {'out of' if reason else 'in'} service")
         if not outcome.is_clean:
             self.doubted.add(slot)
