@@ -30,7 +30,7 @@ from ssh_host import SshHost
 
 HOSTS = int(os.environ.get("HOSTS", "20"))
 PING = [{"hosts": "all", "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.ping": None}]}]
-# Case -> the most, of a ping with the same settings of Ansible. Pipelining is off in Ansible as it is installed.
+# (Case, pipelining) -> the highest ratio to a ping with the same settings. Ansible installs with pipelining off.
 LIMITS = {
     ("provision, first", True): 4.0,
     ("provision, again", True): 0.75,

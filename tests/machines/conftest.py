@@ -52,7 +52,7 @@ def timed(figure):
 
 @pytest.fixture(scope="session")
 def machine(timed):
-    """Machine `trixie` of machines.yml, as it is after its first boot."""
+    """Machine `trixie` of machines.yml, after its first boot."""
     why = machines.lacking()
     if why:
         pytest.skip(why)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One virtual machine in QEMU: started from an image that stays as it is, reached by ssh, controlled by QMP.
+"""One virtual machine in QEMU: started from an image that it never changes, reached by ssh, controlled by QMP.
 
 What a machine writes lies in an overlay. It survives a reboot, and a power cut with another start, until `close`.
 """

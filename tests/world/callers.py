@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 DRIVER = "gpu.example.com"
 
 
-class Caller:
+class Caller(ABC):
     """One caller. `name` is its name in the books."""
 
     kind = ""
@@ -58,22 +59,22 @@ class Caller:
         """Return True if it has nothing, and nothing is left of it."""
         return self.sure and self.name not in self.books.held
 
+    @abstractmethod
     def start(self, amount: int) -> str:
         """Ask for cards. Returns what came of it."""
-        raise NotImplementedError
 
     def actions(self) -> list[str]:
         """Return the names of the methods that may come next."""
         return ["end"]
 
+    @abstractmethod
     def end(self, calm: bool = False) -> str:
         """Give all back; `calm`: nothing disturbs it. Returns what came of it."""
-        raise NotImplementedError
 
-    def crash(self) -> None:
+    def crash(self) -> None:  # noqa: B027 - not every kind has a process
         """The host starts anew: no process is left."""
 
-    def boot(self) -> None:
+    def boot(self) -> None:  # noqa: B027 - not every kind acts at boot
         """The host is up again, after its refresh."""
 
     def cards(self, slots: list[int]) -> dict[int, str]:

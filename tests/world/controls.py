@@ -12,12 +12,12 @@ import json
 import os
 import time
 from binascii import crc32
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from oracle import Broken
+from programs import patched
 from world import World
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
@@ -178,26 +178,13 @@ CONTROLS = {
 }
 
 
-@contextmanager
-def put_back(control: Control) -> Iterator[None]:
-    """Put the defect back meanwhile."""
-    before = [(owner, name, getattr(owner, name)) for owner, name, _value in control.patches]
-    for owner, name, value in control.patches:
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for owner, name, value in before:
-            setattr(owner, name, value)
-
-
 def find(name: str, base: Path, seed: int, most: int) -> Optional[dict[str, Any]]:
     """Run at most `most` worlds from `seed` on with the defect put back. Return how it was found; None if not."""
     control = CONTROLS[name]
     for number in range(most):
         world = World(seed + number, base / "host")
         try:
-            with put_back(control):
+            with patched(control.patches):
                 world.live(LIFE)
         except Broken as broken:
             found = str(broken)

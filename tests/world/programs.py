@@ -176,6 +176,19 @@ class DevicePlugin:
 
 
 @contextmanager
+def patched(patches: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Replace attributes (owner, name, value) meanwhile."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _value in patches]
+    for owner, name, value in patches:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+@contextmanager
 def seams(programs: Programs) -> Iterator[None]:
     """Put the world in the places of other programs and of /proc."""
     kernel, host = programs.host.kernel, programs.host
@@ -195,14 +208,8 @@ def seams(programs: Programs) -> Iterator[None]:
         (delete, "complain", lambda _text: None),
         (inventory.boot_id, "__defaults__", (host.places.root,)),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _new in real]
-    for owner, name, new in real:
-        setattr(owner, name, new)
-    try:
+    with patched(real):
         yield
-    finally:
-        for owner, name, old in before:
-            setattr(owner, name, old)
 
 
 def known_cards(host: Host) -> list[tuple[str, str]]:
