@@ -21,8 +21,8 @@ from ..discovery.inventory import Inventory
 from ..discovery.root import Root
 from ..records import Device
 from ..spec import registry
-from ..spec.items import NEVER, Edits, items_of
-from ..spec.names import foreign_claim, list_specs, named_uid
+from ..spec.items import Edits, items_of
+from ..spec.names import AGGREGATES, foreign_claim, list_specs, named_uid
 from ..spec.same_nodes import SameNodes, StrangeNodes
 from ..system.device_nodes import numbers_at
 from .devices import Many, others
@@ -76,7 +76,9 @@ def _claims(directories: Sequence[str], complain: Callable[[str], None]) -> Iter
         if claim:
             driver, uid = claim
             holder = claim_text(claim_key(driver, f"{UNNAMED}{uid}"))
-            yield from ((one["containerEdits"], holder) for one in file.spec["devices"] if one["name"] not in NEVER)
+            yield from (
+                (one["containerEdits"], holder) for one in file.spec["devices"] if one["name"] not in AGGREGATES
+            )
 
 
 def _same_nodes(edits: Sequence[Edits], pool: Inventory, root: str) -> SameNodes:

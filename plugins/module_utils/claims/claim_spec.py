@@ -14,13 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ..records import NODE, CdiError, Node, items
-from ..spec import validate, versions
-from ..spec.codec import encode, errors_in
-from ..spec.items import NEVER, Edits, items_of
-from ..spec.names import foreign_claim
+from ..spec import versions
+from ..spec.codec import encode
+from ..spec.names import AGGREGATES, foreign_claim
 from .device_name import KIND, device_name
 
 if TYPE_CHECKING:
+    from ..spec.items import Edits
     from ..spec.registry import Registry
 
 # Field of containerEdits -> the key that two equal items share. The later item counts, as when a runtime applies both.
@@ -43,13 +43,15 @@ def granted_names(paths: Collection[str], registry: Registry, own: Collection[st
     The order of choice: specs that we wrote (`own`, paths), then the device with the most nodes, as a MIG instance
     before its GPU. A device that adds no node is left out, as a second name of the same one.
     """
+    from ..spec.items import items_of  # a host without other specs needs it not
+
     granted = set(items(paths))
     skipped = {
         file.path for file in registry.specs if file.spec["kind"] == KIND or foreign_claim(file.path, file.spec["kind"])
     }
     found = []
     for name, path in registry.devices.items():
-        if path in skipped or name.partition("=")[2] in NEVER:
+        if path in skipped or name.partition("=")[2] in AGGREGATES:
             continue
         nodes = {item for item in items_of(registry.edits[name]) if item.startswith(NODE)}
         if nodes and nodes <= granted:
@@ -96,10 +98,18 @@ def claim_spec(
     spec["cdiVersion"] = versions.minimum_version(spec)
     if len(device["name"]) == 1 and spec["cdiVersion"] in OLDEST:
         spec["cdiVersion"] = "0.5.0"
-    wrong = errors_in(validate.validate(spec))
+    if names or not nodes:  # else it is of our own making
+        _check(spec)
+    return encode(spec)
+
+
+def _check(spec: Mapping[str, Any]) -> None:
+    from ..spec.codec import errors_in
+    from ..spec.validate import validate
+
+    wrong = errors_in(validate(spec))
     if wrong:
         raise CdiError(f"its spec would not be valid: {wrong}")
-    return encode(spec)
 
 
 def _edits_of(names: Sequence[str], registry: Optional[Registry]) -> list[Edits]:

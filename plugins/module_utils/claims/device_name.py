@@ -15,15 +15,16 @@ import re
 
 from ..protocol import grammar
 from ..records import CdiError
-from ..spec.items import NEVER
-from ..spec.names import DEVICE, OURS, transient_file_name
+from ..spec.names import AGGREGATES, OURS, transient_file_name
 
 KIND = f"{OURS}/claim"
 LONGEST = 200  # bytes of a device name: the name of its file has 255 at most, with a prefix and an ending
 
-_ESCAPE = re.compile(rb":([0-9a-f]{2})")
+# The patterns are compiled at their first use: most ids need none of them.
+_ESCAPE = rb":([0-9a-f]{2})"
 _BEFORE = b"id:"  # before a name that would start with an escape
-_DIGEST = re.compile(r"claim-[0-9a-f]{40}\Z")
+_DIGEST = r"claim-[0-9a-f]{40}\Z"
+_ALLOWED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"  # within a CDI device name
 
 
 def device_name(id_: str) -> str:
@@ -36,12 +37,13 @@ def device_name(id_: str) -> str:
     if not content:
         raise CdiError("claim: found an empty id; expected a text, such as job-42")
     # A claim may not look like an aggregate, nor like a name that has the prefix.
-    odd_start = not content[:1].isalnum() or id_ in NEVER
+    odd_start = not content[:1].isalnum() or id_ in AGGREGATES
     odd = {0} if odd_start else {2} if content.startswith(_BEFORE + b":") else set()
-    odd |= {match.start() for match in _ESCAPE.finditer(content)}
+    if b":" in content:
+        odd |= {match.start() for match in re.finditer(_ESCAPE, content)}
     if not content[-1:].isalnum():
         odd.add(len(content) - 1)
-    odd |= {index for index, byte in enumerate(content) if not DEVICE.match(f"a{chr(byte)}a")}
+    odd |= {index for index, byte in enumerate(content) if byte not in _ALLOWED}
     name = b"".join(b":%02x" % byte if index in odd else bytes([byte]) for index, byte in enumerate(content))
     found = ((_BEFORE if odd_start else b"") + name).decode("ascii")
     if len(found) > LONGEST:
@@ -57,7 +59,7 @@ def claim_id(name: str) -> str:
     content = name.encode("ascii")
     if content.startswith(_BEFORE + b":"):
         content = content[len(_BEFORE) :]
-    return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), content).decode("utf-8", "surrogateescape")
+    return re.sub(_ESCAPE, lambda match: bytes([int(match[1], 16)]), content).decode("utf-8", "surrogateescape")
 
 
 def qualified_name(id_: str) -> str:
@@ -76,7 +78,7 @@ def request_id(id_: str) -> str:
     A request-id has 64 letters, digits and '-' at most, so no rule for all ids can be reversed. An id that looks like a
     digest gets one, too, so two claims never share a request-id.
     """
-    if grammar.is_request_id(id_) and not _DIGEST.match(id_):
+    if grammar.is_request_id(id_) and not (id_.startswith("claim-") and re.match(_DIGEST, id_)):
         return id_
     import hashlib  # takes as long as the rest of this file
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ..records import CdiError
 from . import model
 from .text.json_subset import UNREADABLE, Malformed, load_json, unreadable
-from .validate import ERROR, Finding, validate
+
+if TYPE_CHECKING:
+    from .validate import Finding  # who only writes a spec needs none of its rules
 
 
 class SpecReading(NamedTuple):
@@ -50,6 +52,8 @@ def checked(content: bytes, path: str) -> tuple[dict[str, Any], tuple[Finding, .
 
 def errors_in(findings: Sequence[Finding]) -> str:
     """The errors among `findings` in words, on one line; the first five of many."""
+    from .validate import ERROR
+
     wrong = [str(finding) for finding in findings if finding.severity == ERROR]
     more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
     return "; ".join(wrong[:5] + more)
@@ -60,6 +64,8 @@ def read(content: bytes, path: str) -> SpecReading:
 
     Raises CdiError only where PyYAML is needed and missing.
     """
+    from .validate import ERROR, Finding, validate
+
     try:
         document = _parse(content, path)
     except Malformed as error:

@@ -11,9 +11,6 @@ from typing import Any
 from .. import records
 from .same_nodes import SameNodes, spec_node
 
-# Aggregates and no device by their names (nvidia-container-toolkit and others), whatever they inject.
-NEVER = frozenset({"all", "none"})
-
 NO_OTHERS = SameNodes()
 
 Edits = Mapping[str, Any]  # containerEdits of a spec

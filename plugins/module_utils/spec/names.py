@@ -16,15 +16,19 @@ from ..records import CdiError
 # A vendor or a class. Of one letter alone, releases of the reference library up to 1.1.0 crash: we write none.
 PART_PATTERN = "[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]"
 DEVICE_PATTERN = "[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
-PART = re.compile(rf"({PART_PATTERN}|[A-Za-z])\Z")  # what the reference library reads
-DEVICE = re.compile(DEVICE_PATTERN + r"\Z")
+# For re.match, which compiles them at their first use: a claim needs none of them.
+PART = rf"({PART_PATTERN}|[A-Za-z])\Z"  # what the reference library reads
+DEVICE = DEVICE_PATTERN + r"\Z"
 # What SPEC.md says of a vendor besides.
-SUBDOMAIN = re.compile(
+SUBDOMAIN = (
     r"(?=.{1,253}\Z)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*\Z"
 )
 
 PART_RULE = "letters, digits, '-', '_' and '.', starting with a letter and ending with a letter or digit"
 DEVICE_RULE = "letters, digits, '-', '_', '.' and ':', starting and ending with a letter or digit"
+
+# Names that vendors give to all devices at once and to none (nvidia-container-toolkit and others).
+AGGREGATES = frozenset({"all", "none"})
 
 
 class QualifiedName(NamedTuple):
@@ -41,7 +45,7 @@ def split_kind(kind: str) -> tuple[str, str]:
     if not slash:
         raise CdiError(f"kind {kind!r}: found no '/'; expected vendor/class, as in fleet.cdi/gpu")
     for what, part in (("vendor", vendor), ("class", class_)):
-        if len(part) < 2 or not PART.match(part):
+        if len(part) < 2 or not re.match(PART, part):
             raise CdiError(f"kind {kind!r}: found the {what} {part!r}; expected 2 or more {PART_RULE}")
     return vendor, class_
 
@@ -52,7 +56,7 @@ def split_qualified_name(name: str) -> QualifiedName:
     if not equals:
         raise CdiError(f"device {name!r}: found no '='; expected vendor/class=device, as in fleet.cdi/gpu=0")
     vendor, class_ = split_kind(kind)
-    if not DEVICE.match(device):
+    if not re.match(DEVICE, device):
         raise CdiError(f"device {name!r}: found the device name {device!r}; expected {DEVICE_RULE}")
     return QualifiedName(vendor, class_, device)
 

@@ -53,7 +53,7 @@ def _unique(values: list[Any]) -> bool:
 
 def _is_annotation_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
-    return bool(re.match(ANNOTATION, name) and (names.SUBDOMAIN.match(prefix) if slash else True))
+    return bool(re.match(ANNOTATION, name) and (re.match(names.SUBDOMAIN, prefix) if slash else True))
 
 
 ANNOTATION = r"(?=.{1,63}\Z)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?\Z"
@@ -93,7 +93,7 @@ RULES = {
         lambda value: value.removeprefix("v") in model.VERSIONS, "one of " + ", ".join(model.VERSIONS)
     ),
     "kind": ValueRule(
-        lambda value: all(names.PART.match(part) for part in (value.partition("/")[0], value.partition("/")[2])),
+        lambda value: all(re.match(names.PART, part) for part in (value.partition("/")[0], value.partition("/")[2])),
         f"vendor/class, each of {names.PART_RULE}",
     ),
     "one-letter": ValueRule(
@@ -101,14 +101,14 @@ RULES = {
         "vendor and class of more than one letter: releases of the reference library before 1.1.1 crash",
     ),
     "vendor-dns": ValueRule(
-        lambda value: bool(names.SUBDOMAIN.match(value.partition("/")[0])),
+        lambda value: bool(re.match(names.SUBDOMAIN, value.partition("/")[0])),
         "a vendor that is a DNS subdomain of at most 253 characters",
         WARNING,
     ),
     "class-length": ValueRule(
         lambda value: len(value.partition("/")[2]) <= 63, "a class of at most 63 characters", WARNING
     ),
-    "device-name": ValueRule(lambda value: bool(names.DEVICE.match(value)), names.DEVICE_RULE),
+    "device-name": ValueRule(lambda value: bool(re.match(names.DEVICE, value)), names.DEVICE_RULE),
     "some-edit": ValueRule(
         lambda edits: any(
             edits.get(key) or (field.type is model.INTEL_RDT and edits.get(key) is not None)

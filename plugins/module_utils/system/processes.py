@@ -18,7 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional, Union
 
-from . import proc
 from .forked import Forked
 
 if TYPE_CHECKING:
@@ -150,6 +149,8 @@ def _end(process: Process, pipe: str) -> bool:
     their parent are found by it. Returns True if the process has ended: one in an uninterruptible sleep ends only when
     its driver lets it.
     """
+    from . import proc  # a process that leaves nothing needs none of it
+
     stopped: set[int] = set()
     running = process.returncode is None
     found = proc.writers(pipe) | ({process.pid} if running else set())

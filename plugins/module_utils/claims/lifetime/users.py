@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ... import documents, files
 from ...layout import Layout
 from ...records import CdiError
-from ...system import control_group, process_mark
+from ...system import process_mark
 from ..device_name import device_name
 from ..record import GRANTED, IDLE, ClaimRecord
 from ..store import DIRECTORY
@@ -75,8 +75,13 @@ def read_users(state_dir: str, claim: ClaimRecord) -> tuple[ClaimUser, ...]:
     names = [name for name in names if name != process_mark.CLOSED]
     marks = ((name, documents.content(os.path.join(path, name), LARGEST) or b"") for name in names)
     runs = {name: process_mark.runs(mark.decode("ascii", "replace")) for name, mark in marks}
-    # crun runs no hook when it restores a container from a checkpoint, so the mark is that of a process that has ended.
-    restored = control_group.running_containers([name for name in names if not runs[name]])
+    ended = [name for name in names if not runs[name]]
+    restored: Collection[str] = ()
+    if ended:
+        from ...system import control_group  # a new claim has no users
+
+        # crun runs no hook when it restores a container from a checkpoint: the mark is that of an ended process.
+        restored = control_group.running_containers(ended)
     return tuple(ClaimUser(name, runs[name] or name in restored) for name in names)
 
 

@@ -20,8 +20,8 @@ from ...allocation.ledger.grant import hold_of
 from ...discovery.inventory import Inventory
 from ...records import Device
 from ...safe_text import one_line
-from ...spec.items import NEVER, items_of
-from ...spec.names import foreign_claim, named_uid
+from ...spec.items import items_of
+from ...spec.names import AGGREGATES, foreign_claim, named_uid
 from ...spec.registry import Registry
 from ...spec.same_nodes import spec_node
 from ...system.device_nodes import Numbers
@@ -91,7 +91,7 @@ class ClaimRegistry:
             self._hardware = _Hardware(self._registry, self._inventory)
         devices: dict[str, Device] = {}
         for name in names:
-            if name.partition("=")[2] not in NEVER:  # "all" does not mean that a claim has all devices of the host
+            if name.partition("=")[2] not in AGGREGATES:  # "all" does not mean that a claim has all devices of the host
                 edits = self.edits.get(name) or self._registry.edits.get(name, {})
                 devices.update((one.id, one) for one in self._hardware.of(items_of(edits, self._registry.same)))
         holds = (hold_of(device)._replace(kind=kind_of(driver)) for _id, device in sorted(devices.items()))

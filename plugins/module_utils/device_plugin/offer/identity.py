@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ...records import plain
-from ...spec.items import NEVER, NO_OTHERS, Edits, items_of
+from ...spec.items import NO_OTHERS, Edits, items_of
+from ...spec.names import AGGREGATES
 from ...spec.same_nodes import SameNodes
 
 
@@ -53,7 +54,7 @@ def identities(
     `names`: device name -> (its edits, the edits of its whole spec). `devices`: the items of each device of the
     inventory, which knows better than a spec what belongs together. `same`: device nodes with several paths.
     """
-    others = dict.fromkeys(sorted(NEVER.intersection(names)), AGGREGATE)
+    others = dict.fromkeys(sorted(AGGREGATES.intersection(names)), AGGREGATE)
     direct = {name: _direct(edits, same) for name, (edits, _common) in names.items() if name not in others}
     full = {name: items | items_of(names[name][1], same) for name, items in direct.items()}
     found = _told_apart(direct, full)

@@ -55,7 +55,7 @@ class LibraryVerdict:
     def kind(self, kind: str) -> None:
         vendor, _slash, class_ = kind.partition("/")
         for part in (vendor, class_):
-            if not names.PART.match(part):
+            if not re.match(names.PART, part):
                 self.refuse(self.left)
             if len(part) == 1:
                 self.die(self.without("one_letter"))
@@ -64,7 +64,7 @@ class LibraryVerdict:
 
     def device(self, device: dict[str, Any], unknown: bool) -> None:
         name, edits = device.get("name", ""), device.get("containerEdits") or {}
-        if not names.DEVICE.match(name):
+        if not re.match(names.DEVICE, name):
             self.refuse(self.left)
         if name[0].isalpha() and len(name) == 1:
             self.die(self.without("any_name"))

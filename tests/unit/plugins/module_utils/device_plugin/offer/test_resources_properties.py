@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import hypothesis.strategies as st
 from hypothesis import given
 
@@ -78,7 +80,7 @@ def test_ids_are_unique_and_names_as_cdi_takes_them(document, some, devices):
         ids = [name for unit in resource.units for name in unit.device_ids]
         assert len(set(ids)) == len(ids)
         for unit in resource.units:
-            assert all(DEVICE.match(name) for name in unit.device_ids)
+            assert all(re.match(DEVICE, name) for name in unit.device_ids)
             assert {unit_ids.unit_id(name) for name in unit.device_ids} == {unit.id}
 
 
