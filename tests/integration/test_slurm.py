@@ -18,44 +18,13 @@ import sys
 import time
 from pathlib import Path
 
-import page  # tests/harness
 import pytest
+import slurm_host  # tests/harness
 import yaml
+from slurm_host import BLOCKS, CONF, commands
 
-BLOCKS = page.blocks((Path(__file__).resolve().parents[2] / "docs/slurm.md").read_text(encoding="utf-8"))
 PREFIX = "/opt/cdi"
-CONF = Path("/etc/slurm")
-NODE = os.uname().nodename.partition(".")[0]
 PATIENCE = 60.0  # seconds for anything that Slurm does by itself
-BASE = """\
-ClusterName=test
-SlurmctldHost={node}(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/none
-CredType=cred/none
-SlurmctldPort={port}
-SlurmdPort={more}
-StateSaveLocation={work}/state
-SlurmdSpoolDir={work}/spool
-SlurmctldPidFile={work}/slurmctld.pid
-SlurmdPidFile={work}/slurmd.pid
-SlurmctldLogFile={work}/slurmctld.log
-SlurmdLogFile={work}/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SchedulerParameters=bf_interval=1,sched_min_interval=0,batch_sched_delay=0
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-SlurmdParameters=config_overrides
-MinJobAge=60
-KillWait=2
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-"""
 
 pytestmark = [
     pytest.mark.usefixtures("slurm"),
@@ -65,17 +34,22 @@ pytestmark = [
 ]
 
 
-def commands(number):
-    """The commands of one console block of the page."""
-    found = [block for block in BLOCKS if block.language == "console"][number]
-    return [step.command for step in page.steps(found)]
-
-
 def sh(command, status=0):
     """Run a shell command as an operator does: its output."""
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert status is None or done.returncode == status, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout + (done.stderr if status else "")
+
+
+SLURM = slurm_host.Slurm(sh)
+submit, state, given, withheld, claims, is_well = (
+    SLURM.submit,
+    SLURM.state,
+    SLURM.given,
+    SLURM.withheld,
+    SLURM.claims,
+    SLURM.is_well,
+)
 
 
 def until(condition, what):
@@ -110,13 +84,8 @@ def slurm(ansible_module, tmp_path_factory):
     try:
         for command in (*commands(0), *commands(1)):
             sh(command)
-        node = json.loads(sh("fleet-cdi slurm gres --json"))["slurm_conf"][0]
-        port = free_port()
-        text = BASE.format(node=NODE, work=work, port=port, more=free_port())
-        lines = f"{node} NodeAddr=127.0.0.1 CPUs=16 State=UNKNOWN\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
-        (CONF / "slurm.conf").write_text(
-            text + lines + "".join(block.text for block in BLOCKS if block.language == "ini")
-        )
+        text = slurm_host.configuration(sh, work, free_port(), free_port())
+        (CONF / "slurm.conf").write_text(text)
         for name in ("slurmctld", "slurmd"):
             with open(work / f"{name}.out", "wb") as out:
                 daemons.append(subprocess.Popen([name, "-D"], stdout=out, stderr=out, start_new_session=True))
@@ -146,17 +115,6 @@ def nothing_left():
         sh(f"fleet-cdi claim del {claim}", None)
 
 
-def submit(options, command="sleep 300"):
-    """The id of a new job."""
-    return sh(f"sbatch --parsable --time=5 --output=/dev/null {options} --wrap '{command}'").strip()
-
-
-def state(job):
-    """The state of a job, and what Slurm gave it."""
-    found = re.search(r"JobState=(\S+)", sh(f"scontrol -d show job {job}", None))
-    return found[1] if found else ""
-
-
 def running(job):
     until(lambda: state(job) == "RUNNING", f"job {job} does not start")
     return job
@@ -164,24 +122,6 @@ def running(job):
 
 def ended(job):
     until(lambda: state(job) in ("COMPLETED", "CANCELLED"), f"job {job} does not end")
-
-
-def claims():
-    """Claim -> names of its device nodes; none while its plugins are asked."""
-    found = json.loads(sh("fleet-cdi claim list --json"))["claims"]
-    return {claim["id"]: [os.path.basename(node["path"]) for node in claim["nodes"]] for claim in found}
-
-
-def given(job):
-    """The types that Slurm gave a job: names of device nodes, because fleet-cdi wrote gres.conf."""
-    details = sh(f"scontrol -d show job {job}")
-    return sorted(re.findall(r"gpu:(\w+):1\(IDX", details))
-
-
-def is_well():
-    """No node was drained."""
-    assert sh("sinfo -ahR").strip() == ""
-    return True
 
 
 def test_slurmd_reads_our_gres_conf():
@@ -384,11 +324,6 @@ def offered(kubelet):
     """The consoles that the kubelet may give to pods, or has given."""
     with kubelet.books.lock:
         return set(kubelet.books.healthy.get(PLUGIN, ()))
-
-
-def withheld():
-    """The consoles that jobs of root withhold from Slurm, by the comments of these jobs."""
-    return sorted(re.findall(r"gpu:(\w+):1", sh("squeue -ah -p cdi -o %k", None)))
 
 
 def test_the_devices_of_pods_are_taken_out_of_slurm_and_come_back(kubelet):
