@@ -81,7 +81,7 @@ def _row(device: Device, listed: DeviceListing) -> tuple[Sequence[str], ...]:
     state, reason = device.health
     return (
         device.qualified_names,
-        [node.path for node in device.nodes],
+        tuple(dict.fromkeys(node.path for node in device.nodes)),  # a node may have several paths in a container
         [] if device.numa_node is None else [str(device.numa_node)],
         [device.driver] if device.driver else [],
         [f"{state}: {reason}" if reason else state],

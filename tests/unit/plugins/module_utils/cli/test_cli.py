@@ -216,6 +216,14 @@ def test_devices_table(fleet_cdi, tmp_path):
     )
 
 
+def test_devices_shows_a_node_once_that_a_container_also_gets_at_its_links(fleet_cdi, tmp_path):
+    card = GPU.nodes[0]
+    links = (card, card._replace(container_path="/dev/dri/by-path/pci-0000:3b:00.0-card"))
+    write_inventory(tmp_path, GPU._replace(nodes=links))
+    rows = fleet_cdi("devices")[1].partition("\n\n")[0]
+    assert rows.split().count(card.path) == 1
+
+
 def test_devices_as_json(fleet_cdi, tmp_path):
     write_inventory(tmp_path, GPU)
     status, out, _err = fleet_cdi("devices", "--json")
