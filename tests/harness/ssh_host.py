@@ -140,7 +140,11 @@ def bootstrapped() -> Path:
         BUILT.mkdir(parents=True, exist_ok=True)
         part = place.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
-            ["mmdebstrap", *made, str(part), *engines.mirror()], capture_output=True, text=True, check=False
+            # In a mount namespace of its own: nothing of the host is mounted in what is removed if it fails.
+            ["unshare", "--mount", "--propagation=private", "mmdebstrap", *made, str(part), *engines.mirror()],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             shutil.rmtree(part, ignore_errors=True)
