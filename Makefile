@@ -37,7 +37,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench nightly again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench nightly conventions again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -137,6 +137,10 @@ nightly: $(VENV) $(LINK)
 	@$(RUN) DAYS=100000 python tests/world/main.py
 	@$(RUN) python tests/world/main.py controls
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
+
+# The conventions of good collections, each with its proof, after `make test-all`: docs/conventions.md.
+conventions: $(VENV) $(LINK)
+	@$(RUN) python tests/harness/conventions.py
 
 # What fails now and then: each of PARTS, as often as TIMES says, beside BUSY busy loops.
 again: $(VENV) $(LINK)

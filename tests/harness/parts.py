@@ -14,6 +14,7 @@ it hangs. A part over its budget is printed loudly and does not fail, because ma
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import footprint
-from report import Result, counted, minutes, table
+from report import Result, counted, minutes, table, tests
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LOGS = CHECKOUT / "build/test"
@@ -243,6 +244,34 @@ def over(one: Running, part: Part) -> Result | None:
     return result
 
 
+def commit() -> str:
+    """The commit of the checkout; "" where it has changes, or is none of git."""
+    git = ["git", "-C", str(CHECKOUT)]
+    changes = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return "" if changes.returncode or changes.stdout else found.stdout.strip()
+
+
+def keep(results: Mapping[str, Result]) -> None:
+    """Write what came of each part, for who asks later whether it passed at a commit (conventions.py)."""
+    found = {
+        name: {"status": one.status, "seconds": round(one.seconds), "cpu": round(one.cpu), **tests(one.said)}
+        for name, one in results.items()
+    }
+    LOGS.mkdir(parents=True, exist_ok=True)
+    (LOGS / "results.json").write_text(json.dumps({"commit": commit(), "parts": found}, indent=1), encoding="utf-8")
+
+
+def kept(at: str) -> dict[str, dict[str, int]]:
+    """Part -> what came of it in the last run of all parts, if that ran at the commit `at`."""
+    try:
+        found = json.loads((LOGS / "results.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    parts: dict[str, dict[str, int]] = found["parts"] if found["commit"] == at else {}
+    return parts
+
+
 def main(arguments: list[str]) -> int:
     """The command line: 0 if all parts passed."""
     if arguments not in ([], ["all"]):
@@ -253,6 +282,8 @@ def main(arguments: list[str]) -> int:
     parts = chosen(quick)
     started = time.monotonic()
     results = run(parts, quick)
+    if not quick:
+        keep(results)
     budgets = {name: part.minutes for name, part in parts.items()}
     print(table(results, budgets, time.monotonic() - started, planned(parts)), flush=True)
     if quick:

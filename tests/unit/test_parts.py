@@ -212,3 +212,12 @@ def test_each_part_is_a_target_of_the_makefile_and_in_the_table_of_contributing(
     targets = re.findall(r"^([a-z-]+):", (parts.CHECKOUT / "Makefile").read_text(), re.MULTILINE)
     rows = re.findall(r"^\| `make ([a-z-]+)", Path(parts.CHECKOUT, "CONTRIBUTING.md").read_text(), re.MULTILINE)
     assert set(parts.PARTS) <= set(targets) & set(rows)
+
+
+def test_what_came_of_the_parts_is_known_at_their_commit_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(parts, "LOGS", tmp_path / "logs")
+    monkeypatch.setattr(parts, "commit", lambda: "abc")
+    assert parts.kept("abc") == {}
+    parts.keep({"unit": Result(1, 3.2, 5.0, "2 passed, 1 skipped in 3s\n")})
+    assert parts.kept("abc") == {"unit": {"status": 1, "seconds": 3, "cpu": 5, "passed": 2, "skipped": 1}}
+    assert parts.kept("def") == {}
