@@ -80,9 +80,9 @@ TABLE = (
     Counterpart(
         "strace", "command -v strace", ("fault", "adversary"), "kills, errors and power cuts at every system call"
     ),
-    Counterpart("slurmctld", "command -v slurmctld", ("integration",), "jobs of Slurm that get and free devices"),
-    Counterpart("slurmd", "command -v slurmd", ("integration",), "jobs of Slurm that get and free devices"),
-    Counterpart("slurm-client", "command -v sbatch", ("integration",), "jobs of Slurm that get and free devices"),
+    Counterpart("slurmctld", "command -v slurmctld", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
+    Counterpart("slurmd", "command -v slurmd", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
+    Counterpart("slurm-client", "command -v sbatch", ("integration", "e2e"), "jobs of Slurm that get and free devices"),
     Counterpart("openssh-client", "command -v ssh", ("molecule", "machines"), "real SSH to container hosts"),
     Counterpart("qemu-system-x86", "command -v qemu-system-x86_64", ("machines",), "machines with their own kernel"),
     Counterpart("qemu-utils", "command -v qemu-img", ("machines",), "disks of machines that stay as they were made"),
