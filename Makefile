@@ -10,6 +10,7 @@
 #   make adversary [SEEDS=10000] [FAMILY=images] [SEED=17]   more attacks, one family's, or one again
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make machine            a virtual machine to try the collection on, without a GPU (docs/machine.md)
+#   make release-artifacts [REVISION=0.1.0]   what a release consists of, in dist (docs/release.md)
 #   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
 
 PYTHON ?= python3
@@ -145,6 +146,14 @@ conventions: $(VENV) $(LINK)
 # What fails now and then: each of PARTS, as often as TIMES says, beside BUSY busy loops.
 again: $(VENV) $(LINK)
 	@$(PYTHON) tests/harness/again.py $(or $(TIMES),10) $(or $(BUSY),0) $(PARTS)
+
+# The same commit gives the same bytes everywhere; `make reproducible` builds it in two distributions.
+.PHONY: release-artifacts reproducible
+release-artifacts: $(VENV)
+	@$(RUN) python release/artifacts.py $(or $(REVISION),HEAD)
+
+reproducible: $(VENV)
+	@$(RUN) python tests/harness/reproducible.py
 
 format: $(VENV)
 	@build/venv/bin/ruff format .

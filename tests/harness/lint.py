@@ -43,6 +43,7 @@ def slow(copy: Path) -> list[tuple[Path, list[str]]]:
         (CHECKOUT, ["mypy", "tests/world"]),
         (CHECKOUT, ["mypy", *(f"tests/machines/{name}.py" for name in ("image", "machine", "controller"))]),
         (CHECKOUT, ["mypy", "examples/machine/run.py"]),
+        (CHECKOUT, ["mypy", "release"]),
         (copy, ["ansible-lint", "--offline", "--strict"]),
         (copy, ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."]),
         (copy, ["antsibull-changelog", "lint"]),

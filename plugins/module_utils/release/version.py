@@ -6,3 +6,4 @@
 from __future__ import annotations
 
 VERSION = "0.1.0"
+COMMIT = "$Format:%H$"  # `git archive` puts the id of the commit here (.gitattributes); elsewhere it starts with "$"

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's archive for Ansible Galaxy, as `ansible-galaxy collection build` makes it, but bit for bit the same.
+
+That command writes the files in the order of the directory, with their times, the time of the build, and zlib's bytes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+from deterministic import DIRECTORY, Member, gzip, tar
+
+# What ansible-galaxy never takes, besides `build_ignore`.
+NEVER = ("MANIFEST.json", "FILES.json", "galaxy.yml", "galaxy.yaml", ".git", "*.pyc", "*.retry", "tests/output")
+DEFAULTS: dict[str, Any] = {
+    "namespace": None,
+    "name": None,
+    "version": None,
+    "authors": [],
+    "readme": None,
+    "tags": [],
+    "description": None,
+    "license": [],
+    "license_file": None,
+    "dependencies": {},
+    "repository": None,
+    "documentation": None,
+    "homepage": None,
+    "issues": None,
+}
+
+
+def taken(files: Mapping[str, Member], galaxy: Mapping[str, Any]) -> dict[str, Member]:
+    """Return the files and directories that belong to the collection, by name and in order."""
+    ignored = (*NEVER, f"{galaxy['namespace']}-{galaxy['name']}-*.tar.gz", *galaxy.get("build_ignore", ()))
+    found: dict[str, Member] = {}
+    for name, member in files.items():
+        parts = name.split("/")
+        above = ["/".join(parts[:count]) for count in range(1, len(parts))]
+        if any(fnmatch.fnmatchcase(path, pattern) for path in (*above, name) for pattern in ignored):
+            continue
+        found.update({path: Member(path, b"", 0o755, DIRECTORY) for path in above})
+        found[name] = member
+    return dict(sorted(found.items()))
+
+
+def _entry(name: str, content: bytes | None) -> dict[str, Any]:
+    digest = None if content is None else hashlib.sha256(content).hexdigest()
+    kind, algorithm = ("dir", None) if content is None else ("file", "sha256")
+    return {"name": name, "ftype": kind, "chksum_type": algorithm, "chksum_sha256": digest, "format": 1}
+
+
+def _document(value: Any) -> bytes:
+    return json.dumps(value, indent=1).encode()
+
+
+def archive(files: Mapping[str, Member], epoch: int) -> tuple[str, bytes]:
+    """Return the archive's name and content. `files` are those of the commit, by name."""
+    galaxy = yaml.safe_load(files["galaxy.yml"].content)
+    info = {key: galaxy.get(key, default) for key, default in DEFAULTS.items()}
+    members = taken(files, galaxy)
+    entries: Sequence[dict[str, Any]] = [
+        _entry(".", None),
+        *(_entry(name, None if one.type == DIRECTORY else one.content) for name, one in members.items()),
+    ]
+    listed = _document({"files": entries, "format": 1})
+    manifest = {"collection_info": info, "file_manifest_file": _entry("FILES.json", listed), "format": 1}
+    first = [Member("MANIFEST.json", _document(manifest)), Member("FILES.json", listed)]
+    name = f"{info['namespace']}-{info['name']}-{info['version']}.tar.gz"
+    return name, gzip(tar([*first, *members.values()], epoch))
