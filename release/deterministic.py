@@ -1,10 +1,10 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Archives whose bytes follow from names, modes and contents alone: no time, user, umask, locale or library changes them.
+"""Archives whose bytes follow from names, modes and contents alone, not from time, user, umask, locale or library.
 
-Nothing is compressed. Distributions have different versions of zlib, and they compress to different bytes, or split data
-that they only store into different blocks. So the blocks of gzip are made here.
+Nothing is compressed. Distributions have different versions of zlib, and they compress to different bytes, or split
+data that they only store into different blocks. So the blocks of gzip are made here.
 """
 
 from __future__ import annotations

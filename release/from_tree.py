@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the artifacts of a release from the files of a commit: no network, no root, no time.
 
-from_tree.py OUT COMMIT EPOCH     OUT: an empty directory. artifacts.py starts this file in the tree of the commit, so that
-                              a commit is always built by its own code.
+from_tree.py OUT COMMIT EPOCH     OUT: an empty directory. artifacts.py starts this file in the tree of the commit, so
+                                  that a commit is always built by its own code.
 """
 
 from __future__ import annotations

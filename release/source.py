@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A commit as files: what `git archive` takes from the repository, whatever the work tree and the user's configuration say."""
+"""A commit as files: what `git archive` takes, whatever the work tree and the user's configuration say."""
 
 from __future__ import annotations
 

@@ -249,6 +249,10 @@ VERBS = {
         JSON,
         {"path": Operand("PATH", "*", "a spec, - for standard input; without any, every one in the spec directories")},
     ),
+    "version": Verb(
+        "show the release of this host and its git commit; exit code 1 if --verify finds a difference",
+        {"--verify": "compare each file with what was released, also byte code with its source", **JSON},
+    ),
 }
 
 WITH_COMMAND = ("claim",)

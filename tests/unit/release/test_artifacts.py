@@ -26,7 +26,9 @@ PERSON.update({name.replace("AUTHOR", "COMMITTER"): value for name, value in PER
 
 def git(place, *words):
     environment = {**os.environ, **PERSON, "GIT_CONFIG_GLOBAL": "/dev/null"}
-    return subprocess.run(["git", "-C", place, *words], check=True, capture_output=True, text=True, env=environment).stdout
+    return subprocess.run(
+        ["git", "-C", place, *words], check=True, capture_output=True, text=True, env=environment
+    ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ def build(repository, out, umask=0o022, user=None, python=sys.executable, **vari
 
 
 def of_another_user(place):
-    """Options of `build` for another user, who gets `place`: the distribution's Python, which everybody may run. For root."""
+    """Options of `build` for another user, who gets `place`: a Python that everybody may run. Only root can do that."""
     python = "/usr/bin/python3"
     able = subprocess.run([python, "-I", "-c", "import yaml"], check=False, capture_output=True).returncode == 0
     if os.geteuid() != 0 or not able:
@@ -69,7 +71,7 @@ def built(repository):
 
 
 def test_a_build_elsewhere_gives_the_same_bytes(repository, built):
-    """Another path, umask, time zone, locale, order of hashes, configuration of git, times of files; another user if root."""
+    """Another path, umask, time zone, locale, order of hashes, configuration of git, time of files; another user."""
     with tempfile.TemporaryDirectory(suffix=" é") as name:
         place = Path(name)
         clone, home = place / "a much longer path/clone", place / "home"
