@@ -12,10 +12,10 @@ import fnmatch
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
-from deterministic import DIRECTORY, Member, gzip, tar
+from deterministic import DIRECTORY, FILE, Member, gzip, tar
 
 # What ansible-galaxy never takes, besides `build_ignore`.
 NEVER = ("MANIFEST.json", "FILES.json", "galaxy.yml", "galaxy.yaml", ".git", "*.pyc", "*.retry", "tests/output")
@@ -61,8 +61,17 @@ def _document(value: Any) -> bytes:
     return json.dumps(value, indent=1).encode()
 
 
-def archive(files: Mapping[str, Member], epoch: int) -> tuple[str, bytes]:
-    """Return the archive's name and content. `files` are those of the commit, by name."""
+class CollectionArchive(NamedTuple):
+    """The archive, and what it says of the collection."""
+
+    name: str
+    content: bytes
+    files: Mapping[str, bytes]  # in it, by name
+    info: Mapping[str, Any]  # of galaxy.yml
+
+
+def archive(files: Mapping[str, Member], epoch: int) -> CollectionArchive:
+    """Return the archive. `files` are those of the commit, by name."""
     galaxy = yaml.safe_load(files["galaxy.yml"].content)
     info = {key: galaxy.get(key, default) for key, default in DEFAULTS.items()}
     members = taken(files, galaxy)
@@ -72,6 +81,7 @@ def archive(files: Mapping[str, Member], epoch: int) -> tuple[str, bytes]:
     ]
     listed = _document({"files": entries, "format": 1})
     manifest = {"collection_info": info, "file_manifest_file": _entry("FILES.json", listed), "format": 1}
-    first = [Member("MANIFEST.json", _document(manifest)), Member("FILES.json", listed)]
+    every = [Member("MANIFEST.json", _document(manifest)), Member("FILES.json", listed), *members.values()]
+    contents = {member.name: member.content for member in every if member.type == FILE}
     name = f"{info['namespace']}-{info['name']}-{info['version']}.tar.gz"
-    return name, gzip(tar([*first, *members.values()], epoch))
+    return CollectionArchive(name, gzip(tar(every, epoch)), contents, info)

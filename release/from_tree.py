@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import collection_archive
+import provenance
+import sbom
 from deterministic import Member
 from source import Commit
 
@@ -62,10 +64,21 @@ def sums(contents: Mapping[str, bytes]) -> bytes:
 
 def artifacts(tree: Path, commit: Commit) -> dict[str, bytes]:
     """Return every file of a release: name -> content."""
-    name, archive = collection_archive.archive(files_of(tree), commit.epoch)
+    collection = collection_archive.archive(files_of(tree), commit.epoch)
     host = on_host(tree)
-    made = {name: archive, host.name: host.archive}
+    version, repository = collection.info["version"], collection.info["repository"]
+    subjects = {
+        collection.name: sbom.Subject(
+            "fleet.cdi", version, "library", repository, collection.content, collection.files
+        ),
+        host.name: sbom.Subject(
+            "fleet.cdi host release", host.id, "application", repository, host.archive, host.sources
+        ),
+    }
+    made = {name: subject.artifact for name, subject in subjects.items()}
     made[f"{host.name.removesuffix('.zip')}.sha256"] = sums(host.sources)
+    made.update({f"{name}{sbom.SUFFIX}": sbom.bill(subject, commit) for name, subject in subjects.items()})
+    made[provenance.NAME] = provenance.statement(made, repository, commit)
     return {**made, SUMS: sums(made)}
 
 

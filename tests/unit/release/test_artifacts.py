@@ -15,42 +15,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-import mirror
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
-PERSON = {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_AUTHOR_DATE": "1700000000 +0100"}
-PERSON.update({name.replace("AUTHOR", "COMMITTER"): value for name, value in PERSON.items()})
-
-
-def git(place, *words):
-    environment = {**os.environ, **PERSON, "GIT_CONFIG_GLOBAL": "/dev/null"}
-    return subprocess.run(
-        ["git", "-C", place, *words], check=True, capture_output=True, text=True, env=environment
-    ).stdout
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    """A repository of what this work tree has now, with one commit: tests need not wait for one."""
-    place = tmp_path_factory.mktemp("place")
-    place.chmod(0o755)
-    found = place / "repository"
-    mirror.mirror(CHECKOUT, found)
-    git(found, "add", "--all", "--force")
-    git(found, "commit", "--quiet", "--message", "All")
-    return found
-
-
-def build(repository, out, umask=0o022, user=None, python=sys.executable, **variables):
-    """Build the artifacts of HEAD in a process of its own: name -> content."""
-    keep = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    command = [python, repository / "release/artifacts.py", "HEAD", out]
-    subprocess.run(
-        command, check=True, umask=umask, user=user, env={**keep, **variables}, stdout=subprocess.DEVNULL, cwd="/"
-    )
-    return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
 def of_another_user(place):
@@ -64,13 +31,7 @@ def of_another_user(place):
     return {"user": NOBODY, "python": python, "PATH": "/usr/bin:/bin"}
 
 
-@pytest.fixture(scope="module")
-def built(repository):
-    out = repository.parent / "built"
-    return out, build(repository, out)
-
-
-def test_a_build_elsewhere_gives_the_same_bytes(repository, built):
+def test_a_build_elsewhere_gives_the_same_bytes(repository, built, git, build):
     """Another path, umask, time zone, locale, order of hashes, configuration of git, time of files; another user."""
     with tempfile.TemporaryDirectory(suffix=" é") as name:
         place = Path(name)
@@ -82,7 +43,8 @@ def test_a_build_elsewhere_gives_the_same_bytes(repository, built):
             os.utime(path, (count * 3600, count * 3600), follow_symlinks=False)
         (clone / "plugins/uncommitted.py").write_text("")
         other = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "7", "HOME": str(home)}
-        assert build(clone, place / "out", umask=0o077, **{**other, **of_another_user(place)}) == built[1]
+        made = build(clone, place / "out", umask=0o077, **{**other, **of_another_user(place)})
+        assert made.files == built.files
 
 
 def test_the_collection_is_what_ansible_galaxy_builds(repository, built, tmp_path):
@@ -94,7 +56,7 @@ def test_the_collection_is_what_ansible_galaxy_builds(repository, built, tmp_pat
     subprocess.run(["tar", "-x", "-C", tree], input=archive, check=True)
     subprocess.run([*galaxy, "build", tree, "--output-path", tmp_path], check=True, capture_output=True)
     (theirs,) = tmp_path.glob("*.tar.gz")
-    ours = built[0] / theirs.name
+    ours = built.out / theirs.name
     found = []
     for path in (theirs, ours):
         with tarfile.open(path) as one:
@@ -109,7 +71,7 @@ def test_the_collection_is_what_ansible_galaxy_builds(repository, built, tmp_pat
 def test_ansible_galaxy_installs_it_and_finds_it_whole(built, tmp_path):
     environment = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "home"), "ANSIBLE_COLLECTIONS_PATH": str(tmp_path)}
     galaxy = [Path(sys.executable).parent / "ansible-galaxy", "collection"]
-    archive = built[0] / "fleet-cdi-0.1.0.tar.gz"
+    archive = built.out / "fleet-cdi-0.1.0.tar.gz"
     install = [*galaxy, "install", "--offline", "--no-deps", archive]
     subprocess.run(install, check=True, capture_output=True, env=environment)
     verify = [*galaxy, "verify", "--offline", "fleet.cdi"]
@@ -121,25 +83,25 @@ def test_an_installed_collection_gives_hosts_the_release_of_the_archive(built, t
     """What a controller sends is, byte by byte, what was released; and it names its commit."""
     installed = tmp_path / "ansible_collections/fleet/cdi"
     installed.mkdir(parents=True)
-    shutil.unpack_archive(built[0] / "fleet-cdi-0.1.0.tar.gz", installed)
+    shutil.unpack_archive(built.out / "fleet-cdi-0.1.0.tar.gz", installed)
     code = "import sys; from ansible_collections.fleet.cdi.plugins.module_utils.release import build\n"
     code += "made = build.build(sys.argv[1]); sys.stdout.buffer.write(made.id.encode() + b' ' + build.pack(made))"
     command = [sys.executable, "-c", code, installed / "plugins/module_utils"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     sent = subprocess.run(command, check=True, capture_output=True, env=environment).stdout
     release, archive = sent.split(b" ", 1)
-    assert built[1][f"fleet-cdi-host-{release.decode()}.zip"] == archive
+    assert built.files[f"fleet-cdi-host-{release.decode()}.zip"] == archive
 
 
 def test_the_sums_are_those_of_all_other_files(built):
-    lines = built[1]["SHA256SUMS"].decode().splitlines()
+    lines = built.files["SHA256SUMS"].decode().splitlines()
     found = dict(line.split("  ")[::-1] for line in lines)
     assert found == {
-        name: hashlib.sha256(content).hexdigest() for name, content in built[1].items() if name != "SHA256SUMS"
+        name: hashlib.sha256(content).hexdigest() for name, content in built.files.items() if name != "SHA256SUMS"
     }
 
 
-def test_a_directory_of_somebody_else_is_refused(repository, tmp_path):
+def test_a_directory_of_somebody_else_is_refused(repository, build, tmp_path):
     (tmp_path / "letter").write_text("Dear")
     with pytest.raises(subprocess.CalledProcessError):
         build(repository, tmp_path)
