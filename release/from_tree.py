@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the artifacts of a release from the files of a commit: no network, no root, no time.
 
-from_tree.py OUT COMMIT EPOCH     OUT: an empty directory. artifacts.py starts this file in the tree of the commit, so
-                                  that a commit is always built by its own code.
+from_tree.py OUT COMMIT EPOCH [CACHE]     OUT: an empty directory. CACHE: the packages for the image; without it there
+                                          is none. artifacts.py starts this file in the tree of the commit, so that a
+                                          commit is always built by its own code.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import collection_archive
+import debian_packages
+import image
 import provenance
 import sbom
 from deterministic import Member
@@ -62,8 +65,8 @@ def sums(contents: Mapping[str, bytes]) -> bytes:
     return "".join(lines).encode()
 
 
-def artifacts(tree: Path, commit: Commit) -> dict[str, bytes]:
-    """Return every file of a release: name -> content."""
+def artifacts(tree: Path, commit: Commit, cache: Path | None) -> dict[str, bytes]:
+    """Return every file of a release: name -> content. `cache` has the packages for the image. Raises OSError."""
     collection = collection_archive.archive(files_of(tree), commit.epoch)
     host = on_host(tree)
     version, repository = collection.info["version"], collection.info["repository"]
@@ -75,22 +78,31 @@ def artifacts(tree: Path, commit: Commit) -> dict[str, bytes]:
             "fleet.cdi host release", host.id, "application", repository, host.archive, host.sources
         ),
     }
-    made = {name: subject.artifact for name, subject in subjects.items()}
-    made[f"{host.name.removesuffix('.zip')}.sha256"] = sums(host.sources)
+    made = {f"{host.name.removesuffix('.zip')}.sha256": sums(host.sources)}
+    inputs: list[dict[str, Any]] = []
+    if cache:
+        packages = debian_packages.locked(tree / "release/debian.json")
+        plugin = image.built(tree, cache, host.archive, host.id, collection.info, commit)
+        parts = image.components(packages)
+        about = sbom.Subject(image.NAME, version, "container", repository, plugin.archive, plugin.files, parts)
+        subjects[f"{image.NAME}-{version}.oci.tar"] = about
+        made[f"{image.NAME}-{version}.yaml"] = image.manifests(tree, version, plugin.digest)
+        inputs = image.inputs(packages)
+    made.update({name: subject.artifact for name, subject in subjects.items()})
     made.update({f"{name}{sbom.SUFFIX}": sbom.bill(subject, commit) for name, subject in subjects.items()})
-    made[provenance.NAME] = provenance.statement(made, repository, commit)
+    made[provenance.NAME] = provenance.statement(made, repository, commit, inputs)
     return {**made, SUMS: sums(made)}
 
 
-def main(out: Path, commit: Commit) -> None:
+def main(out: Path, commit: Commit, cache: Path | None) -> None:
     """Write the artifacts to `out`."""
-    for name, content in artifacts(TREE, commit).items():
+    for name, content in artifacts(TREE, commit, cache).items():
         (out / name).write_bytes(content)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
     sys.path.insert(0, str(TREE.parents[2]))
     os.umask(0o022)
-    main(Path(sys.argv[1]), Commit(sys.argv[2], int(sys.argv[3])))
+    main(Path(sys.argv[1]), Commit(sys.argv[2], int(sys.argv[3])), Path(sys.argv[4]) if sys.argv[4:] else None)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The provenance of a release: an in-toto statement (v1) with a predicate of SLSA provenance (v1).
 
-It says from which commit, with which other inputs and by which steps the artifacts were made. It has no time and no machine:
-who repeats the build gets the same file. It is not signed by itself: SHA256SUMS has its digest, and is signed.
+It says from which commit, with which other inputs and by which steps the artifacts were made. It has no time and no
+machine, so each build gives the same file. It is not signed by itself: SHA256SUMS has its digest, and is signed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREDICATE = "https://slsa.dev/provenance/v1"
 def statement(
     artifacts: Mapping[str, bytes], repository: str, commit: Commit, others: Sequence[Mapping[str, Any]] = ()
 ) -> bytes:
-    """Return the statement about the artifacts. `others`: inputs besides the commit, as ResourceDescriptor of in-toto."""
+    """Return the statement about the artifacts. `others`: further inputs, as ResourceDescriptor of in-toto."""
     here = f"{repository}/blob/{commit.id}"
     source = {"uri": f"git+{repository}", "digest": {"gitCommit": commit.id}}
     predicate = {

@@ -7,7 +7,7 @@ ssh-keygen does it, because each controller of Ansible has OpenSSH, from 8.2 on;
 installed, and a signature by sigstore needs its services at the time of the release.
 
 signature.py sign DIR KEY            KEY: a private key, or a public one whose private half an agent has
-signature.py verify DIR SIGNERS      SIGNERS: allowed signers, as in ssh-keygen(1); exit code 1 if anything is not as it was
+signature.py verify DIR SIGNERS      SIGNERS: allowed signers, as in ssh-keygen(1); exit code 1 for any difference
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
         if options["state"] == "previous":
             outcome = install.rollback(options["prefix"], _run, check)
         else:
-            launchers = launcher.texts(python.path, _defaults(options))
+            launchers = launcher.texts(python.path, launcher_defaults(options))
             outcome = install.present(
                 options["prefix"],
                 options["release"],
@@ -69,7 +69,7 @@ def _unchanged(prefix: str) -> install.InstallOutcome:
     return install.InstallOutcome(False, now, now)
 
 
-def _defaults(options: dict[str, Any]) -> dict[str, Any]:
+def launcher_defaults(options: dict[str, Any]) -> dict[str, Any]:
     """Return the paths that `fleet-cdi` uses by default."""
     return {
         "state_dir": options["state_dir"],

@@ -15,13 +15,14 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import built_release
 import pytest
 
 NOBODY = 65534
 
 
 def of_another_user(place):
-    """Options of `build` for another user, who gets `place`: a Python that everybody may run. Only root can do that."""
+    """Options of a build for another user, who gets `place`: a Python that everybody may run. Only root can do that."""
     python = "/usr/bin/python3"
     able = subprocess.run([python, "-I", "-c", "import yaml"], check=False, capture_output=True).returncode == 0
     if os.geteuid() != 0 or not able:
@@ -31,19 +32,21 @@ def of_another_user(place):
     return {"user": NOBODY, "python": python, "PATH": "/usr/bin:/bin"}
 
 
-def test_a_build_elsewhere_gives_the_same_bytes(repository, built, git, build):
+def test_a_build_elsewhere_gives_the_same_bytes(repository, built):
     """Another path, umask, time zone, locale, order of hashes, configuration of git, time of files; another user."""
     with tempfile.TemporaryDirectory(suffix=" é") as name:
         place = Path(name)
         clone, home = place / "a much longer path/clone", place / "home"
-        git("/", "clone", "--quiet", "--no-local", repository, clone)
+        built_release.git(place, "clone", "--quiet", "--no-local", repository, clone)
         home.mkdir()
         (home / ".gitconfig").write_text("[core]\nautocrlf = true\n[tar]\numask = 0077\n")
         for count, path in enumerate(sorted(clone.rglob("*"))):
             os.utime(path, (count * 3600, count * 3600), follow_symlinks=False)
         (clone / "plugins/uncommitted.py").write_text("")
         other = {"TZ": "Pacific/Kiritimati", "LC_ALL": "C", "PYTHONHASHSEED": "7", "HOME": str(home)}
-        made = build(clone, place / "out", umask=0o077, **{**other, **of_another_user(place)})
+        made = built_release.build(
+            clone, place / "out", "--no-image", umask=0o077, **{**other, **of_another_user(place)}
+        )
         assert made.files == built.files
 
 
@@ -101,8 +104,8 @@ def test_the_sums_are_those_of_all_other_files(built):
     }
 
 
-def test_a_directory_of_somebody_else_is_refused(repository, build, tmp_path):
+def test_a_directory_of_somebody_else_is_refused(repository, tmp_path):
     (tmp_path / "letter").write_text("Dear")
     with pytest.raises(subprocess.CalledProcessError):
-        build(repository, tmp_path)
+        built_release.build(repository, tmp_path)
     assert (tmp_path / "letter").read_text() == "Dear"

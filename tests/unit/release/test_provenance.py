@@ -11,8 +11,8 @@ import json
 import pytest
 from jsonschema import Draft202012Validator
 
-# https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance: the fields that
-# these make obligatory, and the form of those that we use.
+# https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance: the
+# fields that these make obligatory, and the form of those that we use.
 DIGEST = {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "pattern": "^[0-9a-f]+$"}}
 RESOURCE = {
     "type": "object",
