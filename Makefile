@@ -11,6 +11,7 @@
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make machine            a virtual machine to try the collection on, without a GPU (docs/machine.md)
 #   make release-artifacts [REVISION=0.1.0]   what a release consists of, in dist (docs/release.md)
+#   make release VERSION=0.2.0 DRY_RUN=1   try to make a release; KEY=FILE instead of DRY_RUN=1 makes it
 #   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
 
 PYTHON ?= python3
@@ -137,6 +138,7 @@ nightly: $(VENV) $(LINK)
 	@$(RUN) HOSTS=1000 WHOLE=1 KILLS=100 python -m pytest -q -s tests/integration/test_fleet.py tests/integration/test_fleet_bad_input.py
 	@$(RUN) DAYS=100000 python tests/world/main.py
 	@$(RUN) python tests/world/main.py controls
+	@$(RUN) python tests/harness/reproducible.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 
 # The conventions of good collections, each with its proof, after `make test-all`: docs/conventions.md.
@@ -148,7 +150,10 @@ again: $(VENV) $(LINK)
 	@$(PYTHON) tests/harness/again.py $(or $(TIMES),10) $(or $(BUSY),0) $(PARTS)
 
 # The same commit gives the same bytes everywhere; `make reproducible` builds it in two distributions.
-.PHONY: release-artifacts reproducible
+.PHONY: release release-artifacts reproducible
+release: $(VENV)
+	@$(RUN) python release/procedure.py $(VERSION) $(if $(DRY_RUN),--dry-run,--key $(KEY))
+
 release-artifacts: $(VENV)
 	@$(RUN) python release/artifacts.py $(or $(REVISION),HEAD)
 
@@ -165,7 +170,7 @@ clean:
 # From a bare checkout to a container that sees exactly its device, on this machine; demo-undo takes it back.
 .PHONY: demo demo-undo
 demo:
-	@$(PYTHON) examples/demo/run.py
+	@$(PYTHON) examples/demo/run.py $(ARCHIVE)
 
 demo-undo:
 	@$(PYTHON) examples/demo/run.py undo

@@ -4,6 +4,7 @@
 """`make demo`: from a bare checkout to a container that sees its device. `make demo-undo` takes it back.
 
 run.py          provision this machine, show its devices, give one to a container
+run.py FILE     the same with this archive of the collection, instead of one that is built from the checkout
 run.py undo     take everything back
 
 For an ordinary user everything lies below build/demo. Root's specs are in /var/run/cdi, where every runtime looks, and
@@ -76,7 +77,7 @@ def main(arguments: list[str]) -> int:
         fail(f"{DEMO} belongs to user {DEMO.stat().st_uid}: have that user run `make demo-undo` first.")
     if arguments == ["undo"]:
         return undo()
-    prepare()
+    prepare([os.path.abspath(path) for path in arguments])
     step("Provision this machine: ansible-playbook fleet.cdi.provision")
     if play("fleet.cdi.provision", DEMO) != 0:
         return 1
@@ -138,8 +139,8 @@ def claim(own: list[str]) -> int:
     return 0
 
 
-def prepare() -> None:
-    """Make the demo's own environment, and build and install the collection into it."""
+def prepare(archives: list[str]) -> None:
+    """Make the demo's own environment, and install the collection into it: from these archives, or built here."""
     stamp = (
         DEMO / "venv" / "-".join(re.sub("[^a-z0-9.]+", "-", item) for item in (*PACKAGES, f"{sys.version_info[:2]}"))
     )
@@ -152,11 +153,14 @@ def prepare() -> None:
             fail("Python can't make an environment; on Debian and Ubuntu: apt install python3-venv")
         quiet([str(BIN / "pip"), "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir", *PACKAGES])
         stamp.touch()
-    step(f"Build the collection and install it into {COLLECTIONS}")
     galaxy = [str(BIN / "ansible-galaxy"), "collection"]
-    shutil.rmtree(DEMO / "dist", ignore_errors=True)
-    quiet([*galaxy, "build", "--output-path", str(DEMO / "dist"), str(CHECKOUT)])
-    archives = [str(path) for path in (DEMO / "dist").glob("fleet-cdi-*.tar.gz")]
+    if archives:
+        step(f"Install {' '.join(archives)} into {COLLECTIONS}")
+    else:
+        step(f"Build the collection and install it into {COLLECTIONS}")
+        shutil.rmtree(DEMO / "dist", ignore_errors=True)
+        quiet([*galaxy, "build", "--output-path", str(DEMO / "dist"), str(CHECKOUT)])
+        archives = [str(path) for path in (DEMO / "dist").glob("fleet-cdi-*.tar.gz")]
     quiet([*galaxy, "install", "--force", "--no-deps", "--offline", "--collections-path", str(COLLECTIONS), *archives])
 
 
