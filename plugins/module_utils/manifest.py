@@ -16,7 +16,7 @@ import os
 from binascii import a2b_base64, b2a_base64  # module base64 takes longer to import than the rest
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from . import documents, files
 from .records import CdiError
@@ -39,6 +39,44 @@ def digest(content: Optional[bytes]) -> Optional[str]:
     import hashlib  # loads OpenSSL, and who only reads the manifest needs no digest
 
     return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class FileWrite(NamedTuple):
+    """A file that is to be written."""
+
+    path: str
+    content: Optional[bytes]  # None: remove the file
+    kind: str = ""  # of a spec
+    mode: int = 0o644
+    by: str = ""  # who asked for it
+
+
+class _Intent(NamedTuple):
+    """A file as it is before it is written."""
+
+    wanted: FileWrite
+    live: Optional[files.LiveFile]
+    before: Optional[dict[str, Any]]  # its record
+    planned: Sequence[str]  # directories to make
+
+    def record(self) -> dict[str, Any]:
+        """Return the record that holds before the file is written, and after."""
+        found, wanted = digest(self.live.content if self.live else None), digest(self.wanted.content)
+        record = self.before
+        if record is None:
+            record = {"applied": [], "prior": None if self.live and found == wanted else _prior(self.live)}
+        was = [state for state in record["applied"] if state != wanted]
+        was = [found] if found in was else was  # not the newest, if several runs were killed before they wrote it
+        return {**record, "kind": self.wanted.kind, "by": self.wanted.by, "applied": [wanted, *was][:2]}
+
+    def is_forgotten(self) -> bool:
+        """Return True if the record goes with the file: nothing is there then, as before us."""
+        return self.wanted.content is None and self.record()["prior"] is None
+
+    def is_written(self) -> bool:
+        """Return True if the file has the wanted content, and had another one before."""
+        wanted = digest(self.wanted.content)
+        return digest(self.live.content if self.live else None) != wanted and _has(self.wanted.path, wanted)
 
 
 class Manifest:
@@ -104,40 +142,72 @@ class Manifest:
         return asked
 
     def write(self, path: str, content: Optional[bytes], kind: str = "", mode: int = 0o644, by: str = "") -> None:
-        """Write `content` to `path` (None: remove the file), and remember the state before.
+        """Do as `write_all` does, for one file."""
+        self.write_all([FileWrite(path, content, kind, mode, by)])
 
-        A file that has this very content already becomes ours: an earlier run wrote it and its record was lost, so undo
-        removes it. Raises CdiError; file and record are then unchanged, or the file is written and not surely on disk.
+    def write_all(self, wanted: Iterable[FileWrite]) -> None:
+        """Write these files, one after the other, and remember the state before.
+
+        One save records the intents of all. With a save for each file, the work would grow with the square of their
+        number, because the manifest grows with them. A file that has the wanted content already becomes ours: an
+        earlier run wrote it and its record was lost, so undo removes it. Raises CdiError for the first file that can't
+        be written. That file and those after it then have their earlier content and record, or the first one is written
+        and not surely on disk.
         """
-        path = files.canonical(path)
-        live = files.read(path)
-        before, found = self.files.get(path), digest(live.content if live else None)
-        wanted = digest(content)
-        record = before
-        if record is None:
-            record = {"applied": [], "prior": None if live and found == wanted else _prior(live)}
-        was = [state for state in record["applied"] if state != wanted]
-        was = [found] if found in was else was  # not the newest, if several runs were killed before they wrote it
-        made = [] if content is None else files.missing(os.path.dirname(path))
-        self.directories += made
-        self.files[path] = {**record, "kind": kind, "by": by, "applied": [wanted, *was][:2]}
+        writes = {files.canonical(one.path): one for one in wanted}
+        left = [self._intent(one._replace(path=path)) for path, one in writes.items()]
+        if not left:
+            return
+        for one in left:
+            self.files[one.wanted.path] = one.record()
+            self.directories += [directory for directory in one.planned if directory not in self.directories]
+        removed: list[str] = []
         try:
             self._save()
-            if content is None:
-                files.remove(path)
-            else:
-                self._make(made, path)
-                files.replace(path, content, mode)
+            while left:
+                left[0] = self._carry_out(left[0])
+                removed += [left[0].wanted.path] if left[0].is_forgotten() else []
+                del left[0]
         except CdiError:
-            if found == wanted or not _has(path, wanted):
-                if before is None:
-                    del self.files[path]
-                else:
-                    self.files[path] = before
+            for at, one in enumerate(left):
+                if at or not one.is_written():
+                    self._put_back(one)
+            self._drop(removed)
             self._unsave()
             raise
-        if content is None and record["prior"] is None:
-            self.forget(path)
+        if removed:
+            self._drop(removed)
+            self._save()
+
+    def _intent(self, wanted: FileWrite) -> _Intent:
+        """Return the state of a file before it is written. Raises CdiError."""
+        planned = [] if wanted.content is None else files.missing(os.path.dirname(wanted.path))
+        return _Intent(wanted, files.read(wanted.path), self.files.get(wanted.path), planned)
+
+    def _carry_out(self, one: _Intent) -> _Intent:
+        """Write a file whose intent is saved; return the intent, which is newer if another process was here since."""
+        wanted = one.wanted
+        live = files.read(wanted.path)
+        if live != one.live:
+            one = one._replace(live=live)
+            self.files[wanted.path] = one.record()
+            self._save()
+        if wanted.content is None:
+            files.remove(wanted.path)
+        else:
+            self._make(one.planned, wanted.path)
+            files.replace(wanted.path, wanted.content, wanted.mode)
+        return one
+
+    def _put_back(self, one: _Intent) -> None:
+        if one.before is None:
+            self._drop([one.wanted.path])
+        else:
+            self.files[one.wanted.path] = one.before
+
+    def _drop(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            del self.files[path]
 
     def amend(self, path: str, content: Optional[bytes], record: Optional[dict[str, Any]]) -> None:
         """Write `content` to a foreign file at `path` (None: remove it), and `record`: the keys that we set in it.
@@ -199,6 +269,35 @@ class Manifest:
         theirs now, unless `force`.
         """
         path = files.canonical(path)
+        done = self._take_back(path, check, force)
+        if not check:
+            self.forget(path)
+        return done
+
+    def take_back_all(self, check: bool = False, force: bool = False) -> dict[str, Union[str, CdiError]]:
+        """Do as `take_back` does for all files; return path -> its result, or why it stays.
+
+        The manifest is saved once. After a crash before that, it still lists files that are as they were before us:
+        the next call returns "gone" for them.
+        """
+        found: dict[str, Union[str, CdiError]] = {}
+        for path in sorted(self.files):
+            try:
+                found[path] = self._take_back(path, check, force)
+            except CdiError as error:
+                found[path] = error
+        gone = {path: self.files[path] for path, done in found.items() if isinstance(done, str)}
+        if gone and not check:
+            self._drop(gone)
+            try:
+                self._save()
+            except CdiError as error:
+                self.files.update(gone)
+                found.update(dict.fromkeys(gone, error))
+        return found
+
+    def _take_back(self, path: str, check: bool, force: bool) -> str:
+        """Do as `take_back` does, for a canonical path, and leave the record."""
         live = files.read(path)
         prior = self.files[path]["prior"]
         content = a2b_base64(prior["content"]) if prior else None
@@ -216,7 +315,6 @@ class Manifest:
         elif done == "removed":
             files.remove(path)
         files.discard_rest(path)
-        self.forget(path)
         return done
 
     def forget(self, path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Callable
 
 from ..files import read
-from ..manifest import Manifest, locked_manifest, read_manifest
+from ..manifest import FileWrite, Manifest, locked_manifest, read_manifest
 from .change import MODE, Change, Plan
 
 
@@ -29,8 +29,7 @@ def apply(make_plan: Callable[[Manifest], Plan], state_dir: str, check: bool) ->
         if not (locked.records == manifest.records and all(map(_holds, plan.changes))):
             plan = make_plan(locked)  # again: another process was here before the lock was ours
         locked.remember(plan.kinds)
-        for change in plan.changes:
-            locked.write(change.path, change.after, change.kind, MODE, change.by)
+        locked.write_all(FileWrite(one.path, one.after, one.kind, MODE, one.by) for one in plan.changes)
     return plan
 
 

@@ -174,11 +174,11 @@ def _names(directory: str) -> list[str]:
 def _take_back(manifest: Manifest, check: bool, force: bool) -> Undone:
     done: dict[str, list[str]] = {"removed": [], "restored": [], "gone": []}
     kept = []
-    for path in sorted(manifest.files):
-        try:
-            done[manifest.take_back(path, check=check, force=force)].append(path)
-        except CdiError as error:
-            kept.append((path, str(error)))
+    for path, how in manifest.take_back_all(check, force).items():
+        if isinstance(how, CdiError):
+            kept.append((path, str(how)))
+        else:
+            done[how].append(path)
     for path in sorted(manifest.edits):
         try:
             done[managed_keys.take_back_keys(manifest, path, check)].append(path)

@@ -122,6 +122,8 @@ def listed(
     its id and names, in `offered`, are known.
     """
     here = tuple(_ill(device, kept.lost[device.id]) if device.id in kept.lost else device for device in kept.devices)
+    if not kept.lost:
+        return here
     known = {device.id for device in here}
     records = {device.id: device for device in earlier if device.kind == kind}
     gone = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, files
 from ...discovery import inventory
@@ -119,6 +119,25 @@ def known(directory: str, listing: str, boot_id: str, prefix: str = USUAL.prefix
     specs = registry.load(usual if directory in usual else (directory,))
     specs = specs._replace(unread=registry.hidden(named))  # as named, symlinks included
     return HostSpecs(directory, specs, listing, there, boot_id, prefix, HostRuntimes(path))
+
+
+def of_each_kind(around: HostSpecs) -> Callable[[str], HostSpecs]:
+    """Return a function that returns the host as one kind sees it: with the specs of the kind and those in its place.
+
+    With all specs for each kind, the work would grow with the square of their number.
+    """
+    every = around.registry.specs
+    places: dict[str, set[int]] = {}  # kind or path -> indices of specs
+    for at, file in enumerate(every):
+        for key in (*file.kinds, file.path, file.target):
+            places.setdefault(key, set()).add(at)
+
+    def seen_by(kind: str) -> HostSpecs:
+        path = os.path.join(around.directory, names.file_name(kind))
+        found = sorted({at for key in (kind, path) for at in places.get(key, ())})
+        return around._replace(registry=around.registry._replace(specs=tuple(every[at] for at in found)))
+
+    return seen_by
 
 
 def plan_kind(

@@ -70,8 +70,8 @@ def _elsewhere(kind: str, path: str, manifest: Manifest) -> tuple[list[Change], 
     """
     here = canonical(path)
     changes, warnings = [], []
-    for other, record in manifest.files.items():
-        live = read(other) if record["kind"] == kind and other != here else None
+    for other in [path for path, record in manifest.files.items() if record["kind"] == kind and path != here]:
+        live = read(other)
         if live is not None and manifest.owns(other):
             changes.append(Change(other, kind, live.content, None))
         elif live is not None:

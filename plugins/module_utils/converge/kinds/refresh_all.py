@@ -29,7 +29,7 @@ from . import own_hook
 from .converge_kinds import KindRequest, converge_kinds, discover_kinds
 from .keep_lost import Terms
 from .memory import Memory, gone_now, memory_of
-from .plan_kind import KindPlan, WantedKind, known, plan_kind
+from .plan_kind import KindPlan, WantedKind, known, of_each_kind, plan_kind
 from .pools import discover_pools, plan_pools
 
 # Seconds between two looks for missing devices: the first pause, and the longest.
@@ -123,7 +123,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
     config_dirs = directories(told.files, files.canonical(places.config_dir))
     pools = discover_pools(config_dirs, places.inventory, boot_id, *host)
     beside = {(memory.directory, memory.inventory) for memory in memories.values()}
-    around = {one: known(*one, boot_id, places.prefix, places.path) for one in beside}
+    around = {one: of_each_kind(known(*one, boot_id, places.prefix, places.path)) for one in beside}
     unwritten: list[str] = []  # why the pools can't be written
 
     def step(request: KindRequest, manifest: Manifest) -> Optional[KindPlan]:
@@ -148,7 +148,7 @@ def _once(places: Layout, terms: Terms, disabled: Mapping[str, Disabled], check:
             return ()
 
     requests = [
-        KindRequest(wanted, seen[kind], around[memories[kind].directory, memories[kind].inventory])
+        KindRequest(wanted, seen[kind], around[memories[kind].directory, memories[kind].inventory](kind))
         for kind, wanted in kinds.items()
         if kind in seen
     ]

@@ -28,7 +28,7 @@ from .converge_kinds import FoundKinds, KindRequest, converge_kinds, discover_ki
 from .foreign import Foreign
 from .keep_lost import Terms
 from .memory import gone_now, memory_of
-from .plan_kind import FoundDevices, KindPlan, WantedKind, known, plan_kind
+from .plan_kind import FoundDevices, KindPlan, WantedKind, known, of_each_kind, plan_kind
 
 
 class DevicesMissing(CdiError):
@@ -85,16 +85,17 @@ def converge_specs(
         wanted = request.wanted
         before = memory_of(manifest.kinds.get(wanted.kind))
         path = os.path.join(around.directory, names.file_name(wanted.kind))
-        ours = next((one.spec for one in around.registry.specs if one.path == path and manifest.owns(path)), None)
+        ours = next((one.spec for one in request.around.registry.specs if one.path == path and manifest.owns(path)), None)
         asked = leaving.keep_held(wanted, request.seen, before, ours, on_held, ledger, find)
         if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
             asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))
         kept[wanted.kind] = asked
-        part = plan_kind(asked.wanted, request.seen, around, manifest, terms, force)
+        part = plan_kind(asked.wanted, request.seen, request.around, manifest, terms, force)
         lacking = own_hook.require(part.spec, paths.prefix, release, check)
         return part._replace(warnings=(*asked.warnings, *lacking, *part.warnings))
 
-    requests = [KindRequest(wanted, seen.get(wanted.kind, FoundDevices()), around) for wanted in kinds]
+    of_kind = of_each_kind(around)
+    requests = [KindRequest(one, seen.get(one.kind, FoundDevices()), of_kind(one.kind)) for one in kinds]
     done = converge_kinds(requests, step, paths.state_dir, check)
     if ledger.trouble:
         warnings.append(f"{ledger.trouble}: until then nothing that is gone is dropped")

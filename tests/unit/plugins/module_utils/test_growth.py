@@ -1,9 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a parser does for a text that is four times as long: calls are counted, as time can't be tested.
+"""What is done for a text that is four times as long, and for four times as many kinds: calls are counted.
 
-tests/bench/parsers.py shows the processor's time.
+tests/bench/parsers.py and tests/bench/kinds.py show the processor's time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import pytest
 from parser_texts import CASES
 
 from ansible_collections.fleet.cdi.plugins.module_utils import manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.converge import undo
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import specs as host_specs
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.host.settings import read_settings
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.config import in_force
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import instance_status
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import inventory, out_of_service
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import messages
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
+from ansible_collections.fleet.cdi.plugins.module_utils.runtimes import containers
 from ansible_collections.fleet.cdi.plugins.module_utils.runtimes.edit import json_text, toml_text
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec
 
@@ -45,6 +50,45 @@ def calls(work, content: bytes) -> int:
 def test_work_grows_with_the_text(case):
     work, text = case
     assert calls(work, text(2000)) < 4.5 * calls(work, text(500))
+
+
+def entries(number: int) -> dict:
+    """Return settings of so many kinds."""
+    match = {"subsystem": "mem", "node": ["/dev/null"]}
+    usual = {"profile": "rule", "match": match, "group_by": "none", "name_by": ["sysname"]}
+    return {f"entry{one}": {**usual, "kind": f"test.fleet.cdi/kind{one}"} for one in range(number)}
+
+
+@pytest.fixture
+def life_of_kinds(tmp_path, monkeypatch):
+    """life_of_kinds(number) -> the calls of each run on a host of so many kinds."""
+    monkeypatch.setattr(containers, "finder", lambda: lambda _names: containers.RunningContainers(()))
+
+    def life(number: int) -> dict[str, int]:
+        root = tmp_path / str(number)
+        places = {"spec_dir": f"{root}/cdi", "state_dir": f"{root}/state", "device_list": f"{root}/inventory.json"}
+        run = cdi_host.new_run(
+            read_settings({**places, "prefix": f"{root}/opt", "devices": entries(number)}), "", False
+        )
+        none = run._replace(settings={**run.settings, "devices": {}})
+        changed = []
+
+        def specs(of):
+            return lambda _content: changed.append(host_specs.converge(of).changed)
+
+        done = {name: calls(specs(of), b"") for name, of in (("first", run), ("again", run), ("none", none))}
+        calls(specs(run), b"")
+        done["undo"] = calls(lambda _content: changed.append(bool(undo.undo(f"{root}/state").removed)), b"")
+        assert changed == [True, False, True, True, True]
+        return done
+
+    life(1)  # imports what is imported at its first use
+    return life
+
+
+def test_work_grows_with_the_number_of_kinds(life_of_kinds):
+    few, many = life_of_kinds(20), life_of_kinds(80)
+    assert {name: number for name, number in many.items() if number >= 4 * few[name]} == {}
 
 
 def of_a_file(name: str, work):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import digest, locked_manifest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import FileWrite, digest, locked_manifest, read_manifest
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 
@@ -162,10 +162,12 @@ def test_a_file_whose_directory_could_not_be_synced_is_ours(host, monkeypatch, c
 
 @pytest.mark.parametrize("prior", [None, b"theirs"], ids=["nothing there", "a foreign file there"])
 def test_killed_at_every_step_undo_brings_back_what_was_there(host, prior):
-    """The process ends at its n-th call that changes the disk, for every n: two writes, then a removal."""
+    """The process ends at its n-th call that changes the disk, for every n: two files are written twice, removed,
+    written again and taken back.
+    """
     code = (
         "import os, sys\n"
-        "from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_manifest\n"
+        "from ansible_collections.fleet.cdi.plugins.module_utils.manifest import FileWrite, locked_manifest\n"
         "state_dir, path, last = sys.argv[1], sys.argv[2], int(sys.argv[3])\n"
         "steps = 0\n"
         "def hook(event, arguments):\n"
@@ -177,7 +179,10 @@ def test_killed_at_every_step_undo_brings_back_what_was_there(host, prior):
         "sys.addaudithook(hook)\n"
         "for content in (b'one', b'two', None):\n"
         "    with locked_manifest(state_dir) as manifest:\n"
-        "        manifest.write(path, content, 'a/b')\n"
+        "        manifest.write_all([FileWrite(path, content, 'a/b'), FileWrite(path + '2', content, 'a/c')])\n"
+        "with locked_manifest(state_dir) as manifest:\n"
+        "    manifest.write_all([FileWrite(path, b'one', 'a/b'), FileWrite(path + '2', b'one', 'a/c')])\n"
+        "    manifest.take_back_all()\n"
     )
     step, killed = 0, True
     while killed:
@@ -193,7 +198,7 @@ def test_killed_at_every_step_undo_brings_back_what_was_there(host, prior):
         live = files.read(host.path)
         assert (live.content if live else None) == prior, f"killed before step {step}"
         assert os.listdir(host.directory) in (["a.json"], []), f"killed before step {step}"
-    assert step > 8
+    assert step > 20
 
 
 def test_a_failed_write_leaves_no_trace(host):
@@ -204,6 +209,63 @@ def test_a_failed_write_leaves_no_trace(host):
     ):
         manifest.write(str(host.directory / "link.json"), b"ours")
     assert host.everything() == ["etc", "etc/link.json"]
+
+
+def test_a_write_that_fails_leaves_the_files_after_it_as_they_were(host, monkeypatch):
+    paths = [str(host.directory / name) for name in ("1", "2", "3")]
+    files.replace(paths[1], b"theirs")
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(paths[2], b"old")
+        real = files.replace
+
+        def full(path, *more):
+            if path == paths[1]:
+                raise CdiError("the disk is full")
+            real(path, *more)
+
+        monkeypatch.setattr(files, "replace", full)
+        with pytest.raises(CdiError, match="full"):
+            manifest.write_all([FileWrite(path, b"new") for path in paths])
+    assert [files.read(path).content for path in paths] == [b"new", b"theirs", b"old"]
+    found = read_manifest(host.state_dir).files
+    assert {path: one["applied"] for path, one in found.items()} == {
+        paths[0]: [digest(b"new")],
+        paths[2]: [digest(b"old")],
+    }
+
+
+def test_a_file_that_another_process_writes_before_its_turn_comes_back(host, monkeypatch):
+    paths = [str(host.directory / name) for name in ("1", "2")]
+    real = files.replace
+
+    def beside(path, *more):
+        real(path, *more)
+        if path == paths[0]:
+            real(paths[1], b"theirs")
+
+    with locked_manifest(host.state_dir) as manifest:
+        monkeypatch.setattr(files, "replace", beside)
+        manifest.write_all([FileWrite(path, b"ours") for path in paths])
+        monkeypatch.undo()
+        assert [manifest.take_back(path) for path in paths] == ["removed", "restored"]
+    assert files.read(paths[1]).content == b"theirs"
+
+
+def test_the_manifest_is_saved_once_for_all_files(host, monkeypatch):
+    saved = []
+    real = files.replace
+    monkeypatch.setattr(files, "replace", lambda path, *more: (saved.append(path), real(path, *more)))
+    with locked_manifest(host.state_dir) as manifest:
+        for content, saves in ((b"ours", 1), (None, 2)):
+            saved.clear()
+            manifest.write_all([FileWrite(str(host.directory / str(one)), content) for one in range(10)])
+            assert saved.count(manifest.path) == saves
+        assert manifest.files == {}
+        manifest.write_all([FileWrite(str(host.directory / str(one)), b"ours") for one in range(10)])
+        saved.clear()
+        assert set(manifest.take_back_all().values()) == {"removed"}
+        assert saved == [manifest.path]
+    assert host.everything() == ["etc"]
 
 
 @pytest.mark.parametrize(
