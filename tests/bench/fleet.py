@@ -9,7 +9,8 @@ wall-clock time and the memory of the controller, which are those of a run. "fir
 nothing. Ends with status 1 if a ratio is above its limit in LIMITS, with 100 hosts or more.
 
 SAME=1 makes all hosts one machine with many names, so that thousands of them need to be provisioned only once.
-HOSTS=1000 another number of hosts, FORKS=50 of forks, KINDS=300 more kinds on each, CASES="verify" some cases.
+HOSTS=1000 another number of hosts, FORKS=50 of forks, KINDS=300 more kinds on each, PINGS=1000 more hosts to ping,
+CASES="verify" some cases.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 HOSTS = int(os.environ.get("HOSTS", "20"))
 FORKS = int(os.environ.get("FORKS", "5"))
 SAME = os.environ.get("SAME") == "1"
-PINGS = 100  # hosts that are pinged, at most
+PINGS = int(os.environ.get("PINGS", "100"))  # hosts that are pinged, at most
 KINDS = int(os.environ.get("KINDS", "2"))
 SAMPLE_S = 0.5  # between two looks at the memory of the controller
 PING = {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.ping": None}]}

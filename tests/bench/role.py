@@ -1,10 +1,12 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU of a run of role cdi_host on a host of 1, 5 and 30 kinds, beside a play with one task that does nothing.
+"""CPU of a run of role cdi_host on a host of 2 to 1,000 kinds, beside a play with one ping.
 
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The host is this machine, with
 directories of its own; controller and modules count together. "first" writes everything, "again" changes nothing.
+"each further kind" is the difference of two runs, divided by the number of kinds between them. Ends with status 1 if its
+ratio is above LIMIT: the cost of a kind must be small, and the same with 300 and with 1,000 of them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 from measure import line
 
-KINDS = (1, 5, 30)
+KINDS = (2, 30, 300, 1000)
+FEWEST = 30  # with fewer kinds, the differences of two runs are as large as the cost of the kinds
 TIMES = 2
+LIMIT = 0.005  # of a further kind, as a multiple of the play with a ping
 PLAY = {"hosts": "localhost", "connection": "local", "gather_facts": False}
 
 
@@ -73,19 +77,30 @@ def cpu_seconds(directory: str, plays: Sequence[dict[str, Any]]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def main() -> None:
+def main() -> int:
     """Print the lines of all cases."""
     with tempfile.TemporaryDirectory() as directory:
         nothing = [{**PLAY, "tasks": [{"ansible.builtin.ping": None}]}]
         baseline = min(cpu_seconds(directory, nothing) for _time in range(TIMES))
+    found: dict[str, dict[int, float]] = {"first": {}, "again": {}}
     for kinds in KINDS:
         with tempfile.TemporaryDirectory() as directory:
             play = [{**PLAY, "vars": settings(directory, kinds), "roles": ["fleet.cdi.cdi_host"]}]
-            first = cpu_seconds(directory, play)
-            again = min(cpu_seconds(directory, play) for _time in range(TIMES))
-        line(f"{kinds} kinds, first", "CPU-s", first, baseline)
-        line(f"{kinds} kinds, again", "CPU-s", again, baseline)
+            found["first"][kinds] = cpu_seconds(directory, play)
+            found["again"][kinds] = min(cpu_seconds(directory, play) for _time in range(TIMES))
+        for run, costs in found.items():
+            line(f"{kinds} kinds, {run}", "CPU-s", costs[kinds], baseline)
+    above = []
+    for run, costs in found.items():
+        counted = [kinds for kinds in KINDS if kinds >= FEWEST]
+        for few, many in zip(counted, counted[1:]):
+            cost = (costs[many] - costs[few]) / (many - few)
+            line(f"each further kind between {few} and {many}, {run}", "CPU-s", cost, baseline)
+            above += [f"{run}, {few} to {many} kinds: {cost / baseline:.4f}"] if cost > LIMIT * baseline else []
+    for text in above:
+        print(f"a further kind costs more than {LIMIT} pings: {text}", file=sys.stderr)
+    return 1 if above else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
