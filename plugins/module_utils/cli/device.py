@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""fleet-cdi device disable|enable: take one device out of service, or put it back."""
+"""fleet-cdi device disable|enable: take devices out of service, or put them back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any
 
-from ..converge.kinds.device_state import WantedDeviceState, converge_state, instant, moment
+from ..converge.kinds.device_state import WantedDeviceState, converge_states, instant, moment
 from ..layout import Layout
 from ..records import CdiError
 from .change_log import log_verb, state_line
@@ -22,25 +22,28 @@ def run(arguments: Any, paths: Layout) -> int:
     """Do the action and print the result. Raises CdiError."""
     if arguments.action not in ("disable", "enable"):
         raise CdiError(f"device: found {arguments.action!r}; expected disable or enable")
-    wanted = WantedDeviceState(arguments.name)
+    reason = until = ""
     if arguments.action == "disable":
         reason = " ".join((arguments.reason or "").split())
         if not reason:
             raise CdiError("--reason: found none; expected one line that tells the next operator why")
-        wanted = wanted._replace(reason=reason, until=_until(arguments.until))
-        if wanted.until and wanted.until <= moment(time.time()):
+        until = _until(arguments.until)
+        if until and until <= moment(time.time()):
             raise CdiError(f"--until: found {arguments.until!r}, which is over; expected a time to come")
-    outcome = converge_state(wanted, paths, arguments.check)
+    wanted = [WantedDeviceState(name, reason, until) for name in arguments.name]
+    outcome = converge_states(wanted, paths, arguments.check)
     for text in (*outcome.report.warnings, *outcome.report.failed):
         complain(f"warning: {text}")
-    line = state_line({"id": outcome.id, **(outcome.after._asdict() if outcome.after else {"reason": ""})})
+    after = {id_: state._asdict() if state else None for id_, (_before, state) in outcome.devices.items()}
+    lines = [state_line({"id": id_, **(state or {"reason": ""})}) for id_, state in after.items()]
     if outcome.changed and not arguments.check:
-        log_verb("device", [line])
+        log_verb("device", lines)
     if arguments.json:
-        after = outcome.after._asdict() if outcome.after else None
-        say_document({"id": outcome.id, "disabled": after, "changed": outcome.changed})
+        devices = [{"id": id_, "disabled": state} for id_, state in after.items()]
+        say_document({"devices": devices, "changed": outcome.changed})
     else:
-        say(line)
+        for line in lines:
+            say(line)
         for path in outcome.changed:
             say(f"{'would be changed' if arguments.check else 'changed'}: {path}")
     return 0

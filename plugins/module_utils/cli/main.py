@@ -115,11 +115,11 @@ VERBS = {
         },
     ),
     "device": Verb(
-        "take a device out of service, or back; who holds it keeps it",
+        "take devices out of service, or back; who holds one keeps it",
         {"--check": "say what would be done, and do nothing", **JSON},
         {
             "action": Operand("disable|enable", None, "what to do"),
-            "name": Operand("DEVICE", None, "its id, a name, its PCI address, uuid or serial, or /dev/..."),
+            "name": Operand("DEVICE", "+", "its id, a name, its PCI address, uuid or serial, or /dev/..."),
         },
         {
             "--reason": Operand("TEXT", None, "why, for the next operator; needed to disable"),

@@ -142,18 +142,19 @@ def answer(options: dict[str, Any], check: bool) -> tuple[dict[str, Any], list[s
 
 
 def change(prefix: str, state: str, devices: Sequence[str], reason: str, run: Run = processes.run) -> None:
-    """Take `devices` out of service, or put them back, by the command of the active release.
+    """Take `devices` out of service, or put them back, by one command of the active release: it refreshes all specs.
 
-    Raises CdiError at the first that fails; those before it are done.
+    Raises CdiError if it fails.
     """
     command = os.path.join(prefix, "bin", "fleet-cdi")
     words = ("disable", "--reason", reason) if state == DRAINED else ("enable",)
-    for id_ in devices:
-        asked = [command, "device", words[0], id_, *words[1:]]
-        try:
-            done = run(asked, SECONDS)
-        except OSError as error:  # TimeoutError is one
-            raise CdiError(f"{' '.join(asked)}: {error}") from error
-        if done.status:
-            said = " ".join(done.err.split()) or f"exit status {done.status}"
-            raise CdiError(f"{' '.join(asked)}: {said}")
+    asked = [command, "device", *words, "--", *devices]
+    if not devices:
+        return
+    try:
+        done = run(asked, SECONDS)
+    except OSError as error:  # TimeoutError is one
+        raise CdiError(f"{' '.join(asked)}: {error}") from error
+    if done.status:
+        said = " ".join(done.err.split()) or f"exit status {done.status}"
+        raise CdiError(f"{' '.join(asked)}: {said}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take one device out of service, or back into service (module device_state).
+"""Take devices out of service, or back into service (module device_state, for one device).
 
 The decision is written first. Specs and inventory follow by a refresh: after a crash in between, the next refresh does
 it.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ...discovery import device_lookup, inventory
@@ -40,7 +40,7 @@ class WantedDeviceState(NamedTuple):
 
 
 class StateOutcome(NamedTuple):
-    """The changes that were made, or with `check` would be made."""
+    """The changes that were made for one device, or with `check` would be made."""
 
     id: str
     before: Optional[Disabled]
@@ -49,31 +49,52 @@ class StateOutcome(NamedTuple):
     report: Report
 
 
+class StateOutcomes(NamedTuple):
+    """The changes that were made for several devices, or with `check` would be made."""
+
+    devices: dict[str, tuple[Optional[Disabled], Optional[Disabled]]]  # id -> (before, after)
+    changed: tuple[str, ...]  # paths
+    report: Report
+
+
 def converge_state(
     wanted: WantedDeviceState, places: Layout, check: bool = False, clock: Callable[[], float] = time.time
 ) -> StateOutcome:
-    """Take a device out of service, or back into service. Raises CdiError, with nothing changed."""
+    """Do as `converge_states` does, for one device."""
+    done = converge_states([wanted], places, check, clock)
+    ((id_, (before, after)),) = done.devices.items()
+    return StateOutcome(id_, before, after, done.changed, done.report)
+
+
+def converge_states(
+    wanted: Sequence[WantedDeviceState], places: Layout, check: bool = False, clock: Callable[[], float] = time.time
+) -> StateOutcomes:
+    """Take devices out of service, or back into service, with one refresh. Raises CdiError, with nothing changed."""
     now = moment(clock())
     there = read_disabled(places.state_dir)
-    device, id_ = find_device(wanted.device, there, places.inventory)
-    after = _after(wanted, device, there.get(id_), now)
+    decided: dict[str, Optional[Disabled]] = {}
+    for one in wanted:
+        device, id_ = find_device(one.device, there, places.inventory)
+        decided[id_] = _after(one, device, there.get(id_), now)
     path = path_of(places.state_dir)
 
     def states(current: Mapping[str, Disabled]) -> dict[str, Disabled]:
         # Drop decisions whose time is over: they have no effect, and nothing else removes them.
-        kept = {name: one for name, one in current.items() if name != id_ and (not one.until or one.until > now)}
-        return {**kept, **({id_: after} if after else {})}
+        kept = {
+            id_: one for id_, one in current.items() if id_ not in decided and (not one.until or one.until > now)
+        }
+        return {**kept, **{id_: one for id_, one in decided.items() if one}}
 
     def make_plan(manifest: Manifest) -> Plan:
         content = render_disabled(states(read_disabled(places.state_dir)))
         return Plan(path, plan_file(path, content, manifest, BY, force=True), ())
 
     plan = apply(make_plan, places.state_dir, check)
-    # Only this device is to go: others that are missing now wait for their own refresh.
+    # Only these devices are to go: others that are missing now wait for their own refresh.
     disabled = states(there) if check else in_force(places.state_dir, clock)
     report = refresh(places, grace=float("inf"), check=check, disabled=disabled)
     changed = dict.fromkeys([*(change.path for change in plan.changes), *report.changed])
-    return StateOutcome(id_, there.get(id_), after, tuple(changed), report)
+    return StateOutcomes({id_: (there.get(id_), after) for id_, after in decided.items()}, tuple(changed), report)
 
 
 def _after(

@@ -49,7 +49,7 @@ CASES = yaml.safe_load("""
 - {line: ["claim", "-"], offers: [--near, --token]}
 - {line: ["device", ""], is: [disable, enable]}
 - {line: ["device", "disable", ""], is: [fleet.cdi/tty=tty13, fleet.cdi/gpu=0, "fleet.cdi/gpu=0000:3b:00.0"]}
-- {line: ["device", "disable", "gpu0", ""], is: []}
+- {line: ["device", "disable", "gpu0", ""], offers: [fleet.cdi/tty=tty13]}
 - {line: ["device", "disable", "--reason", ""], is: []}
 - {line: ["devices", "--kind", ""], is: [fleet.cdi/gpu, fleet.cdi/tty]}
 - {line: ["devices", "--kind="], is: [--kind=fleet.cdi/gpu, --kind=fleet.cdi/tty]}

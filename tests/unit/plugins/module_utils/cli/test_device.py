@@ -49,9 +49,17 @@ def test_out_of_service_and_back(device):
     assert f"{NAME} is left out of the spec" in err
     status, out, _err = device("enable", "mem:null", "--json")
     document = json.loads(out)
-    assert (status, document["id"], document["disabled"]) == (0, "mem:null", None)
+    assert (status, document["devices"]) == (0, [{"id": "mem:null", "disabled": None}])
     assert len(document["changed"]) == 3
     assert device("enable", NAME)[:2] == (0, "mem:null is in service\n")
+
+
+def test_several_devices_as_a_drain_names_them(device):
+    """Options come before `--`, so that no id is an option."""
+    status, out, _err = device("disable", "--reason", "moved", "--json", "--", NAME, "mem:null")
+    assert (status, [one["id"] for one in json.loads(out)["devices"]]) == (0, ["mem:null"])
+    assert device("disable", "--reason", "moved", "--", NAME, "mem:none")[0] == 2
+    assert device("enable", "--", "mem:null")[1].startswith("mem:null is in service\n")
 
 
 @pytest.mark.parametrize(

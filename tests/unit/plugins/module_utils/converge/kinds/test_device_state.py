@@ -61,6 +61,26 @@ def test_out_of_service_and_back(places, name):
     assert change(places, "misc:fuse").changed == ()
 
 
+def test_one_refresh_for_several_devices(places, monkeypatch):
+    refreshed = []
+    real = device_state.refresh
+    monkeypatch.setattr(
+        device_state, "refresh", lambda *given, **more: (refreshed.append(1), real(*given, **more))[1]
+    )
+    both = [WantedDeviceState(name, "moved") for name in ("misc:fuse", f"{KIND}=tun")]
+    done = device_state.converge_states(both, places)
+    assert [(id_, after.reason) for id_, (_before, after) in done.devices.items()] == [
+        ("misc:fuse", "moved"),
+        ("misc:tun", "moved"),
+    ]
+    assert offered(places) == [] and len(refreshed) == 1
+    with pytest.raises(CdiError, match="misc:none"):
+        device_state.converge_states([WantedDeviceState("misc:fuse"), WantedDeviceState("misc:none")], places)
+    assert offered(places) == [] and len(refreshed) == 1
+    device_state.converge_states([WantedDeviceState(one.device) for one in both], places)
+    assert offered(places) == ["fuse", "tun"]
+
+
 def test_another_card_in_the_place_of_one_that_is_out_of_service(places):
     """The same reason again: it is a new decision, about the card that is there now."""
     device = device_state.listed_devices(places.inventory)[0][0]._replace(uuid="card-2")
