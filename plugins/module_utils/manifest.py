@@ -52,7 +52,7 @@ class FileWrite(NamedTuple):
 
 
 class _Intent(NamedTuple):
-    """A file as it is before it is written."""
+    """A file with its state before a write."""
 
     wanted: FileWrite
     live: Optional[files.LiveFile]

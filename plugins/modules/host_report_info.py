@@ -91,6 +91,7 @@ report:
         - The devices, each with its truths. V(wanted), V(promised) and V(real) are a state and a text, V(written) a
           state, a text and the specs, V(promised) also the holders.
         - V(openers) is V(null) if it is unknown who has the device open; V(unknown) names all truths that are unknown.
+        - A process in V(openers) has C(user), the name in C(/etc/passwd) of the host, if that has its C(uid).
         - V(findings) are places in RV(report.findings).
       type: list
       elements: dict

@@ -5,8 +5,8 @@
 
 Prints one JSON object per case: {"bench", "case", "unit", "value", "baseline", "ratio"}. The host is this machine, with
 directories of its own; controller and modules count together. "first" writes everything, "again" changes nothing.
-"each further kind" is the difference of two runs, divided by the number of kinds between them. Ends with status 1 if its
-ratio is above LIMIT: the cost of a kind must be small, and the same with 300 and with 1,000 of them.
+"each further kind" is the difference of two runs, divided by the number of kinds between them. Ends with status 1 if
+its ratio is above LIMIT: the cost of a kind must be small, and the same with 300 and with 1,000 of them.
 """
 
 from __future__ import annotations

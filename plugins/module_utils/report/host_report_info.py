@@ -29,6 +29,7 @@ from ..records import CdiError, Device, Health, Kind, Link
 from ..release import guard
 from ..spec.stale import Reason
 from ..system import openers
+from ..system.local_users import local_users
 from ..system.occupied import Occupied, numbers, own_nodes
 from . import device_truth as truths
 from .device_truth import DeviceTruth, Promise, Truth
@@ -206,14 +207,20 @@ def _openers(devices: Iterable[Device], now: FoundNow) -> Optional[dict[str, tup
     seen = openers.look(numbers(nodes))
     if seen.gaps:
         return None
-    return {
-        id_: tuple(
-            {key: value for key, value in one.items() if key != "device" and value != ""}
-            for number, path in own.items()
-            for one in Occupied(id_, path, seen.openers.get(number, ())).documents()
-        )
+    users = local_users() if any(seen.openers.values()) else {}
+    found = {
+        id_: [
+            one for number, path in own.items() for one in Occupied(id_, path, seen.openers.get(number, ())).documents()
+        ]
         for id_, own in nodes.items()
     }
+    return {id_: tuple(_opener(one, users) for one in every) for id_, every in found.items()}
+
+
+def _opener(one: Mapping[str, Any], users: Mapping[int, str]) -> dict[str, Any]:
+    """Return a process for the report, with the name of its user if the host knows it."""
+    shown = {**one, "user": users.get(one["uid"], "")}
+    return {key: value for key, value in shown.items() if key != "device" and value != ""}
 
 
 def _joined(

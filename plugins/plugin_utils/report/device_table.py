@@ -57,9 +57,9 @@ def cell(value: str) -> str:
 
 def opener_text(opener: tuple[object, ...]) -> str:
     """Describe a process that has a device open."""
-    pid, command, _uid, unit, container, engine, pod, job = opener
-    words = {"container": container, "engine": engine, "pod": pod, "job": job, "unit": unit}
-    return " ".join([f"pid {pid} {command}", *(f"{name} {word}" for name, word in words.items() if word)])
+    pid, command, uid, unit, container, engine, pod, job, user = opener
+    words = {"user": user or uid, "container": container, "engine": engine, "pod": pod, "job": job, "unit": unit}
+    return " ".join([f"pid {pid} {command}", *(f"{name} {word}" for name, word in words.items() if word != "")])
 
 
 def _line(row: Rows) -> list[str]:

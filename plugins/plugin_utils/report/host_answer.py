@@ -38,7 +38,7 @@ class ReportedDevice(NamedTuple):
     serial: str
     uuid: str
     holders: tuple[tuple[Any, ...], ...]  # (who, owner, request, state, since)
-    openers: tuple[tuple[Any, ...], ...]  # (pid, command, uid, unit, container, engine, pod, job)
+    openers: tuple[tuple[Any, ...], ...]  # (pid, command, uid, unit, container, engine, pod, job, user)
     state: str
 
 
@@ -154,7 +154,7 @@ def _holder(one: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _opener(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    texts = [_text(one.get(key)) for key in ("command", "unit", "container", "engine", "pod", "job")]
+    texts = [_text(one.get(key)) for key in ("command", "unit", "container", "engine", "pod", "job", "user")]
     command, unit, container, *rest = texts
     short = container[:CONTAINER] if len(container) == 64 else container
     return (_number(one.get("pid")), command, _number(one.get("uid")), unit, short, *rest)

@@ -21,7 +21,8 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
   ];
   const WORDS = [
     ["state:!", "devices that disagree; also ? H F O S"], ["host:gpu-1", "hosts whose name begins so"],
-    ["rack:rack7", "one rack"], ["cause:1", "a cause, by its number"], ["uid:1000", "a user who has devices open"],
+    ["rack:rack7", "one rack"], ["cause:1", "a cause, by its number"], ["user:alice", "a user who has devices open"],
+    ["uid:1000", "the same by number"],
   ];
   const PAGE = 250; // rows of a table before "more"
   const MARKED = 400; // hosts on the map whose squares show which device matches
@@ -67,10 +68,10 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
     who: strings[who].replaceAll("{request}", strings[request]), owner: strings[owner], status: strings[status], since,
   }));
   const openers = (device) => data.openers[data.devices.open[device]].map(([pid, ...rest]) => {
-    const [command, uid, unit, container, engine, pod, job] = rest.map((value, place) => place === 1 ? value : strings[value]);
-    return { pid, command, uid, unit, container, engine, pod, job };
+    const [command, uid, unit, container, engine, pod, job, user] = rest.map((value, place) => place === 1 ? value : strings[value]);
+    return { pid, command, uid, unit, container, engine, pod, job, user };
   });
-  const openerText = (one) => [`pid ${one.pid} ${one.command} uid ${one.uid}`, one.container && `container ${one.container}`,
+  const openerText = (one) => [`pid ${one.pid} ${one.command}`, one.user ? `user ${one.user} (${one.uid})` : `user ${one.uid}`, one.container && `container ${one.container}`,
     one.engine, one.pod && `pod ${one.pod}`, one.job && `job ${one.job}`, one.unit && `unit ${one.unit}`].filter(Boolean).join(" ");
   const openTexts = (device) => field(device, "unknown").split(" ").includes("openers")
     ? ["unknown"] : openers(device).map(openerText);
@@ -136,10 +137,17 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
       }
     },
     uid: (word, devices) => {
-      const match = data.openers.map((list) => list.some((one) => String(one[2]) === word));
-      for (let device = 0; device < devices.length; device++) devices[device] = match[data.devices.open[device]];
+      opened(devices, (one) => String(one[2]) === word);
+    },
+    user: (word, devices) => {
+      opened(devices, (one) => one[8] ? folded[one[8]] === word : String(one[2]) === word);
     },
   };
+
+  function opened(devices, matches) {
+    const match = data.openers.map((list) => list.some(matches));
+    for (let device = 0; device < devices.length; device++) devices[device] = match[data.devices.open[device]];
+  }
 
   function wholeHosts(devices, hosts, matches) {
     for (let host = 0; host < hosts.length; host++) {
@@ -189,7 +197,7 @@ The report in a browser. Every text in it is foreign: it goes into the page as t
     if (!words.length) return { devices: devices.fill(1), hosts: hosts.fill(1), count: devices.length, words };
     words.forEach((word, number) => {
       const some = new Uint8Array(devices.length), whole = new Uint8Array(hosts.length);
-      const [, name, value] = word.match(/^(state|rack|host|cause|uid):(.+)$/) || [];
+      const [, name, value] = word.match(/^(state|rack|host|cause|uid|user):(.+)$/) || [];
       if (name) SPECIAL[name](value, some, whole); else anywhere(word, some, whole);
       for (let device = 0; device < some.length; device++) if (some[device]) whole[hostOf[device]] = 1;
       for (let device = 0; device < some.length; device++) devices[device] = some[device] && (!number || devices[device]);

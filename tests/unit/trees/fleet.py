@@ -59,8 +59,10 @@ def hold(one: dict[str, Any], host: int, job: int) -> None:
     who = f"request {pod} of kubernetes/nvidia.com/gpu (kubernetes)"
     since = MADE - 3600 * (1 + (host + job) % 99)
     promise = {"who": who, "owner": "kubernetes", "request": pod, "state": "active", "since": since, "unique": ""}
-    process = {"pid": 4000 + 100 * job, "command": "python3.11", "uid": 1000, "path": one["nodes"][0]}
+    process = {"pid": 4000 + 100 * job, "command": "python3.11", "uid": 1000 + host, "path": one["nodes"][0]}
     one["promised"] = ["held", "", [promise]]
+    if host % 2:  # a host that knows the names of its users
+        process["user"] = f"scientist{host}"
     one["openers"] = [{**process, "container": hexadecimal("c", host, job), "engine": "containerd", "pod": pod}]
 
 

@@ -80,9 +80,7 @@ def converge_states(
 
     def states(current: Mapping[str, Disabled]) -> dict[str, Disabled]:
         # Drop decisions whose time is over: they have no effect, and nothing else removes them.
-        kept = {
-            id_: one for id_, one in current.items() if id_ not in decided and (not one.until or one.until > now)
-        }
+        kept = {id_: one for id_, one in current.items() if id_ not in decided and (not one.until or one.until > now)}
         return {**kept, **{id_: one for id_, one in decided.items() if one}}
 
     def make_plan(manifest: Manifest) -> Plan:

@@ -85,7 +85,9 @@ def converge_specs(
         wanted = request.wanted
         before = memory_of(manifest.kinds.get(wanted.kind))
         path = os.path.join(around.directory, names.file_name(wanted.kind))
-        ours = next((one.spec for one in request.around.registry.specs if one.path == path and manifest.owns(path)), None)
+        ours = next(
+            (one.spec for one in request.around.registry.specs if one.path == path and manifest.owns(path)), None
+        )
         asked = leaving.keep_held(wanted, request.seen, before, ours, on_held, ledger, find)
         if asked.held and not wanted.by:  # a request to remove a kind does not make its author the owner
             asked = asked._replace(wanted=asked.wanted._replace(by=manifest.by(path)))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is done for a text that is four times as long, and for four times as many kinds: calls are counted.
+"""The work for a text that is four times as long, and for four times as many kinds: calls are counted.
 
 tests/bench/parsers.py and tests/bench/kinds.py show the processor's time.
 """
@@ -82,7 +82,7 @@ def life_of_kinds(tmp_path, monkeypatch):
         assert changed == [True, False, True, True, True]
         return done
 
-    life(1)  # imports what is imported at its first use
+    life(1)  # imports all that is imported at its first use
     return life
 
 

@@ -18,7 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ansible_collections.fleet.cdi.plugins.module_utils import files
-from ansible_collections.fleet.cdi.plugins.module_utils.manifest import FileWrite, digest, locked_manifest, read_manifest
+from ansible_collections.fleet.cdi.plugins.module_utils.manifest import (
+    FileWrite,
+    digest,
+    locked_manifest,
+    read_manifest,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 
 

@@ -21,6 +21,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.manifest import locked_m
 from ansible_collections.fleet.cdi.plugins.module_utils.records import Health
 from ansible_collections.fleet.cdi.plugins.module_utils.report import host_report_info
 from ansible_collections.fleet.cdi.plugins.module_utils.system import openers
+from ansible_collections.fleet.cdi.plugins.module_utils.system.local_users import local_users
 
 KIND = "vendor.com/memory"
 ENTRIES = {
@@ -113,8 +114,10 @@ def test_who_holds_a_device_and_since_when(host):
 
 def test_who_has_a_device_open(host):
     with Path("/dev/full").open("wb"):
-        found = {one["pid"]: one["path"] for one in host.devices()["full"]["openers"]}
-    assert found[os.getpid()] == "/dev/full"
+        found = {one["pid"]: one for one in host.devices()["full"]["openers"]}
+    mine = found[os.getpid()]
+    assert (mine["path"], mine["uid"]) == ("/dev/full", os.getuid())
+    assert mine.get("user", "") == local_users().get(os.getuid(), "")
 
 
 def test_processes_that_nobody_can_see_make_openers_unknown(host, monkeypatch):

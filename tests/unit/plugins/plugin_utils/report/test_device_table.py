@@ -25,6 +25,9 @@ def test_one_line_for_each_device():
     assert [row["uuid"] for row in found] == [device.uuid for device in answer.devices]
     assert (found[0]["state"], found[7]["state"]) == ("held", "free")
     assert found[0]["holders"].startswith("request ") and "container" in found[0]["open_in"]
+    assert "pid 4000 python3.11 user scientist3 container" in found[0]["open_in"]
+    (held, *_rest) = lines(read_answer("gpu-2", "rack1", {"report": fleet.report(2)}))
+    assert "pid 4000 python3.11 user 1002 container" in held["open_in"]
 
 
 def test_a_host_without_an_answer_has_a_line_with_the_reason():

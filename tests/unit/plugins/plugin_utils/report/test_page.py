@@ -152,6 +152,26 @@ class TestInABrowser:
         assert texts(browser, "tbody tr td:nth-child(2)") == ["gpu-00025"]
         assert texts(browser, "tbody tr td:nth-child(3)") == ["nvidia.com/gpu=3"]
 
+    @pytest.mark.parametrize(
+        ("word", "host"),
+        [
+            ("scientist25", "gpu-00025"),
+            ("user:Scientist25", "gpu-00025"),
+            ("uid:1025", "gpu-00025"),
+            ("user:1024", "gpu-00024"),  # a host that does not know the name
+            ("uid:1024", "gpu-00024"),
+        ],
+    )
+    def test_search_finds_the_devices_that_a_user_has_open(self, browser, show, word, host):
+        show(made(results()), "view=devices")
+        query(browser, word)
+        assert set(texts(browser, "tbody tr td:nth-child(2)")) == {host}
+
+    def test_a_part_of_a_name_is_no_user(self, browser, show):
+        show(made(results()), "view=devices")
+        query(browser, "user:scientist2")
+        assert status(browser) == "0 hosts and 0 devices match."
+
     def test_the_map_has_a_square_for_each_device_and_filters(self, browser, show):
         report = made(results())
         show(report, "view=map")
@@ -219,7 +239,7 @@ class TestInABrowser:
         bad = {"report": fleet.report(0), "gathered": fleet.MADE}
         bad["report"]["devices"][0].update(serial=HOSTILE, kind=HOSTILE, nodes=[HOSTILE], driver=HOSTILE)
         fleet.hold(bad["report"]["devices"][0], 0, 0)
-        bad["report"]["devices"][0]["openers"][0].update(command=HOSTILE, container=HOSTILE)
+        bad["report"]["devices"][0]["openers"][0].update(command=HOSTILE, container=HOSTILE, user=HOSTILE)
         fleet.finding(bad["report"], HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0)
         for at in (
             "",

@@ -64,9 +64,7 @@ def test_out_of_service_and_back(places, name):
 def test_one_refresh_for_several_devices(places, monkeypatch):
     refreshed = []
     real = device_state.refresh
-    monkeypatch.setattr(
-        device_state, "refresh", lambda *given, **more: (refreshed.append(1), real(*given, **more))[1]
-    )
+    monkeypatch.setattr(device_state, "refresh", lambda *given, **more: (refreshed.append(1), real(*given, **more))[1])
     both = [WantedDeviceState(name, "moved") for name in ("misc:fuse", f"{KIND}=tun")]
     done = device_state.converge_states(both, places)
     assert [(id_, after.reason) for id_, (_before, after) in done.devices.items()] == [
