@@ -26,7 +26,6 @@ from typing import Any, Optional
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.plugins.action import ActionBase
-from ansible.vars.clean import remove_internal_keys
 
 from ansible_collections.fleet.cdi.plugins.module_utils.on_host import FROM_ARCHIVE
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
@@ -34,6 +33,8 @@ from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 MODULE_UTILS = os.path.dirname(os.path.dirname(os.path.abspath(build.__file__)))
 OURS = ("release", "archive")
 NOT_FOUND = 127  # exit status of POSIX's shells for a command that does not exist
+# What Ansible would obey in a result. No module of ours returns them, so they can only come from a changed host.
+OBEYED = ("add_host", "add_group", "ansible_facts", "deprecations", "warnings")
 CHECKS = ("mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by")
 
 
@@ -145,7 +146,7 @@ class OnHost(ActionBase):
         result = {"failed": True, "msg": answer["error"]} if "error" in answer else answer["result"]
         if not self._task.diff:
             result.pop("diff", None)
-        remove_internal_keys(result)
+        result = {key: value for key, value in result.items() if key not in OBEYED and not key.startswith("_ansible_")}
         if answer["warnings"]:
             result["warnings"] = answer["warnings"]
         return {"changed": False, **result}

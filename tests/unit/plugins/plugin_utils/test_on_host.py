@@ -36,6 +36,7 @@ class Host:
         self.status = 0
         self.options: dict[str, Any] = {}
         self.answer: dict[str, Any] = MODULE
+        self.smuggled: dict[str, Any] = {}
         self.modules: list[dict[str, Any]] = []
         self.connection = connection_loader.get("local", PlayContext(), None)
         self.connection.set_options(direct={"pipelining": pipelining})
@@ -58,7 +59,7 @@ class Host:
     def _execute(self, command: str, in_data: bytes) -> dict[str, Any]:
         request = json.loads(in_data)
         self.command, self.options = command, request["options"]
-        result = {"changed": True, "by": "launcher", "diff": [], "_ansible_no_log": True}
+        result = {"changed": True, "by": "launcher", "diff": [], **self.smuggled}
         stdout = self.prints(request["mark"], json.dumps({"result": result, "warnings": []}))
         return {"stdout": stdout, "rc": self.status}
 
@@ -79,6 +80,22 @@ def test_the_release_gets_the_options_of_the_module_with_their_types() -> None:
     assert host.options["spec_dirs"] == ["/a", "/b"]
     assert host.options["state_dir"] == "/var/lib/cdi"
     assert not host.modules
+
+
+@pytest.mark.parametrize(
+    "smuggled",
+    [
+        {"_ansible_no_log": True},
+        {"add_host": {"host_name": "evil"}},
+        {"add_group": "evil"},
+        {"ansible_facts": {"discovered_interpreter_python": "/tmp/evil"}},
+        {"warnings": ["evil"], "deprecations": [{"msg": "evil"}]},
+    ],
+)
+def test_a_host_tells_the_controller_nothing_that_ansible_obeys(smuggled: dict[str, Any]) -> None:
+    host = Host(plainly)
+    host.smuggled = smuggled
+    assert host.run() == {"changed": True, "by": "launcher"}
 
 
 @pytest.mark.parametrize(
