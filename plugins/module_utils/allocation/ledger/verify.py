@@ -55,7 +55,8 @@ def sound(db: sqlite3.Connection, tables: Tables, size: Optional[int] = None) ->
     made = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
     if tables.state.version == schema.USER_VERSION and made != list(schema.TABLES):
         raise Damaged("its tables are not those that were made")
-    records = list(_texts(db.execute("SELECT record FROM grants ORDER BY id")))
+    # All at once: from Python 3.13 a connection that is closed in the middle of a SELECT keeps its lock.
+    records = list(_texts(db.execute("SELECT record FROM grants ORDER BY id").fetchall()))
     if checksum(records) != tables.state[2:4]:
         raise Damaged(f"has {len(records)} grants that are not the {tables.state.records} that were recorded")
     return records
