@@ -101,7 +101,8 @@ def grants(host: Host) -> str:
     """What an operator sees."""
     code = "import sys; from ansible_collections.fleet.cdi.plugins.module_utils.cli.main import main; sys.exit(main("
     paths = {"state_dir": str(host.base / "state"), "inventory": "/nonexistent", "spec_dirs": ["/nonexistent"]}
-    code += f"['grants', 'list'], 'test', { ({**paths, 'prefix': '/nonexistent'})!r}))"
+    settings = {**paths, "prefix": "/nonexistent"}
+    code += f"['grants', 'list'], 'test', {settings!r}))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": CODE}, capture_output=True, text=True, check=False
     )

@@ -144,29 +144,18 @@ def check_access(places: Layout, claim: ClaimRecord, spec: str) -> None:
     """
     if not claim.uid:
         return
-    import subprocess  # other claims need not pay for it
+    from ...system import processes  # other claims need not pay for it
 
     user = pwd.getpwuid(claim.uid)
     paths = [spec, *(places.root.rstrip("/") + node.path for node in claim.nodes)]
+    identity = processes.RunAs(claim.uid, user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid))
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", TRY, "sh", *paths],
-            check=False,
-            cwd="/",
-            env={},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # the user can stop or change this process: only its status counts
-            stderr=subprocess.DEVNULL,
-            timeout=TRYING,
-            start_new_session=True,  # root's terminal obeys who has it (ioctl_tty(2), TIOCSTI)
-            user=claim.uid,
-            group=user.pw_gid,
-            extra_groups=os.getgrouplist(user.pw_name, user.pw_gid),
-        )
-    except (OSError, subprocess.SubprocessError) as error:
+        # The user can stop or change this process: only its status counts.
+        done = processes.run(["/bin/sh", "-c", TRY, "sh", *paths], TRYING, env={}, identity=identity)
+    except OSError as error:
         raise CdiError(f"can't ask the kernel what user {user.pw_name} may open: {error}") from None
-    if done.returncode:
-        path = paths[min(max(done.returncode, 1), len(paths)) - 1]
+    if done.status:
+        path = paths[min(max(done.status, 1), len(paths)) - 1]
         raise CdiError(
             f"{path}: user {user.pw_name} can't open it, although its access list says so. Look for a directory on the "
             "way that the user can't enter, and for a security policy"
