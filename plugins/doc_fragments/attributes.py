@@ -17,6 +17,9 @@ attributes:
     support: full
     membership:
       - fleet.cdi.all
+  async:
+    description: Can run with the keyword C(async). The keyword is refused, because the action plugin runs first.
+    support: none
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
   diff_mode:

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each playbook has an argument spec (ansible-core 2.20) of exactly the variables that it reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report import host_answer
+
+FOLDER = Path(__file__).resolve().parents[2] / "playbooks"
+PLAYBOOKS = sorted(path.stem for path in FOLDER.glob("*.yml") if not path.name.endswith(".meta.yml"))
+REPORTS = re.compile(r"fleet\.cdi\.fleet_(report|verdict)\(")
+VARIABLE = re.compile(r"(?<!_)\bfleet_cdi_\w+")
+
+
+def spec(playbook: str) -> dict[str, Any]:
+    """The options of a playbook's spec."""
+    document = yaml.safe_load((FOLDER / f"{playbook}.meta.yml").read_text(encoding="utf-8"))
+    (entry,) = document["argument_specs"]
+    assert entry == playbook
+    options: dict[str, Any] = document["argument_specs"][entry]["options"]
+    return options
+
+
+def variables(playbook: str) -> set[str]:
+    """What a playbook, its files of tasks (tasks/PLAYBOOK_*.yml) and the filters that it uses read."""
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in (FOLDER / f"{playbook}.yml", *FOLDER.glob(f"tasks/{playbook}_*.yml"))
+    ]
+    read_by_filters = {host_answer.RACK} if any(REPORTS.search(text) for text in texts) else set()
+    return {name for text in texts for name in VARIABLE.findall(text)} | read_by_filters
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_a_spec_has_the_variables_that_its_playbook_reads(playbook: str) -> None:
+    assert set(spec(playbook)) == variables(playbook)
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_the_defaults_of_a_spec_are_valid(playbook: str) -> None:
+    validator = ArgumentSpecValidator({name: {**option} for name, option in spec(playbook).items()})
+    assert not validator.validate({}).error_messages
+    assert validator.validate({"fleet_cdi_unknown": 1}).error_messages
