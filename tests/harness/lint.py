@@ -45,7 +45,7 @@ def slow(copy: Path) -> list[tuple[Path, list[str]]]:
         (CHECKOUT, ["mypy", "examples/machine/run.py"]),
         (CHECKOUT, ["mypy", "release"]),
         (copy, ["ansible-lint", "--offline", "--strict"]),
-        (copy, ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."]),
+        (copy, ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "."]),
         (copy, ["antsibull-changelog", "lint"]),
     ]
 
