@@ -21,6 +21,8 @@ ROOM ?=
 LEVEL ?=
 E2E ?=
 WORLD ?=
+BASE ?=
+MATRIX ?=
 export FLEET_CDI_DATA QUICK
 
 # The environments are made anew when what they hold, or the Python, changes.
@@ -39,7 +41,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench nightly conventions again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench changelog matrix nightly conventions again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -75,6 +77,10 @@ lint: $(VENV) $(LINK)
 	$(MIRROR)
 	@$(RUN) python tests/harness/lint.py $(COPY)
 
+# What users see of the changes since BASE has a changelog fragment.
+changelog:
+	@$(PYTHON) tests/harness/changelog.py $(or $(BASE),origin/main)
+
 sanity: $(VENV)
 	$(COUNTERPARTS) sanity
 	$(MIRROR)
@@ -87,7 +93,7 @@ unit: $(VENV) $(LINK)
 floor: $(FLOOR) $(LINK)
 	$(COUNTERPARTS) floor
 	@$(call run,venv-floor) python tests/harness/floor.py
-	$(if $(QUICK),,@$(call run,venv-floor) python tests/harness/oldest_python.py)
+	$(if $(QUICK),,@$(call run,venv-floor) python tests/harness/host_pythons.py bullseye)
 
 integration: $(VENV) $(LINK)
 	$(COUNTERPARTS) integration
@@ -130,7 +136,12 @@ e2e: $(VENV) $(LINK)
 bench: $(VENV) $(LINK)
 	@for file in tests/bench/$(or $(ROOM),*).py; do $(RUN) python $$file || exit 1; done
 
-nightly: $(VENV) $(LINK)
+# Every ansible-core from the floor to the newest, and every Python of hosts, in root directories: half an hour, for nightly.
+matrix: $(VENV) $(LINK)
+	$(COUNTERPARTS) matrix
+	@$(RUN) python tests/harness/matrix.py $(MATRIX)
+
+nightly: matrix
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9

@@ -59,7 +59,7 @@ TABLE = (
     Counterpart(
         "mmdebstrap",
         "command -v mmdebstrap",
-        ("floor", "integration", "adversary", "molecule", "machines", "e2e"),
+        ("floor", "integration", "adversary", "molecule", "machines", "e2e", "matrix"),
         "images of container hosts",
     ),
     Counterpart(

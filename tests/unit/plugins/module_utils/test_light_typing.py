@@ -33,6 +33,11 @@ def made(base):
     return space["Record"]
 
 
+def refused(act):
+    with pytest.raises((ValueError, TypeError)):  # TypeError from Python 3.13
+        act()
+
+
 ACTS = {
     "by position": lambda record: record(1, "x", ("y",)),
     "defaults": lambda record: record(1),
@@ -50,7 +55,7 @@ ACTS = {
     "_make": lambda record: record._make([1, 2, 3]),
     "_make of too few": lambda record: record._make([]),
     "_replace": lambda record: record(1)._replace(b="x"),
-    "_replace of nothing known": lambda record: record(1)._replace(d="x"),
+    "_replace of nothing known": lambda record: refused(lambda: record(1)._replace(d="x")),
     "_asdict": lambda record: [*record(1)._asdict().items()],
     "fields": lambda record: [record._fields, record._field_defaults, record.__name__, record.__doc__],
     "text": lambda record: [repr(record(1)), str(record(1))],
@@ -91,8 +96,9 @@ print(get_type_hints.__module__, "NamedTuple" in repr(records.Device.__mro__))
 
 
 def test_it_leaves_typing_alone_where_that_is_there_already():
+    there = sys.modules["typing"]
     light_typing.install()
-    assert sys.modules["typing"] is typing
+    assert sys.modules["typing"] is there
 
 
 def test_later_imports_get_the_real_typing_again():

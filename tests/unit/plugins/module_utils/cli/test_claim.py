@@ -297,7 +297,7 @@ class TestPod:
             (("add", "FILE"), "{", "is not a JSON document"),
             (("add", "FILE"), '{"a": 1, "a": 2}', "has the key"),
             (("add", "FILE"), b"\xff", "0xff at 0 is not UTF-8"),
-            (("add", "FILE"), "[" * 9000, "is nested too deeply"),
+            (("add", "FILE"), "[" * 900_000, "is nested too deeply"),
             (("add", "FILE"), "a: " * 9000, "is not YAML"),
             (("add", "FILE"), "- " * 9000 + "a", "is not a manifest"),
             (("add", "FILE"), " " * (1 << 21), "is larger than 1 MiB"),

@@ -92,7 +92,7 @@ def test_one_that_can_not_be_ended_is_not_waited_for(monkeypatch):
         ("/nonexistent", "No such file"),
         ("/etc/passwd", "Permission denied"),
         ("/", "/ is not a regular file"),
-        ("/a\0b", "null byte"),
+        ("/a\0b", "embedded null"),
     ],
 )
 def test_what_can_not_be_started(path, says):
