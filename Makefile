@@ -29,6 +29,7 @@ export FLEET_CDI_DATA QUICK
 stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' ' -f1)
 VENV := $(call stamp,venv,tests/requirements.txt)
 FLOOR := $(call stamp,venv-floor,tests/requirements-floor.txt)
+MUTATION := $(call stamp,venv-mutation,tests/requirements-mutation.txt)
 # No configuration of the user's may change what is tested.
 run = env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
   PATH="$(CURDIR)/build/$(1)/bin:$$PATH"
@@ -41,7 +42,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench changelog matrix nightly conventions again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench changelog matrix nightly conventions coverage mutation again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -63,6 +64,11 @@ $(VENV): tests/requirements.txt
 $(FLOOR): tests/requirements-floor.txt
 	$(PYTHON) -m venv build/venv-floor
 	build/venv-floor/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(MUTATION): tests/requirements-mutation.txt
+	$(PYTHON) -m venv build/venv-mutation
+	build/venv-mutation/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(LINK):
@@ -151,6 +157,19 @@ nightly: matrix
 	@$(RUN) python tests/world/main.py controls
 	@$(RUN) python tests/harness/reproducible.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
+
+# Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.
+coverage: $(VENV) $(LINK)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(RUN) python tests/harness/halves.py tests/unit coverage
+	@$(RUN) python tests/harness/halves.py tests/contract coverage
+	@$(RUN) coverage combine --quiet
+	@$(RUN) coverage report
+
+# How many of the small faults that are put into rooms their unit tests find: NUMBER=200 SEED=2 ROOMS="spec hooks".
+mutation: $(VENV) $(LINK) $(MUTATION)
+	@$(RUN) PYTHONPATH=tests/harness build/venv-mutation/bin/python tests/harness/mutation.py $(or $(NUMBER),100) $(or $(SEED),1) \
+	  $(or $(ROOMS),allocation spec hooks device_plugin)
 
 # The conventions of good collections, each with its proof, after `make test-all`: docs/conventions.md.
 conventions: $(VENV) $(LINK)

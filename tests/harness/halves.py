@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tests of a directory in two processes: two cores take half the time, and contract tests wait more than they work.
 
-halves.py DIRECTORY    `pytest DIRECTORY` runs them one after the other
+halves.py DIRECTORY            `pytest DIRECTORY` runs them one after the other
+halves.py DIRECTORY coverage   note which lines and branches they run, in files of coverage.py
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ def halves(directory: Path) -> tuple[list[str], list[str]]:
     return found
 
 
-def main(directory: Path) -> int:
+def main(directory: Path, noted: bool = False) -> int:
     """Run both, print one after the other; 1 if either failed."""
+    python = [sys.executable, *(["-m", "coverage", "run"] if noted else [])]
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", *sorted(files)],
+            [*python, "-m", "pytest", "-q", *sorted(files)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -43,4 +45,4 @@ def main(directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:] == ["coverage"]))

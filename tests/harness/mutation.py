@@ -152,7 +152,8 @@ def main(number: int, seed: int, rooms: list[str]) -> int:
                 tried.append(result)
                 if not result.found:
                     why = f"excused: {result.excuse}" if result.excuse else "NOT FOUND"
-                    print(f"{result.mutant.path}:{result.mutant.line}: {why}\n  {result.was}\n  {result.now}", flush=True)
+                    where = f"{result.mutant.path}:{result.mutant.line}"
+                    print(f"{where}: {why}\n  {result.was}\n  {result.now}", flush=True)
         found = sum(result.found for result in tried)
         excusable = sum(bool(result.excuse) for result in tried)
         scores[room] = {
