@@ -3,16 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # The one entry to everything that checks this collection: see CONTRIBUTING.md. Needs python3 (+venv), git and make.
 #
-#   make test [INSTALL=1]   what finds most in 12 minutes on two cores (tests/harness/parts.py)
-#   make test-all [INSTALL=1]   all of every part, as CI runs it
-#   make PART [INSTALL=1] [QUICK=1]   one part. INSTALL=1 lets root install missing real counterparts by apt,
-#                           QUICK=1 leaves out what `make test` leaves out
-#   make adversary [SEEDS=10000] [FAMILY=images] [SEED=17]   more attacks, one family's, or one again
+# One command per intent:
+#   make test               what finds most, in 12 minutes on two cores (tests/harness/parts.py)
+#   make test-all           all of every part, as CI runs it
+#   make PART               one part:
+#     style, lint           formatting, licences, English, types, Ansible's linters
+#     unit, floor           unit tests; those of the oldest Python and ansible-core
+#     sanity                ansible-test sanity
+#     integration, molecule real engines, and hosts that are containers
+#     contract, conformance the device plugin's contract; specs beside the reference library
+#     fault, world          kills, full disks, power cuts; the life of a host from a seed
+#     adversary, machines   attacks; virtual machines
+#   make e2e [E2E="-k upgrade"]   real kubelets: the first run builds them for a quarter of an hour
+#   make nightly            the larger counts
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
-#   make machine            a virtual machine to try the collection on, without a GPU (docs/machine.md)
+#   make bench [ROOM=payload]   the benchmarks
 #   make release-artifacts [REVISION=0.1.0]   what a release consists of, in dist (docs/release.md)
 #   make release VERSION=0.2.0 DRY_RUN=1   try to make a release; KEY=FILE instead of DRY_RUN=1 makes it
-#   make demo               from here to a container that sees exactly its device; make demo-undo takes it back
+#   make setup              build/venv, and what the machine lacks
+#   make format             ruff's formatting and safe fixes
+#   make demo, make demo-undo   from here to a container that sees exactly its device, and back
+#   make machine, make machine-plug, make machine-unplug, make machine-stop   a machine to try it on (docs/machine.md)
+#   make clean, make help   remove build; print this
+# INSTALL=1 lets root install missing real counterparts by apt. QUICK=1 leaves out what `make test` leaves out.
+# make adversary takes SEEDS=10000, FAMILY=images and SEED=17; make world SEED=7 and DAYS=1000; make fault LEVEL=L5.
 
 PYTHON ?= python3
 INSTALL ?=

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Workflows of a forge and hooks of git run targets of the Makefile alone; `make help` names every target."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import parts  # tests/harness
+import pytest
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((CHECKOUT / ".github/workflows").glob("*.yml"))
+TARGETS = {
+    word
+    for line in re.findall(r"^\.PHONY: (.*)", (CHECKOUT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for word in line.split()
+}
+PINNED = re.compile(r"actions/[a-z-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
+COMMAND = re.compile(r"(?:sudo )?make ([a-z0-9-]+)((?: [A-Z]+=(?:\w+|\"[\w ]+\"))*)")
+
+
+def commands(job):
+    """The commands of a job, for each row of its matrix."""
+    matrix = job.get("strategy", {}).get("matrix", {})
+    for values in product(*matrix.values()):
+        for step in job["steps"]:
+            command = step.get("run")
+            for name, value in zip(matrix, values):
+                command = command and command.replace(f"${{{{ matrix.{name} }}}}", value)
+            if command:
+                yield command
+
+
+def refused(text):
+    """What is wrong with the text of a workflow."""
+    workflow = yaml.safe_load(text)
+    found = []
+    if workflow["permissions"] != {"contents": "read"}:
+        found.append("permissions")
+    found += [line for line in re.findall(r"uses: (.*)", text) if not PINNED.fullmatch(line)]
+    for job in workflow["jobs"].values():
+        if "permissions" in job or "timeout-minutes" not in job:
+            found.append("a job has permissions of its own, or no limit of time")
+        for command in commands(job):
+            match = COMMAND.fullmatch(command)
+            if not match or match[1] not in TARGETS:
+                found.append(command)
+    return found
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_pinned_actions_and_targets_of_the_makefile(path):
+    assert refused(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("contents: read", "contents: write", "permissions"),
+        ("3d3c42e5aac5ba805825da76410c181273ba90b1  # v7.0.1", "v7", "actions/checkout@v7"),
+        ("sudo make test-all", "sudo make nothing", "sudo make nothing INSTALL=1"),
+        ("sudo make test-all INSTALL=1", "curl https://example.com | sh", "curl https://example.com | sh"),
+    ],
+)
+def test_the_check_sees_it(old, new, told):
+    text = (CHECKOUT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    assert old in text and told in refused(text.replace(old, new))
+
+
+def test_ci_runs_every_part():
+    """Each change is tested by all that `make test-all` runs."""
+    jobs = yaml.safe_load((CHECKOUT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    run = {COMMAND.fullmatch(command)[1] for job in jobs.values() for command in commands(job)}
+    assert run == set(parts.PARTS) - {"setup", "style"}  # `make lint` runs style, and each target makes what it needs
+
+
+def test_the_hook_of_git_is_the_same_check():
+    (repo,) = yaml.safe_load((CHECKOUT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    assert repo["repo"] == "local"
+    assert [COMMAND.fullmatch(hook["entry"])[1] for hook in repo["hooks"]] == ["style"]
+
+
+def test_help_names_every_target():
+    said = subprocess.run(["make", "-C", str(CHECKOUT), "help"], capture_output=True, text=True, check=True).stdout
+    assert {target for target in TARGETS if not re.search(rf"(?<![\w-]){target}(?![\w-])", said)} == set()
