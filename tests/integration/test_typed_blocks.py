@@ -1,0 +1,94 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Single blocks of the documentation, typed on this machine in directories of its own: rows `here` of tests/blocks.yml.
+
+The host is provisioned by the real ansible-playbook with two consoles, as the examples of docs/cli.md say.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import apart  # tests/harness
+import pytest
+import typed  # tests/harness
+import yaml
+
+LOCAL = {
+    "ansible_connection": "local",
+    "ansible_become": False,
+    "ansible_python_interpreter": sys.executable,
+    "cdi_host_python": sys.executable,
+    "cdi_host_install_packages": False,
+    "cdi_host_refresh": False,
+    "cdi_host_command_link": False,
+    "cdi_host_device_list": "/var/lib/cdi/run/inventory.json",
+}
+# `profile: tty` of two consoles.
+CONSOLES = {
+    "profile": "rule",
+    "kind": "fleet.cdi/tty",
+    "match": {"subsystem": "tty", "node": ["/dev/tty13", "/dev/tty14"]},
+    "name_by": ["sysname"],
+    "group_by": "none",
+}
+HOST = {
+    **LOCAL,
+    "cdi_host_devices": {"consoles": CONSOLES},
+    "cdi_host_plugins": {"tty/generic-tty": {"plugin": "generic-tty", "args": {"num_system_reserved": 12}}},
+}
+CASES = [
+    pytest.param(name, number, row, id=f"{name}-{number}")
+    for name, rows in typed.table().items()
+    for number, row in enumerate(rows)
+    if "here" in row
+]
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="provisions this machine in a mount namespace: needs root"),
+    pytest.mark.skipif(not os.path.exists("/dev/tty63"), reason="this machine has no 63 consoles"),
+]
+
+
+@pytest.fixture
+def host(tmp_path, ansible_environment):
+    """A host before its first provisioning: its variables. $PROVISION provisions it, $PLAIN, $MEMORY others."""
+    os.makedirs("/var/lib/cdi/run", exist_ok=True)
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory/hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"gpu01.example.com": LOCAL}}}))
+    (tmp_path / "consoles.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node1": HOST}}}))
+    plain = {name: value for name, value in HOST.items() if name != "cdi_host_plugins"}
+    (tmp_path / "plain.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node1": plain}}}))
+    memory = {"match": {"subsystem": "mem", "node": ["/dev/full", "/dev/zero"]}, "kind": "vendor.com/memory"}
+    memory = {**plain, "cdi_host_devices": {"memory": {**CONSOLES, **memory}}}
+    (tmp_path / "memory.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node1": memory}}}))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text('#!/bin/sh\nshift; exec "$@"\n')
+    (tmp_path / "bin/ssh").chmod(0o755)
+    yield {
+        **ansible_environment,
+        "HOME": str(tmp_path),
+        "PROVISION": f"ansible-playbook -i {tmp_path}/consoles.yml fleet.cdi.provision",
+        "PLAIN": f"ansible-playbook -i {tmp_path}/plain.yml fleet.cdi.provision",
+        "MEMORY": f"ansible-playbook -i {tmp_path}/memory.yml fleet.cdi.provision",
+        "CHECKOUT": str(typed.CHECKOUT),
+        "PATH": f"{tmp_path}/bin:/opt/cdi/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "ANSIBLE_INVENTORY": str(tmp_path / "consoles.yml"),
+    }
+    apart.empty()
+
+
+@pytest.mark.parametrize(("name", "number", "row"), CASES)
+def test_the_block_does_what_it_shows(name, number, row, tmp_path, host):
+    block = typed.blocks_of(name)[number]
+    for other in typed.blocks_of(name):  # files that the reader saves
+        for path in typed.saved_as(other):
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(typed.replaced(other.text, row.get("replace", {})))
+    replace = {one: text.replace("$HERE", str(tmp_path)) for one, text in row.get("replace", {}).items()}
+    if "command" in row:  # the block is the output of it
+        block = block._replace(text=f"$ {row['command']}\n{block.text}")
+    typed.run(name, block, tmp_path, host, replace, row["here"])
