@@ -20,6 +20,10 @@
 #   make bench [ROOM=payload]   the benchmarks
 #   make release-artifacts [REVISION=0.1.0]   what a release consists of, in dist (docs/release.md)
 #   make release VERSION=0.2.0 DRY_RUN=1   try to make a release; KEY=FILE instead of DRY_RUN=1 makes it
+#   make reproducible       build what a release consists of twice, elsewhere and under other settings, and compare
+#   make changelog [BASE=main]   whether a change that users see has a fragment
+#   make matrix [MATRIX=...]   ansible-core and Python, the oldest to the newest
+#   make conventions        the table of conventions of good collections, each row by its proof
 #   make setup              build/venv, and what the machine lacks
 #   make format             ruff's formatting and safe fixes
 #   make demo, make demo-undo   from here to a container that sees exactly its device, and back
