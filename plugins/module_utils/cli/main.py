@@ -138,6 +138,18 @@ VERBS = {
     "doctor": Verb(
         "find what keeps containers from their devices, and say what to do next; exit code 1 if there is anything", JSON
     ),
+    "explain": Verb(
+        "tell what a message means, why, and what to do: messages have an id such as FC1001 at their end",
+        JSON,
+        {
+            "what": Operand(
+                "ID",
+                "*",
+                "an id, the name of a rule of doctor or validate, an error code of an executable, or a whole message "
+                "in quotes; without any, the list of all",
+            )
+        },
+    ),
     "features": Verb(
         "print labels of the devices for Kubernetes' Node Feature Discovery, or keep a file of them",
         {"--check": "say what would be done, and do nothing", **JSON},

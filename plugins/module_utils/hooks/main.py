@@ -107,7 +107,7 @@ def _link(container: ContainerRoot, target: str, link: str) -> None:
     try:
         container.link(target, link)
     except OSError as error:
-        raise HookError(f"link {link} to {target}: {error.strerror}") from None
+        raise HookError(f"can't link {link} to {target}: {error.strerror}") from None
 
 
 def _chmod(container: ContainerRoot, mode: int, path: str) -> list[str]:
@@ -122,9 +122,9 @@ def _chmod(container: ContainerRoot, mode: int, path: str) -> list[str]:
         if found.st_mode & 0o7777 != mode:
             os.chmod(reopened(handle), mode)
     except PermissionError as error:  # for example if the host's whole /dev is mounted
-        return [f"chmod {path}: {error.strerror}; it stays {found.st_mode & 0o7777:o}"]
+        return [f"can't set the mode of {path}: {error.strerror}; it stays {found.st_mode & 0o7777:o}"]
     except OSError as error:
-        raise HookError(f"chmod {path}: {error.strerror}") from None
+        raise HookError(f"can't set the mode of {path}: {error.strerror}") from None
     finally:
         os.close(handle)
     return []
@@ -144,7 +144,8 @@ def _limit(seconds: int, name: str) -> None:
 def _end(status: int, *lines: str) -> NoReturn:
     """Write `lines` for the runtime, and end the process without the interpreter's cleanup."""
     for line in lines:
-        from ..safe_text import one_line  # most hooks say nothing
+        from ..explanations.every import with_id  # most hooks say nothing
+        from ..safe_text import one_line
 
-        os.write(2, f"cdi-hook: {one_line(' '.join(line.split()))}\n".encode())
+        os.write(2, f"cdi-hook: {with_id(one_line(' '.join(line.split())))}\n".encode())
     os._exit(status)

@@ -19,6 +19,8 @@ rule skips subjects that an earlier rule named.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from . import (
     device_links,
     device_plugin,
@@ -47,3 +49,9 @@ RULES = (
     *device_links.RULES,
     *managed_files.GENERAL,
 )
+
+
+def next_steps(names: Iterable[str]) -> dict[str, str]:
+    """Return the next step of each rule, by name; SUBJECT stands for the path, name or unit that a finding is about."""
+    wanted = set(names)
+    return {rule.name: rule.next.replace("{subject}", "SUBJECT") for rule in RULES if rule.name in wanted}

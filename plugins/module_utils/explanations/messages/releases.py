@@ -1,0 +1,145 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Messages about releases on a host, and about the host itself."""
+
+from __future__ import annotations
+
+from ..explanation import Explanation
+
+EXPLANATIONS = (
+    Explanation(
+        id="FC1751",
+        title="No release is active on this host",
+        messages=(
+            "no release is active; run the role cdi_host once",
+            "no release is active, so nothing can put these devices back into service",
+            "does not exist; install the release first (module fleet.cdi.host_release)",
+            "Install the release first (module fleet.cdi.host_release)",
+        ),
+        means="The code of fleet.cdi is not installed on this host, or not under this prefix.",
+        why="Executables, hooks and units run this code.",
+        do="Run playbook fleet.cdi.provision, or role fleet.cdi.cdi_host.",
+        more="ls -l /opt/cdi/lib",
+    ),
+    Explanation(
+        id="FC1752",
+        title="Another release is active on this host",
+        messages=("One host has one release",),
+        means="The controller has another release than the host.",
+        why="Two releases that write the same files would undo each other's work.",
+        do="Run fleet.cdi.host_release first (the role does), or use the other controller.",
+        more="fleet-cdi --version",
+    ),
+    Explanation(
+        id="FC1753",
+        title="The distribution is not supported",
+        messages=("/etc/os-release: found ID *", "distributions: found *; expected lists of VERSION_ID"),
+        means="fleet.cdi is tested on the distributions that the message lists.",
+        why="Paths, packages and runtimes of others were never tried.",
+        do="Use a listed one. To try another at your own risk, add it to `distributions`.",
+        more="cat /etc/os-release",
+    ),
+    Explanation(
+        id="FC1754",
+        title="Python is missing or too old",
+        messages=(
+            "is not Python >= 3.9",
+            "a release needs >= 3.9. Name a newer one",
+            "expected the host's Python >= 3.9",
+            "python: found *; expected an absolute path without quotes",
+        ),
+        means="A release runs on the Python of the host, 3.9 or newer.",
+        why="The code and its byte code are made for it.",
+        do="Install a newer Python from the distribution, and name it with option `python`.",
+        more="python3 --version",
+    ),
+    Explanation(
+        id="FC1755",
+        title="A file or link is in the way of the installation",
+        messages=(
+            "is there already and is not ours; expected nothing, or a link to",
+            "is not a link that fleet.cdi made. Move it away, or choose another prefix",
+            "is not a directory; choose another prefix, or move it away",
+            "expected a directory, as code that runs as root goes there",
+        ),
+        means="A path of the installation has a file or link of another program.",
+        why="fleet.cdi replaces nothing that it did not make.",
+        do="Move it away, or choose another `prefix`.",
+        more="ls -l /opt/cdi",
+    ),
+    Explanation(
+        id="FC1756",
+        title="The release was not activated",
+        messages=(
+            "archive: holds release *; expected",
+            "archive: is damaged (*); expected release",
+            "can't byte-compile the release",
+            "pages failed (exit status",
+            "was not activated",
+            "expected a file system that is not mounted noexec",
+            "what was active before still is",
+            "release: found *; expected <version>-<12 hex digits>",
+            "is not a source file of a release",
+            "not a release of fleet.cdi",
+        ),
+        means="The archive was damaged on its way, or the new release failed its first run on this host.",
+        why="A release that can't run is never made active. The one before still works.",
+        do=(
+            "Run it again. If it fails in the same way, read the words of the program, and check space and mount "
+            "options of the prefix."
+        ),
+        more="findmnt -T /opt/cdi",
+    ),
+    Explanation(
+        id="FC1757",
+        title="There is no release to go back to",
+        messages=(
+            "there is no previous release to go back to",
+            "was changed since it was installed; install a release with state=present instead",
+        ),
+        means="`state: previous` needs the release before, unchanged. It was removed or changed.",
+        why="Changed code of root is not trusted.",
+        do="Install the release that you want from a controller that has it.",
+        more="ls -l /opt/cdi/lib",
+    ),
+    Explanation(
+        id="FC1758",
+        title="Another process changes the releases",
+        messages=(
+            "another process changed the releases just now; run again",
+            "another process has been changing the releases for",
+        ),
+        means="Two runs install or remove a release at the same time.",
+        why="Half of each would be no release.",
+        do="Wait for the other run, then run again.",
+        more="fuser -v /opt/cdi/lib",
+    ),
+    Explanation(
+        id="FC1759",
+        title="The ledger could not be migrated",
+        messages=("The release is active; grants are refused until the store can be used",),
+        means="The new release is active, and the store of grants still has the old format.",
+        why="Migration happens at activation, and never while a grant is made.",
+        do="Do what the message says about the store, then run it again. `state: previous` goes back.",
+        more="fleet-cdi grants migrate",
+    ),
+    Explanation(
+        id="FC1760",
+        title="Things that need the release are still there",
+        messages=("Remove these first, or run playbook fleet.cdi.remove",),
+        means="Specs, units or configurations of this host run the code that would be removed.",
+        why="Containers with hooks of a removed release do not start.",
+        do="Remove them first. Playbook fleet.cdi.remove removes everything in the right order.",
+        more="fleet-cdi undo --check",
+    ),
+    Explanation(
+        id="FC1761",
+        title="A package can't be installed",
+        messages=("could not be installed: *",),
+        means="The role installs a few packages of the distribution. The package manager failed.",
+        why="The device plugin needs gRPC. Discovery works without pyudev, and lacks what only udev knows.",
+        do="Install the package by hand, or set cdi_host_install_packages to false.",
+        more="apt-get install python3-pyudev",
+    ),
+)

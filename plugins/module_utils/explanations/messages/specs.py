@@ -1,0 +1,142 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Messages about CDI specs."""
+
+from __future__ import annotations
+
+from ..explanation import Explanation
+
+EXPLANATIONS = (
+    Explanation(
+        id="FC1301",
+        title="The name of a kind or device breaks the rules of CDI",
+        messages=(
+            "found no '/'; expected vendor/class",
+            "found no '='; expected vendor/class=device",
+            "found the device name *; expected",
+            "; expected 2 or more *",
+        ),
+        means="A kind is `vendor/class`, and a qualified name is `vendor/class=device`.",
+        why="Container runtimes ignore or refuse a spec with another name.",
+        do="Correct the name in the settings or in the command.",
+        more="fleet-cdi specs",
+    ),
+    Explanation(
+        id="FC1302",
+        title="The spec is not valid",
+        messages=(
+            "is not a valid spec: *",
+            "is not a valid spec, so its secrets can't be found",
+            "its spec would not be valid",
+        ),
+        means="The file breaks a rule of CDI specs. The name of the rule is in brackets.",
+        why="Some runtimes refuse the file, and some read another device from it.",
+        do="Correct the place that the message names. `fleet-cdi explain RULE` explains a rule.",
+        more="fleet-cdi validate FILE",
+    ),
+    Explanation(
+        id="FC1303",
+        title="Not every runtime of this host reads the spec",
+        messages=("is not for every runtime of this host: *",),
+        means="The spec needs a version of CDI that one of the installed runtimes does not read.",
+        why="That runtime would see no device, or would ignore part of the spec.",
+        do="Upgrade the runtime. Or name in `runtimes` only those that are to read the spec.",
+        more="fleet-cdi doctor",
+    ),
+    Explanation(
+        id="FC1304",
+        title="Another tool provides the kind",
+        messages=(
+            "it is already provided by *. Let on_foreign_kind be",
+            "fleet.cdi wrote this, but * does not know it",
+            "makes room for ours. To keep it away:",
+            "is provided by * (*); no spec of ours is written",
+        ),
+        means="A file of another tool (such as nvidia-ctk), or of another fleet.cdi, has devices of this kind.",
+        why="Two specs of one kind conflict: a runtime then resolves no device that both define.",
+        do=(
+            "Choose: `on_foreign_kind: use` serves the other file, `replace` puts ours in its place. Or choose "
+            "another kind."
+        ),
+        more="fleet-cdi specs",
+    ),
+    Explanation(
+        id="FC1305",
+        title="A spec of another tool breaks the runtimes",
+        messages=(
+            "makes the CDI library of * crash, which then resolves no device at all",
+            "Expected a file that every runtime reads alike, or none.",
+        ),
+        means="A file in a spec directory makes a runtime crash, or runtimes read different things in it.",
+        why="A runtime that crashes there starts no container with any device, also not with those of our spec.",
+        do="Repair or remove the file, then run again. Tell the author of the tool that wrote it.",
+        more="fleet-cdi validate FILE",
+    ),
+    Explanation(
+        id="FC1306",
+        title="Devices are held",
+        messages=(
+            "Give the devices back (DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be",
+            "Give the devices back first, or let on_held be",
+            "Remove them, or let on_held be 'keep' or 'drop'",
+        ),
+        means=(
+            "The change would take away a spec, a pool or a runtime's configuration while containers or grants use "
+            "the devices."
+        ),
+        why="A container whose spec is gone can't be started again, and its devices could be given to another one.",
+        do=(
+            "End the containers and give the devices back. `on_held: keep` drops each device when it becomes free, "
+            "`on_held: drop` drops it now."
+        ),
+        more="fleet-cdi grants list",
+    ),
+    Explanation(
+        id="FC1307",
+        title="The entries of a spec have several kinds",
+        messages=("expected only devices of kind *. Set its kind, or give it a spec of its own",),
+        means="A spec has one kind. A device in the list has another one.",
+        why="The format of CDI has one `kind` for each file.",
+        do="Set `kind` of the device, or write a second spec.",
+        more="ansible-doc -t module fleet.cdi.spec",
+    ),
+    Explanation(
+        id="FC1308",
+        title="Files that a device needs are missing",
+        messages=(
+            "Restore the missing files, or write the spec again",
+            "found no device node; expected one, or its type and major in the spec",
+            "found a node of type *; expected *, as the spec says",
+        ),
+        means="The spec names a device node, a library or a program that this host does not have.",
+        why="The runtime would refuse to start the container, or start it without the device.",
+        do=(
+            "If the driver was upgraded or a card was moved, write the spec again: `fleet-cdi refresh`. If the "
+            "device is lost, look at its driver."
+        ),
+        more="fleet-cdi doctor",
+    ),
+    Explanation(
+        id="FC1309",
+        title="No spec has this device",
+        messages=(
+            "can't be resolved: * both define it; remove it from one",
+            "no spec in * is of the kind *; found",
+            "no spec defines this device; of its kind there is",
+        ),
+        means="A qualified name is in no valid spec of this host.",
+        why="All devices of a request are given, or none.",
+        do="Look for a spelling error, an invalid spec, or two specs with the same name.",
+        more="fleet-cdi specs",
+    ),
+    Explanation(
+        id="FC1310",
+        title="The program of a hook is missing",
+        messages=("no container with such a device would start. Install it first",),
+        means="The spec would name a hook of fleet.cdi, and the program of the hook is not installed on this host.",
+        why="A runtime starts no container whose hook it can't run.",
+        do="Install it with role fleet.cdi.cdi_host (cdi_host_hooks), or do without: `hooks: []` in the entry.",
+        more="ls -l /opt/cdi/bin",
+    ),
+)
