@@ -1,8 +1,9 @@
 # Copyright (c) 2026, fleet.cdi contributors
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the generated texts: what docs/from_settings.py makes from the variables of roles, their READMEs, the page of
-stricter rules, and the documentation of the option devices of module device_info from the tables of the profiles.
+"""Make the generated texts: what docs/from_settings.py makes from the variables of roles, their READMEs, the pages of
+stricter rules and of messages, and the documentation of the option devices of module device_info from the tables of the
+profiles.
 
 python3 docs/generate.py            write them (needs PyYAML, as in build/venv)
 python3 docs/generate.py --check    exit code 1, with their names, if some are not current
@@ -26,7 +27,10 @@ sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))  # for the imports below
 import from_settings
 from from_settings import HEAD, dumped, plain
 
+from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import next_steps
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery import entry_options
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import SUBJECTS
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.explanation import VARIES, Explanation
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import expectation
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
@@ -65,6 +69,9 @@ def generated() -> dict[Path, str]:
     found[page] = from_settings.with_tables(page.read_text(encoding="utf-8"))
     rules = yaml.safe_load((CHECKOUT / "tests/conformance/rules.yml").read_text(encoding="utf-8"))
     found[CHECKOUT / "docs/stricter-rules.md"] = "\n".join(stricter_rules(rules)) + "\n"
+    for subject, explanations in SUBJECTS.items():
+        found[CHECKOUT / "docs/errors" / page_name(subject)] = "\n".join(errors_page(subject, explanations)) + "\n"
+    found[CHECKOUT / "docs/errors/README.md"] = "\n".join(errors_index()) + "\n"
     module = CHECKOUT / "plugins/modules/device_info.py"
     found[module] = with_profiles(module.read_text(encoding="utf-8"))
     for role in settings.ROLES:
@@ -94,6 +101,64 @@ def readme(role: str, specs: dict[str, Any]) -> Iterator[str]:
     yield f"- name: Provision\n  hosts: all\n  become: true\n  gather_facts: false\n  roles:\n    - role: {role}"
     yield "```\n"
     yield from MORE.get(role, ("Entry point `remove` takes it back: `import_role` with `tasks_from: remove`.\n",))
+
+
+EXPLANATIONS = "plugins/module_utils/explanations"
+ABOUT_ERRORS = """\
+# Messages
+
+A message of fleet.cdi names the file or field, the value found, the value expected and the next step. At its end it has an
+id, such as `[FC1001]`. Here is a page for each subject: what a message means, why fleet.cdi refuses something, what to do,
+and a command that shows more. On a host, without a network, the same is there:
+
+```console
+$ fleet-cdi explain FC1001
+FC1001  The path is not a regular file
+...
+```
+
+`fleet-cdi explain` also takes the name of a rule of `doctor` or `validate`, an error code of an executable, or a whole
+message in quotes. An id keeps its meaning for ever: search for it in logs and in tickets.
+
+A message that passes on another one has the id of the last one that is known. Replies of executables have the error code of
+the protocol instead: code 101 is FC2101. A word in capitals in a command (`FILE`, `PATH`) stands for what the message names.
+"""
+
+
+def page_name(subject: str) -> str:
+    """Return the file name of a page about messages."""
+    return subject.lower().replace(" ", "-") + ".md"
+
+
+def errors_index() -> Iterator[str]:
+    """The lines of the page that lists all messages with a page."""
+    yield LICENCE.format(EXPLANATIONS)
+    yield ABOUT_ERRORS
+    for subject, explanations in SUBJECTS.items():
+        yield f"## [{subject}]({page_name(subject)})\n"
+        yield from (f"- [{one.id}]({page_name(subject)}#{one.id.lower()}): {one.title}" for one in explanations)
+        yield ""
+
+
+def errors_page(subject: str, explanations: tuple[Explanation, ...]) -> Iterator[str]:
+    """The lines of a page about messages."""
+    yield LICENCE.format(EXPLANATIONS)
+    yield f"# {subject}\n"
+    yield "[All messages](README.md)"
+    for one in explanations:
+        yield f"\n## {one.id}\n"
+        yield f"**{one.title}.** {one.means}\n"
+        yield f"Why: {one.why}\n"
+        if one.do:
+            yield f"Do: {one.do}\n"
+        yield f"More: `{one.more}`\n"
+        if one.rules:
+            steps = next_steps(one.rules)
+            yield "Rules:\n"
+            yield from (f"- `{rule}`" + (f": {steps[rule]}" if not one.do else "") for rule in one.rules)
+        else:
+            yield "Messages:\n"
+            yield from (f"- `{phrase.replace(VARIES, '...').replace('`', chr(39))}`" for phrase in one.messages)
 
 
 # Of the page of stricter rules: what comes before the rules of each section of rules.yml.
