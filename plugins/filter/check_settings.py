@@ -67,6 +67,7 @@ from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.utils.display import Display
 from jinja2 import Undefined, UndefinedError
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import shown
 from ansible_collections.fleet.cdi.plugins.plugin_utils import findings, settings
 from ansible_collections.fleet.cdi.plugins.plugin_utils.findings import LATER, Finding
@@ -110,10 +111,11 @@ def check_settings(hostvars: Any, hosts: Any) -> list[str]:
         if settings.offers_nothing({name: one.value for name, (_key, _value, one) in plain.items()}):
             empty.append(host)
     if empty:
-        Display().warning(
+        why = (
             f"{settings.DEVICES}: found no entry for {_named(empty)}, so no device is offered there; expected entries "
             "by name, as in {gpus: {profile: drm}}, in this variable or in any cdi_host_devices_*"
         )
+        Display().warning(with_id(why))
     in_order = sorted(groups.items(), key=lambda item: (_position(next(iter(item[1].places))), item[0]))
     texts = [_told(name, text, group) for (name, text), group in in_order]
     if len(texts) > findings.MOST:
@@ -173,10 +175,11 @@ def _found(unit: Mapping[str, Plain]) -> list[Finding]:
     try:
         found = findings.check_unit(tuple(unit), {name: plain.value for name, plain in unit.items()})
     except ImportError as error:
-        raise AnsibleFilterError(
+        why = (
             f"check_settings: the controller's Python can't import jsonschema ({error}). "
             f"Install it there: {sys.executable} -m pip install jsonschema"
-        ) from error
+        )
+        raise AnsibleFilterError(with_id(why)) from error
     return [*unread, *found]
 
 
@@ -298,7 +301,7 @@ def _told(name: str, text: str, group: Group) -> str:
     places = [where for where in group.places if where]
     more = f"; also in {len(places) - 1} more places" if len(places) > 1 else ""
     where = f"{places[0]}: " if places else ""
-    return f"{where}{name}: {text} ({_named(group.hosts)}{more})"
+    return with_id(f"{where}{name}: {text} ({_named(group.hosts)}{more})")
 
 
 def _named(hosts: list[str]) -> str:

@@ -90,6 +90,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 from ansible.utils.unsafe_proxy import wrap_var
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.comparison import compare_reports, read_report
@@ -108,7 +109,8 @@ def fleet_report(
 ) -> dict[str, Any]:
     """Return the report of `hosts` in its forms. Raises AnsibleFilterError for a wrong `link` or `since`."""
     if link and not link.startswith(("https://", "http://")):
-        raise AnsibleFilterError(f"link: found {link!r}; expected an address that begins with https:// or http://")
+        why = f"link: found {link!r}; expected an address that begins with https:// or http://"
+        raise AnsibleFilterError(with_id(why))
     answers = cross_checked(order(answers_of(hostvars, hosts, result)), release().id, partial(wants_devices, hostvars))
     report = report_of(answers, int(time.time()), title, link)
     if since:
@@ -132,9 +134,9 @@ def _changes(path: str, report: dict[str, Any]) -> list[list[Any]]:
             old = read_report(file.read(), path)
         return compare_reports(old, report, path)
     except (OSError, UnicodeDecodeError) as error:
-        raise AnsibleFilterError(f"since: {path}: {error}") from error
+        raise AnsibleFilterError(with_id(f"since: {path}: {error}")) from error
     except CdiError as error:
-        raise AnsibleFilterError(f"since: {error}") from error
+        raise AnsibleFilterError(with_id(f"since: {error}")) from error
 
 
 class FilterModule:

@@ -53,6 +53,7 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 
@@ -63,7 +64,7 @@ def join_qualified_name(name: Any, kind: Any) -> str:
     try:
         names.split_qualified_name(joined)
     except CdiError as error:
-        raise AnsibleFilterError(f"join_qualified_name: {error}") from error
+        raise AnsibleFilterError(with_id(f"join_qualified_name: {error}")) from error
     return joined
 
 

@@ -65,6 +65,7 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import names
 
@@ -74,7 +75,7 @@ def split_qualified_name(value: Any) -> dict[str, str]:
     try:
         parts = names.split_qualified_name(str(value))
     except CdiError as error:
-        raise AnsibleFilterError(f"split_qualified_name: {error}") from error
+        raise AnsibleFilterError(with_id(f"split_qualified_name: {error}")) from error
     kind = f"{parts.vendor}/{parts.class_}"
     return {"kind": kind, "vendor": parts.vendor, "class": parts.class_, "name": parts.device}
 

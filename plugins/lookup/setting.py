@@ -52,6 +52,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
@@ -66,9 +67,10 @@ class LookupModule(LookupBase):
     def _merged(self, name: str, variables: Any) -> Any:
         default = self.get_option("default")
         if name not in variables and default is None:
-            raise AnsibleError(f"fleet.cdi.setting: {name} is not set; expected the name of a variable that is set")
+            why = f"fleet.cdi.setting: {name} is not set; expected the name of a variable that is set"
+            raise AnsibleError(with_id(why))
         documents = {layer: self._templar.template(variables[layer]) for layer in settings.layers(name, variables)}
         try:
             return settings.merge(name, documents, documents.get(name, default))
         except CdiError as error:
-            raise AnsibleError(str(error)) from error
+            raise AnsibleError(with_id(str(error))) from error

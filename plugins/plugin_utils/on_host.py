@@ -60,9 +60,8 @@ class OnHost(ActionBase):
         super().run(tmp, task_vars)
         for option in OURS:
             if option in self._task.args:
-                raise AnsibleActionFail(
-                    f"{option}: is filled in by {self._task.action} itself; remove it from the task"
-                )
+                why = f"{option}: is filled in by {self._task.action} itself; remove it from the task"
+                raise AnsibleActionFail(explained(why))
         return self._done({**self._task.args, "release": release().id}, task_vars)
 
     def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
@@ -182,3 +181,10 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [text for one in value for text in _texts(one)]
     return [value] if isinstance(value, str) else []
+
+
+def explained(text: str) -> str:
+    """Return a message with the id of its explanation."""
+    from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id  # most runs have no error
+
+    return with_id(text)

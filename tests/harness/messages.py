@@ -24,7 +24,7 @@ import functools
 import itertools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -73,10 +73,10 @@ def messages() -> list[Message]:
     for path, tree in trees.items():
         known = _functions(tree)
         for scope, names in _scopes(tree):
-            for node, expression in _spoken(scope, kinds):
+            for line, expression in _spoken(scope, kinds):
                 for text in _templates(expression, {**known, **names}):
                     if " " in text.replace(VARIES, "").strip() and re.search("[A-Za-z]", text.replace(VARIES, "")):
-                        found[Message(str(path.relative_to(CHECKOUT)), node.lineno, text)] = None
+                        found[Message(str(path.relative_to(CHECKOUT)), line, text)] = None
     return list(found)
 
 
@@ -99,7 +99,7 @@ def _trees() -> dict[Path, ast.Module]:
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
-def _exceptions(trees: Iterator[ast.AST]) -> set[str]:
+def _exceptions(trees: Iterable[ast.AST]) -> set[str]:
     """Return the names of the exceptions that users see."""
     bases = {
         node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
@@ -138,25 +138,25 @@ def _scopes(tree: ast.Module) -> Iterator[tuple[ast.AST, Names]]:
             yield part, names
 
 
-def _spoken(tree: ast.AST, kinds: set[str]) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Yield each place that says a message, with the expression of its text."""
+def _spoken(tree: ast.AST, kinds: set[str]) -> Iterator[tuple[int, ast.expr]]:
+    """Yield the line of each place that says a message, with the expression of its text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func).rpartition(".")[2]
             of = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
             if name in kinds:
-                yield node, max(node.args[:2], key=_own_text, default=ast.Constant(""))
+                yield node.lineno, max(node.args[:2], key=_own_text, default=ast.Constant(""))
             elif name in SAID and node.args:
-                yield node, node.args[0]
+                yield node.lineno, node.args[0]
             elif name in ("append", "extend") and of.rpartition(".")[2] in LISTS:
-                yield from ((node, text) for text in _items(node.args[0]))
+                yield from ((node.lineno, text) for text in _items(node.args[0]))
             for keyword in node.keywords:
                 if keyword.arg in LISTS:
-                    yield from ((keyword.value, text) for text in _items(keyword.value))
+                    yield from ((node.lineno, text) for text in _items(keyword.value))
         elif isinstance(node, (ast.AugAssign, ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(ast.unparse(target).rpartition(".")[2] in LISTS for target in targets):
-                yield from ((node, text) for text in _items(node.value))
+                yield from ((node.lineno, text) for text in _items(node.value))
 
 
 def _own_text(node: ast.expr) -> int:

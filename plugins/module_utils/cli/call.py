@@ -57,11 +57,18 @@ def main(call: str) -> int:
     except CdiError as error:
         answer["error"] = str(error)
     # Ansible shows these two unchanged; the result is data, and Ansible shows it as JSON.
-    shown: dict[str, Any] = {"warnings": [one_line(text) for text in answer["warnings"]]}
+    shown: dict[str, Any] = {"warnings": [_shown(text) for text in answer["warnings"]]}
     if "error" in answer:
-        shown["error"] = one_line(answer["error"])
+        shown["error"] = _shown(answer["error"])
     mark = request.get("mark", "")
     sys.stdout.write(f"{mark}{json.dumps({**answer, **shown})}{mark}\n")
     sys.stdout.flush()
-    log_answer(call, answer, request["check"])
+    log_answer(call, {**answer, **shown}, request["check"])
     return 0
+
+
+def _shown(text: str) -> str:
+    """Return a message as one line, with the id of its explanation."""
+    from ..explanations.every import with_id  # here: most calls have nothing to say
+
+    return with_id(one_line(text))

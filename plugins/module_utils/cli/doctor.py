@@ -25,7 +25,10 @@ def run(arguments: Any, paths: Layout) -> int:
     if arguments.json:
         fields = ("rule", "subject", "problem", "next", "details")
         document = {
-            "findings": [{key: getattr(one, key) for key in fields} for one in findings],
+            "findings": [
+                {**{key: getattr(one, key) for key in fields}, "explanation": _explanation(one.rule)}
+                for one in findings
+            ],
             "runtimes": [
                 {"name": one.name, "version": one.version, "path": one.program, "reads": one.reads} for one in engines
             ],
@@ -34,7 +37,7 @@ def run(arguments: Any, paths: Layout) -> int:
         return status
     for one in findings:
         text = one.problem if one.problem.startswith(one.subject) else f"{one.subject}: {one.problem}"
-        say(f"{one.rule}: {text}", f"  next: {one.next}")
+        say(f"{one.rule}: {text} [{_explanation(one.rule)}]", f"  next: {one.next}")
     count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "No findings"
     runtimes = (
         ", ".join(f"{one.name} {one.version} ({f'CDI {one.reads}' if one.reads else 'no CDI'})" for one in engines)
@@ -42,3 +45,10 @@ def run(arguments: Any, paths: Layout) -> int:
     )
     say(f"{count}. Qualified names that resolve: {len(view.written.registry.devices)}. Container runtimes: {runtimes}.")
     return status
+
+
+def _explanation(rule: str) -> str:
+    """Return the id of the explanation of a rule."""
+    from ..explanations.doctor_rules import EXPLANATIONS  # here: most hosts have no finding
+
+    return next(one.id for one in EXPLANATIONS if rule in one.rules)

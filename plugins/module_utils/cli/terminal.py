@@ -24,8 +24,10 @@ def say(*lines: str) -> None:
 
 
 def complain(line: str) -> None:
-    """Print one line on stderr: a warning or an error."""
-    sys.stderr.write(f"fleet-cdi: {one_line(line)}\n")
+    """Print one line on stderr, a warning or an error, with the id of its explanation."""
+    from ..explanations.every import with_id  # here: most commands have nothing to complain of
+
+    sys.stderr.write(f"fleet-cdi: {with_id(one_line(line))}\n")
 
 
 def say_document(value: Any, sort_keys: bool = True) -> None:

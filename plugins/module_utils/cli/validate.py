@@ -59,7 +59,14 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
         head["cdi_version"] = spec["cdiVersion"]
         head["minimum_version"] = versions.minimum_version(spec)
         head["names"] = [device["name"] for device in spec["devices"]]
-    return {**head, "findings": [finding._asdict() for finding in findings]}
+    return {**head, "findings": [{**one._asdict(), "explanation": _explanation(one.rule)} for one in findings]}
+
+
+def _explanation(rule: str) -> str:
+    """Return the id of the explanation of a rule."""
+    from ..explanations.spec_rules import EXPLANATIONS  # here: most specs are valid
+
+    return next(one.id for one in EXPLANATIONS if rule in one.rules)
 
 
 def _show(file: dict[str, Any]) -> None:
@@ -71,6 +78,6 @@ def _show(file: dict[str, Any]) -> None:
         head = f"{file['kind']}, CDI {file['cdi_version']}{less}, {count} device{'' if count == 1 else 's'}"
         say(f"valid: {called}: {head}")
     for one in file["findings"]:
-        finding = Finding(**one)
+        finding = Finding(*(one[key] for key in Finding._fields))
         text = finding.found if finding.rule == "unreadable" else f"{called}: {finding}"
-        say(f"{finding.severity}: {text}")
+        say(f"{finding.severity}: {text} [{one['explanation']}]")

@@ -383,7 +383,9 @@ def run(path: str, instance: str = "") -> int:
     except Exception as error:
         if threading.active_count() > 1:  # a thread that hangs must not keep the process alive
             if isinstance(error, CdiError):
-                sys.stderr.write(f"fleet-cdi: {one_line(str(error))}\n")
+                from ...explanations.every import with_id
+
+                sys.stderr.write(f"fleet-cdi: {with_id(one_line(str(error)))}\n")
             else:
                 sys.excepthook(*sys.exc_info())
             os._exit(1)

@@ -209,4 +209,6 @@ class Server:
 async def _abort(context: Any, refusal: CallRefused) -> None:
     import grpc
 
-    await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+    from ...explanations.every import with_id  # here: most calls are answered
+
+    await context.abort(grpc.StatusCode[refusal.code], with_id(str(refusal)))

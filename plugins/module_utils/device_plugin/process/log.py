@@ -61,6 +61,8 @@ class Log:
         return [one for one in self._states if isinstance(one, tuple) and len(one) == 2 and one[0] == first]
 
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
+        if level != "info":
+            fields = {**fields, "explanation": _explanation(fields)}
         now = self._clock()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
         parts = {"ts": stamp, "level": level, "event": event, **fields}
@@ -69,6 +71,14 @@ class Log:
         with suppress(OSError, ValueError):
             self._stream.write(line + "\n")
             self._stream.flush()
+
+
+def _explanation(fields: dict[str, object]) -> Optional[str]:
+    """Return the id of the explanation of the message in the fields of a line."""
+    from ...explanations.every import explanation_for  # here: a daemon without problems does not need it
+
+    found = (explanation_for(value) for value in fields.values() if isinstance(value, str) and " " in value)
+    return next((one.id for one in found if one), None)
 
 
 def quoted(value: object) -> str:

@@ -71,6 +71,7 @@ EXPLANATIONS = (
             "can't * it: *",
             "can't be listed: *",
             "could not be written to it",
+            "[Errno *] *",
             "can't be opened (*",
         ),
         means="A system call on this path failed. The text behind the colon is the reason of the kernel.",

@@ -193,7 +193,7 @@ def test_output_that_does_not_get_out_is_one_line(installed, tmp_path):
     command, _directory = installed
     write_inventory(tmp_path, TTY)
     status, _out, err = run(["bash", "-c", f"{command} --inventory {tmp_path}/inventory.json devices > /dev/full"])
-    assert (status, err) == (2, "fleet-cdi: [Errno 28] No space left on device\n")
+    assert (status, err) == (2, "fleet-cdi: [Errno 28] No space left on device [FC1004]\n")
 
 
 # --- devices

@@ -243,7 +243,7 @@ class TestInject:
         path = put("large.json", b"{" + GARBAGE["large"] + b"}")
         for name, arguments in ((path, [path]), ("standard input", ["-"])):
             _status, _out, err = fleet_cdi("inject", *arguments, "vendor.com/gpu=x", stdin=path.read_bytes())
-            assert err == f"fleet-cdi: {name}: is larger than 16 MiB; expected one specification\n"
+            assert err == f"fleet-cdi: {name}: is larger than 16 MiB; expected one specification [FC1007]\n"
 
     def test_garbage_beside_the_spec_changes_nothing(self, fleet_cdi, bundle, put):
         before = fleet_cdi("inject", bundle, "vendor.com/gpu=x")

@@ -66,7 +66,10 @@ def test_what_is_missing_is_a_finding_until_it_is_dropped(host):
     status, _out, err = host()
     assert status == 1
     assert err.startswith(f"fleet-cdi: missing: {KIND}=gone (mem:gone), gone since 20")
-    assert host("--drop")[::2] == (0, f"fleet-cdi: dropped: {KIND}=gone (mem:gone) is gone and not offered any more\n")
+    assert host("--drop")[::2] == (
+        0,
+        f"fleet-cdi: dropped: {KIND}=gone (mem:gone) is gone and not offered any more [FC1214]\n",
+    )
     assert host() == (0, "Nothing to change.\n", "")
 
 
@@ -89,7 +92,11 @@ def test_json(host):
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
 def test_a_time_that_is_none(host, text):
-    assert host("--timeout=" + text) == (2, "", f"fleet-cdi: --timeout: found '{text}'; expected seconds, 0 or more\n")
+    assert host("--timeout=" + text) == (
+        2,
+        "",
+        f"fleet-cdi: --timeout: found '{text}'; expected seconds, 0 or more [FC1153]\n",
+    )
 
 
 def test_what_can_not_be_done_is_exit_code_2(host, tmp_path):

@@ -55,6 +55,7 @@ SYSTEM = {
     *("getfacl", "journalctl", "ldconfig", "ls", "lspci", "namei", "nvidia-smi", "podman", "python3", "realpath"),
     *("runc", "scontrol", "slurmd", "squeue", "ss", "systemctl"),
 }
+PYTHONS = {"[Errno *] *"}  # phrases of messages that Python makes
 OURS = {"/opt/cdi/bin/cdi-hook"}
 
 
@@ -87,7 +88,7 @@ def test_every_phrase_is_in_the_code():
         for subject, explanations in SUBJECTS.items()
         for one in explanations
         for phrase in one.messages
-        if one.id < "FC2000" and not any(match(phrase, text) for text in texts)
+        if one.id < "FC2000" and phrase not in PYTHONS and not any(match(phrase, text) for text in texts)
     ]
     assert unused == []
 

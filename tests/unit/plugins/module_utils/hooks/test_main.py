@@ -116,7 +116,7 @@ def test_it_does_not_wait_for_ever(bundle, blocked):
         running.wait(60)
         assert (running.returncode, running.stderr.read()) == (
             1,
-            "cdi-hook: createContainer: is not done after 1 s, so the container can't start; --timeout allows more\n",
+            "cdi-hook: createContainer: is not done after 1 s, so the container can't start; --timeout allows more [FC1409]\n",
         )
 
 
