@@ -101,7 +101,8 @@ def test_each_distinct_document_is_checked_once(monkeypatch: pytest.MonkeyPatch)
     assert len(checked) == 2
     assert (
         only
-        == "cdi_host_prefix: found 'x' (a text); expected an absolute path (50 hosts: n001, n003, n005 and 47 more)"
+        == "cdi_host_prefix: found 'x' (a text); expected an absolute path (50 hosts: n001, n003, n005 and 47 more) "
+        "[FC1011]"
     )
 
 

@@ -105,7 +105,7 @@ class TestValidate:
         )
         status, out, _err = fleet_cdi("validate", path)
         assert status == 0 and out.endswith(
-            "expected a name that ends in .json or .yaml; runtimes skip others [file-name]\n"
+            "expected a name that ends in .json or .yaml; runtimes skip others [file-name] [FC4002]\n"
         )
 
     @pytest.mark.parametrize(
@@ -144,7 +144,8 @@ class TestValidate:
         }
         assert [finding["severity"] for finding in first["findings"]] == ["warning"]
         assert not second["valid"] and second["findings"][0]["rule"] == "kind"
-        assert second["findings"][0].keys() == {"rule", "pointer", "found", "expected", "severity"}
+        assert second["findings"][0].keys() == {"rule", "pointer", "found", "expected", "severity", "explanation"}
+        assert second["findings"][0]["explanation"] == "FC4006"
 
     @pytest.mark.parametrize("name", ["none.json", "."])
     def test_what_can_not_be_read_is_an_error_in_its_place(self, fleet_cdi, put, tmp_path, name):
@@ -294,7 +295,7 @@ class TestDoctor:
         assert lines[0].startswith(f"invalid: {bad}: ") and lines[1].startswith("  next: correct or remove it")
         assert lines[2] == (
             f"node-missing: {path}: /devices/0/containerEdits/deviceNodes/0/path: the spec says /dev/fleet-cdi-none, "
-            "the host has nothing"
+            "the host has nothing [FC3015]"
         )
         assert lines[3].startswith("  next: load its driver")
         assert lines[4].startswith("2 findings. Qualified names that resolve: 1. ")
@@ -303,6 +304,7 @@ class TestDoctor:
         assert status == 1
         assert [(one["rule"], one["subject"]) for one in found] == [("invalid", str(bad)), ("node-missing", str(path))]
         assert all(one["problem"] and one["next"] for one in found)
+        assert [one["explanation"] for one in found] == ["FC3014", "FC3015"]
 
     def test_a_damaged_manifest_is_a_finding_and_hides_nothing(self, fleet_cdi, put):
         path, other = put("state/manifest.json", "{"), put("etc/b.json", "{")

@@ -35,6 +35,14 @@ def test_a_line_has_time_level_event_and_fields() -> None:
     ]
 
 
+def test_a_problem_has_the_id_of_its_explanation() -> None:
+    stream = io.StringIO()
+    log = Log(stream, lambda: 0.0)
+    log.warning("unserved", resource="a.com/gpu", reason="/run/x.sock: can't serve a.com/gpu there: No such file")
+    log.info("unserved", reason="/run/x.sock: can't serve a.com/gpu there: No such file")
+    assert [parsed(line).get("explanation") for line in stream.getvalue().splitlines()] == ["FC1655", None]
+
+
 @given(st.text())
 def test_whatever_a_value_is_a_line_stays_one_line_that_says_it(text: str) -> None:
     stream = io.StringIO()
