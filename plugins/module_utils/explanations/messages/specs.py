@@ -136,7 +136,10 @@ EXPLANATIONS = (
         messages=("no container with such a device would start. Install it first",),
         means="The spec would name a hook of fleet.cdi, and the program of the hook is not installed on this host.",
         why="A runtime starts no container whose hook it can't run.",
-        do="Install it with role fleet.cdi.cdi_host (cdi_host_hooks), or do without: `hooks: []` in the entry.",
+        do=(
+            "Install it with roles fleet.cdi.cdi_host and fleet.cdi.cdi_runtime_hooks. Or do without: `hooks: []` "
+            "in the entry."
+        ),
         more="ls -l /opt/cdi/bin",
     ),
 )

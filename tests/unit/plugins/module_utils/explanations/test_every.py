@@ -33,6 +33,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every impor
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.explanation import match
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES as SPEC_RULES
+from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 IDS = yaml.safe_load(Path(__file__).with_name("ids.yml").read_text(encoding="utf-8"))
 RETIRED = "retired"
@@ -55,6 +56,7 @@ SYSTEM = {
     *("getfacl", "journalctl", "ldconfig", "ls", "lspci", "namei", "nvidia-smi", "podman", "python3", "realpath"),
     *("runc", "scontrol", "slurmd", "squeue", "ss", "systemctl"),
 }
+PLACES = ("plugins/modules/{}.py", "plugins/lookup/{}.py", "roles/{}", "playbooks/{}.yml")
 PYTHONS = {"[Errno *] *"}  # phrases of messages that Python makes
 OURS = {"/opt/cdi/bin/cdi-hook"}
 
@@ -132,6 +134,20 @@ def test_its_command_is_one(one):
         parses(words[1:])
     else:
         assert words[0] in SYSTEM | OURS
+
+
+@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.id)
+def test_its_texts_name_only_what_there_is(one):
+    """Commands of ours, variables of the roles, modules, roles and playbooks, and pages of the docs."""
+    text = f"{one.means} {one.why} {one.do}"
+    for command in re.findall(r"`fleet-cdi ([^`|]+)", text):
+        parses(shlex.split(command))
+    for name in re.findall(r"\b(?:cdi_host|cdi_device_plugin|cdi_runtime_hooks)_\w+", text):
+        assert name in settings.all_variables(), name
+    for name in re.findall(r"\bfleet\.cdi\.(\w+)", text):
+        assert any((messages.CHECKOUT / place.format(name)).exists() for place in PLACES), name
+    for page in re.findall(r"\bdocs/[\w-]+\.md", text):
+        assert (messages.CHECKOUT / page).exists(), page
 
 
 def parses(words):
