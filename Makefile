@@ -23,6 +23,8 @@
 #   make reproducible       build what a release consists of twice, elsewhere and under other settings, and compare
 #   make changelog [BASE=main]   whether a change that users see has a fragment
 #   make matrix [MATRIX=...]   ansible-core and Python, the oldest to the newest
+#   make coverage           which lines and branches the unit and contract tests run
+#   make mutation [ROOMS="spec hooks"] [NUMBER=100] [SEED=1]   how many small faults the unit tests find
 #   make conventions        the table of conventions of good collections, each row by its proof
 #   make setup              build/venv, and what the machine lacks
 #   make format             ruff's formatting and safe fixes

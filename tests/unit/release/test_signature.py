@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
+import page  # tests/harness
 import pytest
 import signature
 
@@ -91,3 +94,20 @@ def test_a_release_without_a_signature_is_refused(signed, keys, capsys):
 def test_a_key_that_can_not_sign_is_an_error(signed, keys):
     with pytest.raises(subprocess.CalledProcessError):
         signature.sign(signed, keys[0])
+
+
+def test_the_commands_of_the_page_verify_a_release(signed, keys):
+    """docs/release.md, "Signatures": with the checkout, and without."""
+    text = (Path(__file__).resolve().parents[3] / "docs/release.md").read_text(encoding="utf-8")
+    steps = [step for block in page.blocks(text) if block.language == "console" for step in page.steps(block)]
+    words = {"dist": str(signed), "signers": str(keys[0]), "NAME": "release@fleet-cdi.example"}
+    typed = 0
+    for step in steps:
+        if not re.search("signature.py|ssh-keygen|--strict SHA256SUMS", step.command):
+            continue
+        command = " ".join(words.get(word, word) for word in step.command.split())
+        place = Path(__file__).resolve().parents[3] if "signature.py" in command else signed
+        done = subprocess.run(command, shell=True, cwd=place, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        typed += 1
+    assert typed == 3
