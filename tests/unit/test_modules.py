@@ -68,3 +68,32 @@ def test_what_hosts_have_once_can_be_set_for_the_action_group(module: str) -> No
     fragments = yaml.safe_load(source.DOCUMENTATION)["extends_documentation_fragment"]
     assert "state_dir" in options(module)
     assert "prefix" in options(module) or "fleet.cdi.on_host" in fragments
+
+
+# What each writer manages: the module that reads it, and where in its result. A claim made for a pod is a claim, and a
+# drained host is one whose devices are out of service.
+READERS = {
+    "cdi_host": ("host_report_info", "report"),
+    "cdi_plugin": ("cdi_plugin_info", "plugins"),
+    "claim": ("claim_info", "claims"),
+    "container_runtime": ("container_runtime_info", "runtimes"),
+    "device_plugin_config": ("device_plugin_info", "config"),
+    "device_plugin_service": ("device_plugin_info", "service"),
+    "device_state": ("device_info", "devices"),
+    "host_drain": ("device_info", "devices"),
+    "host_release": ("host_release_info", "release"),
+    "pod_devices": ("claim_info", "claims"),
+    "refresh_service": ("refresh_service_info", "units"),
+    "spec": ("spec_info", "specs"),
+}
+
+
+def test_what_a_module_manages_can_be_read_by_an_info_module() -> None:
+    assert list(READERS) == [module for module in MODULES if not module.endswith("_info")]
+    assert {reader for reader, _key in READERS.values()} == {module for module in MODULES if module.endswith("_info")}
+    for reader, key in READERS.values():
+        source = importlib.import_module(f"ansible_collections.fleet.cdi.plugins.modules.{reader}")
+        assert key in yaml.safe_load(source.RETURN)
+        assert (
+            "fleet.cdi.attributes.info_module" in yaml.safe_load(source.DOCUMENTATION)["extends_documentation_fragment"]
+        )
