@@ -20,6 +20,7 @@ from pathlib import Path
 import kubernetes_collection  # tests/harness
 import page
 import pytest
+import simulated_fleet
 import yaml
 from fake_kubernetes import Cluster, serve
 
@@ -57,20 +58,25 @@ WORK = [
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes releases and grants of root: needs root")
 
 
+def older_collection(directory):
+    """Make a collection with another release in `directory`, and return that."""
+    cdi = directory / "ansible_collections/fleet/cdi"
+    for name in ("plugins", "meta"):
+        shutil.copytree(CHECKOUT / name, cdi / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CHECKOUT / "galaxy.yml", cdi)
+    with (cdi / "plugins/module_utils/release/version.py").open("a", encoding="utf-8") as file:
+        file.write("# older\n")
+    return directory
+
+
 class Fleet:
     """Hosts, and what plays and commands do with them."""
 
     def __init__(self, directory, environment):
         self.directory, self.environment = directory, environment
-        self.old = directory / "old"
+        self.old = older_collection(directory / "old")
         (directory / "settle.yml").write_text(yaml.safe_dump(SETTLE))
         (directory / "work.yml").write_text(yaml.safe_dump(WORK))
-        cdi = self.old / "ansible_collections/fleet/cdi"
-        for name in ("plugins", "meta"):
-            shutil.copytree(CHECKOUT / name, cdi / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(CHECKOUT / "galaxy.yml", cdi)
-        with (cdi / "plugins/module_utils/release/version.py").open("a", encoding="utf-8") as file:
-            file.write("# older\n")
         self.older = ""  # the release that all hosts begin with
         self.write_hosts()
 
@@ -232,6 +238,35 @@ def test_an_upgrade_of_a_fleet(fleet):
     fleet.write_hosts()
     said = fleet.upgrade(*back, "--limit", "gpu3")
     assert fleet.releases() == [new, new, old] and fleet.worked() == []
+
+
+def test_only_a_host_that_is_well_goes_back_into_service(tmp_path):
+    """On these hosts root sees all processes: nothing is unknown, and the default of fleet_cdi_upgrade_accept holds."""
+    devices = {"cdi_host_devices": {"memory": {**RULE, "required": True}}}
+    hosts = simulated_fleet.Fleet(tmp_path, {"gpu-1": devices, "gpu-2": devices})
+    (tmp_path / "settle.yml").write_text(yaml.safe_dump(SETTLE))
+    first = hosts.play("settle.yml", collections=older_collection(tmp_path / "old"))
+    assert first.status == 0, first.said
+
+    def state(host):
+        place = hosts.place(host)
+        path = place / "var/lib/cdi/device-state.json"
+        out = sorted(json.loads(path.read_text())["devices"]) if path.exists() else []
+        return os.readlink(place / "opt/cdi/lib/current"), out
+
+    old, _out = state("gpu-1")
+    done = hosts.play("fleet.cdi.upgrade", "--limit", "gpu-1")
+    assert done.status == 0, done.said
+    new, out = state("gpu-1")
+    assert new != old and out == []
+
+    # Another tool writes a broken spec while the host is out of service.
+    (tmp_path / "work.yml").write_text(yaml.safe_dump(WORK[1:]))
+    work = {"fleet_cdi_upgrade_tasks": str(tmp_path / "work.yml"), "work_command": "echo nothing > /etc/cdi/bad.json"}
+    done = hosts.play("fleet.cdi.upgrade", "--limit", "gpu-2", "-e", json.dumps(work))
+    assert done.status == 2, done.said
+    assert "The host is not well after the upgrade:" in done.said and "bad.json" in done.said, done.said
+    assert state("gpu-2") == (new, ["mem:full", "mem:zero"])
 
 
 def test_wrong_settings_stop_it_before_the_first_host(fleet):

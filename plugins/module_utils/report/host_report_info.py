@@ -13,9 +13,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ..allocation.holds.pod_holds import holder
 from ..allocation.ledger.examine import Examined
 from ..allocation.ledger.grant import WITHHELD as GRANT_WITHHELD
+from ..allocation.ledger.grant import GrantPart, Key
 from ..converge.doctor.rule import NOTES, HostFinding, find_problems
 from ..converge.doctor.rules import RULES
 from ..converge.doctor.view import HostView, take
@@ -175,7 +175,7 @@ def _written(device: Device, view: HostView) -> tuple[Truth, tuple[str, ...]]:
 def _promised(device: Device, store: Examined) -> tuple[Truth, tuple[Promise, ...]]:
     mine = {*device.hardware, *device.items}
     found = [
-        Promise(holder(grant.key, part), part.owner, grant.key.request_id, part.state, int(part.made), hold.unique)
+        Promise(_holder(grant.key, part), part.owner, grant.key.request_id, part.state, int(part.made), hold.unique)
         for grant in store.grants or ()
         for part in grant.parts
         for hold in part.holds
@@ -187,6 +187,13 @@ def _promised(device: Device, store: Examined) -> tuple[Truth, tuple[Promise, ..
         return Truth(truths.FREE), ()
     kept = any(hold.state != GRANT_WITHHELD for hold in found)
     return Truth(truths.HELD if kept else truths.WITHHELD), tuple(found)
+
+
+def _holder(key: Key, part: GrantPart) -> str:
+    # Imported here, because few hosts have grants, and the import of SQLite takes long.
+    from ..allocation.holds.pod_holds import holder
+
+    return holder(key, part)
 
 
 def _real(device: Device, now: FoundNow, offered: Collection[str]) -> Truth:

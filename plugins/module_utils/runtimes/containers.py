@@ -209,21 +209,20 @@ def _run(command: list[str], deadline: float) -> str:
 def _docker() -> list[dict[str, Any]]:
     if not os.path.exists(DOCKER):
         return []
-    # Here, as few runs ask for containers, and HTTP takes long to be imported.
-    from . import running
+    from ..system import unix_http  # here: see there
 
     deadline = time.monotonic() + SECONDS
     documents = []
     try:
-        listed = json.loads(running.fetch(DOCKER, "/containers/json?all=1"))
+        listed = json.loads(unix_http.fetch(DOCKER, "/containers/json?all=1"))
     except ConnectionRefusedError:  # the daemon does not run, and none of its containers does
         return []
     for one in listed:
         if time.monotonic() > deadline:
             raise ValueError(f"no answer for all {len(listed)} containers within {SECONDS:g} seconds")
         try:
-            documents.append(json.loads(running.fetch(DOCKER, f"/containers/{one['Id']}/json")))
-        except running.AnswerRefused as error:
+            documents.append(json.loads(unix_http.fetch(DOCKER, f"/containers/{one['Id']}/json")))
+        except unix_http.AnswerRefused as error:
             if error.status != 404:  # it was removed meanwhile
                 raise
     return documents
@@ -235,9 +234,9 @@ def _docker_ids() -> list[str]:
         if os.path.isdir(DOCKER_CONTAINERS) and os.listdir(DOCKER_CONTAINERS):
             raise ValueError(f"its daemon does not run, and {DOCKER_CONTAINERS} has containers")
         return []
-    from . import running
+    from ..system import unix_http  # here: see there
 
-    return [str(one["Id"]) for one in json.loads(running.fetch(DOCKER, "/containers/json?all=1"))]
+    return [str(one["Id"]) for one in json.loads(unix_http.fetch(DOCKER, "/containers/json?all=1"))]
 
 
 ENGINES: dict[str, Inspect] = {"podman": _podman, "docker": _docker}

@@ -9,10 +9,7 @@ A file may say more than the daemon has read.
 from __future__ import annotations
 
 import errno
-import http.client
 import json
-import os
-import socket
 from typing import Any, NamedTuple, Optional
 
 from ..records import CdiError
@@ -21,7 +18,7 @@ from .edit import toml_text
 from .edit.key import get
 from .place import CdiReading, InstalledRuntime
 
-SECONDS = 10.0  # an answer takes milliseconds; docker's waits for what it is just doing
+SECONDS = 10.0  # limit of a question to containerd; an answer takes milliseconds
 
 
 class RunningDaemon(NamedTuple):
@@ -51,7 +48,7 @@ def ask(place: InstalledRuntime) -> Asked:
         if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
             return Asked(None)
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error.strerror or error}", True)
-    except (CdiError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException) as error:
+    except (CdiError, ValueError, KeyError, TypeError, AttributeError) as error:
         return Asked(None, f"{place.socket}: {place.title} can't be asked: {error}", True)
 
 
@@ -66,7 +63,7 @@ def is_pending(asked: Asked, reading: CdiReading) -> bool:
 
 def _docker(path: str) -> RunningDaemon:
     """GET /info of the Engine API: CDISpecDirs is empty where CDI is off."""
-    info = json.loads(fetch(path, "/info"))
+    info = json.loads(_fetch(path, "/info"))
     dirs = tuple(info.get("CDISpecDirs") or ())
     return RunningDaemon(bool(dirs), dirs, 0 if info.get("LiveRestoreEnabled") else int(info["ContainersRunning"]))
 
@@ -81,43 +78,14 @@ def _containerd(path: str) -> RunningDaemon:
 
 def _crio(path: str) -> RunningDaemon:
     """GET /config of CRI-O's own interface (crio-status(8))."""
-    document = toml_text.parse(fetch(path, "/config"), path).value
+    document = toml_text.parse(_fetch(path, "/config"), path).value
     return RunningDaemon(True, tuple(get(document, ("crio", "runtime", "cdi_spec_dirs")) or ()))
 
 
 _ASK: dict[str, Any] = {"docker": _docker, "containerd": _containerd, "cri-o": _crio}
 
 
-class AnswerRefused(ValueError):
-    """The daemon answers, and not with what was asked for; `status` is that of HTTP."""
+def _fetch(path: str, what: str) -> bytes:
+    from ..system.unix_http import fetch  # here: see there
 
-    def __init__(self, what: str, status: int) -> None:
-        super().__init__(f"GET {what} is answered with status {status}")
-        self.status = status
-
-
-def fetch(path: str, what: str) -> bytes:
-    """What the daemon behind the socket at `path` answers to GET `what`. Raises OSError, HTTPException and Refused."""
-    connection = _Connection(path)
-    try:
-        connection.request("GET", what, headers={"Host": "localhost"})
-        answer = connection.getresponse()
-        content = answer.read()
-        if answer.status != 200:
-            raise AnswerRefused(what, answer.status)
-        return content
-    finally:
-        connection.close()
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=SECONDS)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(SECONDS)
-        self.sock.connect(os.path.realpath(self.path))
+    return fetch(path, what)

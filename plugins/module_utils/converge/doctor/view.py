@@ -17,7 +17,6 @@ from typing import Any, Callable, NamedTuple, Optional
 from ... import files
 from ...allocation.ledger.examine import Examined, examine
 from ...device_plugin.config import configuration, in_force
-from ...device_plugin.daemon import operate
 from ...device_plugin.process import instance_status
 from ...discovery import inventory, out_of_service
 from ...discovery.inventory import Inventory
@@ -193,7 +192,7 @@ def _written(places: Layout, wanted: RememberedState) -> Written:
         plugins,
         errors,
         plugin_config,
-        _or(lambda: operate.settings_at(plugin_config), None)[1] if plugin_config else "",
+        _or(lambda: _operate().settings_at(plugin_config), None)[1] if plugin_config else "",
         integrity.faults(places.prefix),
         integrity.of_links(places.prefix),
         look_at_places(_directories(places, wanted)),
@@ -287,7 +286,14 @@ def _plugin(written: Written, manifest: Manifest) -> tuple[tuple[str, ...], Mapp
         return (), {}
     run_dir = in_force.run_dir(written.plugin_config) if written.plugin_config else plugin_unit.RUN_DIR
     serves = plugin_unit.path() in manifest.files or instance_status.instances_in(run_dir)
-    return tuple(operate.living(run_dir)[1]) if serves else (), instance_status.unusable(run_dir)
+    return tuple(_operate().living(run_dir)[1]) if serves else (), instance_status.unusable(run_dir)
+
+
+def _operate() -> Any:
+    # Imported here: few hosts have the device plugin, and its code takes as long to load as all else of the doctor.
+    from ...device_plugin.daemon import operate
+
+    return operate
 
 
 def _or(read: Callable[[], Any], otherwise: Any) -> tuple[Any, str]:

@@ -38,7 +38,7 @@ from ..kubelet import api, unix_sockets
 from ..kubelet.register_call import Site
 from ..offer import udev_events
 from ..offer.resources import Offer
-from ..process import instance_status, openers_service, waiting, watch, watchdog
+from ..process import file_state, instance_status, openers_service, waiting, watch, watchdog
 from ..process.log import Log
 from ..process.metrics import Metrics
 from . import status_document
@@ -188,7 +188,9 @@ class Daemon:
         socket = watch.Subject(os.path.join(settings.plugin_dir, api.KUBELET_SOCKET), urgent=True)
         self._watch.follow("kubelet", [socket], self._kubelet_changed)
         directories = (settings.plugin_dir, settings.registry_dir)
-        self._watch.follow("sockets", [watch.Subject(one, watch.entries) for one in directories], self._look_at_sockets)
+        self._watch.follow(
+            "sockets", [watch.Subject(one, file_state.entries) for one in directories], self._look_at_sockets
+        )
         for directory in directories:
             for path in unix_sockets.remove_stale(directory):
                 self._log.info("removed-stale-socket", path=path)

@@ -30,7 +30,7 @@ from ..health import held_elsewhere
 from ..health.occupied_units import Lookout, choice, held_hardware, is_free
 from ..health.probe import host_below, look
 from ..offer.resources import Offer, Resource, offer
-from ..process import garbage, watch
+from ..process import file_state, garbage, watch
 from . import inventories
 
 # All processes of a host share some thousand inotify watches. The regular looks cover further directories.
@@ -73,7 +73,7 @@ class Viewer:
         self._lookout = lookout or Lookout(settings.root)
         self._ledger = ledger
         self._claims: Optional[Claims] = None
-        self._states: tuple[watch.State, ...] = ()
+        self._states: tuple[file_state.State, ...] = ()
         self._files = _Files()
         self._doubtful = False  # something could not be read that may be read now
         self._known: Optional[NodeView] = None  # the last view, without troubles
@@ -134,19 +134,19 @@ class Viewer:
         """Return the subjects whose change needs a new look. Without a view, only those known before the first look."""
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
-        found = [watch.Subject(directory, watch.contents) for directory in folders]
+        found = [watch.Subject(directory, file_state.contents) for directory in folders]
         found += [
             watch.Subject(settings.inventory),
             watch.Subject(out_of_service.path_of(settings.state_dir)),
             watch.Subject(settings.state_dir, self._ledger.news),
         ]
         base = settings.root.rstrip("/")
-        return found + [watch.Subject(base + one, watch.entries) for one in (view.directories if view else ())]
+        return found + [watch.Subject(base + one, file_state.entries) for one in (view.directories if view else ())]
 
     def _offer(self) -> NodeView:
         settings = self.settings
         folders = (*settings.spec_dirs, inventories.folder(settings.inventory))
-        states = (*map(watch.contents, folders), watch.state(settings.inventory))
+        states = (*map(file_state.contents, folders), file_state.state(settings.inventory))
         is_new = self._known is None or states != self._states or self._doubtful
         if is_new:
             problems, self._files = self._files.problems, _read(settings)

@@ -25,7 +25,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories, files
 from ...records import CdiError
-from .watch import State, state
+from .file_state import State, state
 
 VERSION = 1
 LARGEST = 8 << 20  # bytes of a document that is read

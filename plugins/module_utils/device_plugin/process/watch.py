@@ -13,43 +13,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Iterable
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from . import inotify
+from .file_state import State, entries, state
 from .log import Log
 
 INTERVAL = 1.0  # seconds between two looks at urgent subjects, and without inotify at all subjects
 CALM = 10.0  # seconds between two looks at the others with inotify
 SETTLE = 0.02  # seconds to wait for more events before the states are compared
-
-State = tuple[Any, ...]
-
-
-def state(path: str) -> State:
-    """Return a token that changes when a file is replaced or written; () without a file. Makes one stat call."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return (found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size)
-
-
-def entries(path: str) -> State:
-    """Return a token that changes with the entries of a directory."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return (found.st_dev, found.st_ino, found.st_mtime_ns)
-
-
-def contents(path: str) -> State:
-    """Return a token that changes with the entries of a directory and with each of its files."""
-    try:
-        names = sorted(os.listdir(path))
-    except OSError:
-        return ()
-    return (entries(path), *((name, state(os.path.join(path, name))) for name in names))
 
 
 class Subject(NamedTuple):

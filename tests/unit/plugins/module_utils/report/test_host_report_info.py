@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,14 @@ def test_a_host_in_order(host):
         assert (one["wanted"], one["written"]) == (["offered", "test"], ["yes", "", [str(host.spec)]])
         assert (one["promised"], one["real"]) == (["free", "", []], ["healthy", ""])
         assert "unknown" not in one and "findings" not in one
+
+
+def test_a_host_without_docker_and_device_plugin_does_not_load_what_they_need():
+    """To load these takes longer than the look at a host."""
+    code = f"import {host_report_info.__name__}, sys; print(*sorted({{'asyncio', 'http.client', 'ssl'}} & sys.modules.keys()))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == []
 
 
 def test_it_changes_nothing(host, tmp_path):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import inotify, watch
+from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process import file_state, inotify, watch
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.log import Log
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.process.watch import Subject, Watch
 
@@ -81,7 +81,7 @@ def test_a_directory_of_specs(way: str, tmp_path: Path) -> None:
     specs = tmp_path / "cdi"
     specs.mkdir()
     file = specs / "a.json"
-    assert all(follow([Subject(str(specs), watch.contents)], [write(file), write(file, "{}"), file.unlink])), way
+    assert all(follow([Subject(str(specs), file_state.contents)], [write(file), write(file, "{}"), file.unlink])), way
 
 
 def test_a_directory_that_is_not_there_yet_and_is_made_again(way: str, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_directory_that_is_removed_and_made_again_before_anybody_looks(way: st
             specs.rmdir()
             specs.mkdir()
 
-    assert all(follow([Subject(str(specs), watch.contents)], [again, write(specs / "a.json")])), way
+    assert all(follow([Subject(str(specs), file_state.contents)], [again, write(specs / "a.json")])), way
 
 
 def test_directories_that_take_each_others_place_leave_no_watch_behind(
@@ -132,7 +132,7 @@ def test_directories_that_take_each_others_place_leave_no_watch_behind(
         specs.rename(tmp_path / f"old{len(watches)}")
         new.rename(specs)
 
-    assert all(follow([Subject(str(specs), watch.contents)], [swap, swap, swap]))
+    assert all(follow([Subject(str(specs), file_state.contents)], [swap, swap, swap]))
     assert watches[0] == watches[-1] > 0
 
 
@@ -148,7 +148,7 @@ def test_one_directory_by_two_names(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         watching = Watch(Log(io.StringIO()))
         watching.start()
         for name in ("one", "two"):
-            subject = Subject(str(tmp_path / name), watch.contents)
+            subject = Subject(str(tmp_path / name), file_state.contents)
             watching.follow(name, [subject], lambda name=name: told.append(name))  # type: ignore[misc]
         await asyncio.sleep(10 * watch.SETTLE)
         write(tmp_path / "one/a.json")()
@@ -163,7 +163,7 @@ def test_a_directory_behind_a_symlink(way: str, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "var-run").symlink_to("run")
     file = tmp_path / "run" / "a.json"
-    assert follow([Subject(str(tmp_path / "var-run"), watch.contents)], [write(file)]) != [0], way
+    assert follow([Subject(str(tmp_path / "var-run"), file_state.contents)], [write(file)]) != [0], way
 
 
 def test_only_which_nodes_there_are_matters_in_dev(way: str, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_only_which_nodes_there_are_matters_in_dev(way: str, tmp_path: Path) -> 
         node.write_text("used")  # as each write to a terminal
         (tmp_path / "new").write_text("")
 
-    calls = follow([Subject(str(tmp_path), watch.entries)], [use_it])
+    calls = follow([Subject(str(tmp_path), file_state.entries)], [use_it])
     assert calls == [1], way
 
 
@@ -207,9 +207,9 @@ def test_a_burst_is_read_once_and_costs_only_what_it_may_have_changed(
     read = inotify.Inotify.read
     monkeypatch.setattr(inotify.Inotify, "read", lambda self: reads.append(1) or read(self))
 
-    def look(path: str) -> watch.State:
+    def look(path: str) -> file_state.State:
         looks.append(path)
-        return watch.contents(path)
+        return file_state.contents(path)
 
     busy, calm = tmp_path / "busy", tmp_path / "calm"
     busy.mkdir()
