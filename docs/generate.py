@@ -107,9 +107,9 @@ EXPLANATIONS = "plugins/module_utils/explanations"
 ABOUT_ERRORS = """\
 # Messages
 
-A message of fleet.cdi names the file or field, the value found, the value expected and the next step. At its end it has an
-id, such as `[FC1001]`. Here is a page for each subject: what a message means, why fleet.cdi refuses something, what to do,
-and a command that shows more. On a host, without a network, the same is there:
+A message of fleet.cdi names the file or field, the value found, the value expected and the next step. At its end it has
+an id, such as `[FC1001]`. Here is a page for each subject: what a message means, why fleet.cdi refuses something, what
+to do, and a command that shows more. On a host, without a network, the same is there:
 
 ```console
 $ fleet-cdi explain FC1001
@@ -120,8 +120,9 @@ FC1001  The path is not a regular file
 `fleet-cdi explain` also takes the name of a rule of `doctor` or `validate`, an error code of an executable, or a whole
 message in quotes. An id keeps its meaning for ever: search for it in logs and in tickets.
 
-A message that passes on another one has the id of the last one that is known. Replies of executables have the error code of
-the protocol instead: code 101 is FC2101. A word in capitals in a command (`FILE`, `PATH`) stands for what the message names.
+A message that passes on another one has the id of the last one that is known. Replies of executables have the error
+code of the protocol instead: code 101 is FC2101. A word in capitals in a command (`FILE`, `PATH`) stands for what the
+message names.
 """
 
 

@@ -114,10 +114,8 @@ def test_it_does_not_wait_for_ever(bundle, blocked):
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stderr=pipe, text=True, preexec_fn=block) as running:
         running.wait(60)
-        assert (running.returncode, running.stderr.read()) == (
-            1,
-            "cdi-hook: createContainer: is not done after 1 s, so the container can't start; --timeout allows more [FC1409]\n",
-        )
+        said = "createContainer: is not done after 1 s, so the container can't start; --timeout allows more [FC1409]"
+        assert (running.returncode, running.stderr.read()) == (1, f"cdi-hook: {said}\n")
 
 
 @as_root
