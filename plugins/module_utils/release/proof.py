@@ -53,7 +53,7 @@ def identity(prefix: str) -> ReleaseIdentity:
     """Return what the release that is active under `prefix` is. Raises CdiError if none is, OSError."""
     release = active(prefix)
     if release is None:
-        raise CdiError(f"{at(prefix, 'current')}: no release is active; install one with `fleet.cdi.provision`")
+        raise CdiError(f"{at(prefix, 'current')}: no release is active; run the role cdi_host once, or host_release")
     directory = at(prefix, release)
     found = sums.read_files(directory)
     lines = "".join(f"{found.digests[name]}  {name}\n" for name in sorted(found.sources))
