@@ -50,6 +50,8 @@ stamp = build/$(1)/.made-$(shell { cat $(2); $(PYTHON) -V; } | cksum | cut -d' '
 VENV := $(call stamp,venv,tests/requirements.txt)
 FLOOR := $(call stamp,venv-floor,tests/requirements-floor.txt)
 MUTATION := $(call stamp,venv-mutation,tests/requirements-mutation.txt)
+IMPORTER := $(call stamp,venv-importer,tests/requirements-importer.txt)
+DOCS := $(call stamp,venv-docs,tests/requirements-docs.txt)
 # No configuration of the user's may change what is tested.
 run = env ANSIBLE_CONFIG=$(CURDIR)/tests/harness/ansible.cfg ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/pythonpath \
   PATH="$(CURDIR)/build/$(1)/bin:$$PATH"
@@ -62,7 +64,7 @@ COPY = build/collections/$@/ansible_collections/fleet/cdi
 MIRROR = @$(PYTHON) tests/harness/mirror.py $(COPY)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench changelog matrix nightly conventions coverage mutation again format clean
+.PHONY: help test test-all setup style lint sanity unit floor integration contract conformance fault world adversary molecule machines e2e bench changelog docs-site importer matrix nightly conventions coverage mutation again format clean
 
 help:
 	@sed -n '/^# The one entry/,/^$$/s/^# \{0,1\}//p' Makefile
@@ -91,6 +93,16 @@ $(MUTATION): tests/requirements-mutation.txt
 	build/venv-mutation/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+$(IMPORTER): tests/requirements-importer.txt
+	$(PYTHON) -m venv build/venv-importer
+	build/venv-importer/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(DOCS): tests/requirements-docs.txt
+	$(PYTHON) -m venv build/venv-docs
+	build/venv-docs/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
 $(LINK):
 	@mkdir -p $(@D)
 	@ln -sfn ../../../.. $@
@@ -102,6 +114,16 @@ style: $(VENV)
 lint: $(VENV) $(LINK)
 	$(MIRROR)
 	@$(RUN) python tests/harness/lint.py $(COPY)
+
+# What Galaxy says when it imports the collection.
+importer: $(IMPORTER)
+	$(MIRROR)
+	@$(call run,venv-importer) python tests/harness/importer.py $(COPY)
+
+# The documentation as a site, in build/docs-site/html.
+docs-site: $(DOCS)
+	$(MIRROR)
+	@$(call run,venv-docs) python tests/harness/docs_site.py $(COPY)
 
 # What users see of the changes since BASE has a changelog fragment.
 changelog:
