@@ -85,7 +85,9 @@ def run(
     replace: Mapping[str, str],
     before: str,
 ) -> int:
-    """Type a console block in `directory`, after the script `before`; return the number of commands.
+    """Type a console block in `directory`, after the script `before`; return the number of commands. Needs root.
+
+    What the script mounts is gone with the block.
 
     Raises BlockError for a script that fails, and for the first command that does not do what the block shows.
     """
@@ -98,7 +100,7 @@ def run(
     for step in steps:
         lines += [replaced(step.command, replace), f"printf '{page.MARK}%s\\n' $?"]
     done = subprocess.run(
-        ["bash", "-c", "\n".join(lines)],
+        ["unshare", "--mount", "--propagation", "private", "bash", "-c", "\n".join(lines)],
         cwd=directory,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
