@@ -46,6 +46,7 @@ class FoundNow(NamedTuple):
     links: tuple[Link, ...]
     network: Sequence[Device]
     failed: Mapping[str, str]  # kind -> why its devices could not be discovered
+    chosen: Collection[str]  # ids of the devices that the settings choose; not those of a kind in `failed`
 
 
 class HostTruth(NamedTuple):
@@ -85,6 +86,7 @@ def find_now(view: HostView) -> FoundNow:
     lenient = discover_kinds([optional(wanted[kind]) for kind in strict.failed], *host)
     seen = [found.found for found in (*strict.seen.values(), *lenient.seen.values())]
     failed = {kind: str(error) for kind, error in lenient.failed.items()}
+    chosen = frozenset(device.id for found in seen for device in found.devices)
     try:
         rest = discover(entry_options.everything(), *host)
         seen.append(inventory.Inventory(rest.devices, rest.kinds, rest.links))
@@ -98,6 +100,7 @@ def find_now(view: HostView) -> FoundNow:
         tuple(dict.fromkeys(link for found in seen for link in found.links)),
         network,
         failed,
+        chosen,
     )
 
 
@@ -107,13 +110,13 @@ def host_truth(view: HostView, now: FoundNow) -> HostTruth:
     offered = {
         id_: (kind, names) for kind, memory in view.wanted.kinds.items() for id_, names in memory.offered.items()
     }
-    listed = [*offered, *named, *(id_ for id_, device in now.devices.items() if _shown(device, view))]
+    listed = [*offered, *named, *(id_ for id_, device in now.devices.items() if _shown(device, view, now))]
     devices = [_device(id_, now, named, offered) for id_ in dict.fromkeys(listed)]
     opened = _openers(devices, now)
     every = tuple(
         DeviceTruth(
             device,
-            _wanted(device, view, offered),
+            _wanted(device, view, offered, now),
             *_written(device, view),
             *_promised(device, view.running.ledger),
             _real(device, now, offered),
@@ -128,9 +131,14 @@ def host_truth(view: HostView, now: FoundNow) -> HostTruth:
     return HostTruth(every, links, now.network, found, concerns, tuple(view.wanted.kinds))
 
 
-def _shown(device: Device, view: HostView) -> bool:
-    """Return True for a device of a wanted kind, and for an accelerator that nobody asks for."""
-    return device.kind in view.wanted.kinds or device.pci_class.startswith(nics.ACCELERATORS)
+def _chosen(device: Device, view: HostView, now: FoundNow) -> bool:
+    """Return True if the settings choose the device, or if the devices of its kind could not be discovered."""
+    return device.id in now.chosen or (device.kind in view.wanted.kinds and device.kind in now.failed)
+
+
+def _shown(device: Device, view: HostView, now: FoundNow) -> bool:
+    """Return True for a device that the settings choose, and for an accelerator that nobody asks for."""
+    return _chosen(device, view, now) or device.pci_class.startswith(nics.ACCELERATORS)
 
 
 def _device(
@@ -145,7 +153,7 @@ def _device(
     return Device(id_, "", kind, names, (), pci_address=address, health=Health("unknown"))
 
 
-def _wanted(device: Device, view: HostView, offered: Mapping[str, Any]) -> Truth:
+def _wanted(device: Device, view: HostView, offered: Mapping[str, Any], now: FoundNow) -> Truth:
     if view.wanted.manifest_error:
         return Truth(truths.UNKNOWN, view.wanted.manifest_error)
     if view.wanted.disabled_error:
@@ -155,7 +163,7 @@ def _wanted(device: Device, view: HostView, offered: Mapping[str, Any]) -> Truth
         until = f" until {out.until}" if out.until else ""
         return Truth(truths.WITHDRAWN, f"out of service since {out.since}{until}: {out.reason}")
     memory = view.wanted.kinds.get(device.kind)
-    if device.id in offered or memory:
+    if device.id in offered or _chosen(device, view, now):
         return Truth(truths.OFFERED, str(memory.wanted.get("by", "")) if memory else "")
     if any(device.id == one.id for one in view.live.pooled):
         return Truth(truths.POOLED)

@@ -40,7 +40,8 @@ ENTRIES = {
 class Host:
     """This machine with directories of the test's own; /dev/full and /dev/zero are its devices."""
 
-    def __init__(self, root):
+    def __init__(self, root, kind=KIND, entries=ENTRIES):
+        self.kind = kind
         self.places = Layout(
             str(root / "state"),
             str(root / "inventory.json"),
@@ -48,22 +49,22 @@ class Host:
             prefix=str(root / "cdi"),
             spec_dirs=(str(root / "etc"),),
         )
-        self.want(ENTRIES)
+        self.want(entries)
         refresh_all.refresh(self.places)
         self.spec = root / "etc/vendor.com-memory.json"
 
     def want(self, entries, **offered):
-        wanted = plan_kind.WantedKind(KIND, entries, by="test", runtimes={"podman": "5.4.0"})._asdict()
+        wanted = plan_kind.WantedKind(self.kind, entries, by="test", runtimes={"podman": "5.4.0"})._asdict()
         options = {key: value for key, value in wanted.items() if key not in ("kind", "content")}
         record = memory.Memory(options, self.places.config_dir, self.places.inventory, offered)
         with locked_manifest(self.places.state_dir) as manifest:
-            manifest.remember({KIND: record.document()})
+            manifest.remember({self.kind: record.document()})
 
     def report(self):
         return json.loads(json.dumps(host_report_info.report_document(self.places)))
 
     def devices(self):
-        return {one["names"][0]: one for one in self.report()["devices"] if one["kind"] == KIND}
+        return {one["names"][0]: one for one in self.report()["devices"] if one["kind"] == self.kind}
 
     def hold(self, name):
         (device,) = (
@@ -85,6 +86,15 @@ def host(tmp_path, monkeypatch):
 
 def problems(report, device):
     return [report["findings"][index]["rule"] for index in device.get("findings", ())]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/tty63"), reason="this machine has no 63 consoles")
+def test_what_the_settings_leave_out_of_a_kind_is_not_wanted(tmp_path):
+    """Also if the kind is the usual one of a profile, so that a look without settings finds the others."""
+    entries = {"consoles": {"profile": "tty", "num_system_reserved": 61}}
+    host = Host(tmp_path, "fleet.cdi/tty", entries)
+    assert set(host.devices()) == {"tty62", "tty63"}
+    assert [one for one in host.report()["findings"] if one["rule"] == "wanted-not-written"] == []
 
 
 def test_a_host_in_order(host):
