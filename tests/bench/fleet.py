@@ -61,6 +61,19 @@ PLAIN = {
     ],
 }
 
+PLACES = {name: f"{{{{ cdi_host_{name} }}}}" for name in ("prefix", "state_dir", "device_list")}
+# Single modules, on a host that has the release.
+SINGLE = {
+    "spec": {
+        **PLACES,
+        "devices": "{{ cdi_host_devices }}",
+        "spec_dir": "{{ cdi_host_spec_dir }}",
+        "managed_by": "cdi_host",
+    },
+    "device_info": {"prefix": PLACES["prefix"], "devices": "{{ cdi_host_devices }}"},
+    "host_report_info": {**PLACES, "spec_dirs": ["{{ cdi_host_spec_dir }}"]},
+}
+
 # Case -> playbook, in this order: each finds what those before it left.
 CASES = {
     "plain, first": "plain.yml",
@@ -69,6 +82,7 @@ CASES = {
     "provision, again": "fleet.cdi.provision",
     "verify": "fleet.cdi.verify",
     "report": "fleet.cdi.report",
+    **{f"module {name}": f"module_{name}.yml" for name in SINGLE},
 }
 NOT_WELL = 2  # exit status of `verify`: a bench host has no claims, no services, and devices that anybody opens
 
@@ -77,6 +91,8 @@ LIMITED_FROM = 100  # hosts; with fewer, the start of ansible-playbook is the la
 LIMITS: dict[str, dict[str, float]] = {
     "provision, first": {"CPU": 4.0, "modules": 2},
     "provision, again": {"CPU": 1.0, "bytes": 4096, "modules": 0},
+    **{f"module {name}": {"CPU": 1.0, "bytes": 4096, "modules": 0} for name in ("spec", "device_info")},
+    "module host_report_info": {"bytes": 4096, "modules": 0},  # it starts the container runtimes
 }
 
 
@@ -200,6 +216,9 @@ def main() -> int:
         (directory / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
         (directory / "ping.yml").write_text(json.dumps([PING]))
         (directory / "plain.yml").write_text(json.dumps([PLAIN]))
+        for module, options in SINGLE.items():
+            play = {"hosts": "all", "gather_facts": False, "tasks": [{f"fleet.cdi.{module}": options}]}
+            (directory / f"module_{module}.yml").write_text(json.dumps([play]))
         (directory / "plain.j2").write_text("spec_dirs = {{ cdi_host_spec_dir }}\n")
         ping = str(directory / "ping.yml")
         pings = min(HOSTS, PINGS)
