@@ -15,7 +15,6 @@ EXPLANATIONS = (
             "is not a JSON document (*); correct it",
             "is not valid JSON: *",
             "is not valid UTF-8 (byte *); expected JSON",
-            "line *: *; expected a JSON object",
         ),
         means=(
             "The text breaks the grammar of JSON at the named place. A key that is there twice in one object "

@@ -12,8 +12,9 @@ EXPLANATIONS = (
         id="FC1351",
         title="The configuration of the runtime is broken",
         messages=(
-            "expected TOML",
-            "expected a JSON object. Repair it, nothing was changed",
+            "line *: *; expected TOML. Repair it, nothing was changed",
+            "is not valid UTF-8 (byte *); expected TOML",
+            "line *: *; expected a JSON object. Repair it, nothing was changed",
             "expected a table. Repair it, nothing was changed",
             "expected a whole number. Repair it",
             "expected an object. Repair it, nothing was changed",

@@ -37,6 +37,7 @@ from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 
 IDS = yaml.safe_load(Path(__file__).with_name("ids.yml").read_text(encoding="utf-8"))
 RETIRED = "retired"
+PARSER = cli.make_parser("", {"state_dir": "", "inventory": "", "spec_dirs": (), "prefix": ""})
 MAKERS = ("Finding", "Malformed", "json_subset.Malformed", "self.add")  # of findings; the first argument is the rule
 MODULE_UTILS = Path(cli.__file__).parents[1]
 # Programs that a host has by its distribution, or that the page is about.
@@ -152,11 +153,10 @@ def test_its_texts_name_only_what_there_is(one):
 
 def parses(words):
     """Let the parser of the command line read `words`; it ends the process with 0 for --help and --version."""
-    defaults = {"state_dir": "", "inventory": "", "spec_dirs": (), "prefix": ""}
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-            cli.make_parser("", defaults).parse_args(words)
+            PARSER.parse_args(words)
     except SystemExit as end:
         assert end.code == 0, said.getvalue()
 
