@@ -11,10 +11,11 @@ from typing import Any, Optional
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.host import cdi_host
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 from ansible_collections.fleet.cdi.plugins.plugin_utils.old_name import warn_of_old_name
-from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import OnHost, explained
+from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import OnHost
 
 TAKEN = tuple(f"{role}_" for role in settings.TAKEN)  # prefixes of the variables that count
 settings.old_names(())  # reads settings.yml once, before Ansible forks for the hosts
@@ -67,7 +68,7 @@ class ActionModule(OnHost):
         try:
             return settings.host_settings(ours)
         except CdiError as error:
-            raise AnsibleActionFail(explained(str(error))) from error
+            raise AnsibleActionFail(with_id(str(error))) from error
 
     def _packages(self, needed: Mapping[str, list[str]], variables: Mapping[str, Any]) -> list[str]:
         """Install packages by the module of the distribution; return the failures that may be.
@@ -78,7 +79,7 @@ class ActionModule(OnHost):
         for names, text in ((needed["required"], REQUIRED), (needed["optional"], OPTIONAL)):
             why = self._install(names, variables) if names else ""
             if why and text is REQUIRED:
-                raise AnsibleActionFail(explained(text.format(packages=", ".join(names), why=why)))
+                raise AnsibleActionFail(with_id(text.format(packages=", ".join(names), why=why)))
             failures += [text.format(packages=", ".join(names), why=why)] if why else []
         return failures
 

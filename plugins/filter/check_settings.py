@@ -67,7 +67,7 @@ from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.utils.display import Display
 from jinja2 import Undefined, UndefinedError
 
-from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.schema import shown
 from ansible_collections.fleet.cdi.plugins.plugin_utils import findings, settings
 from ansible_collections.fleet.cdi.plugins.plugin_utils.findings import LATER, Finding

@@ -90,7 +90,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 from ansible.utils.unsafe_proxy import wrap_var
 
-from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils.on_host import release
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.comparison import compare_reports, read_report

@@ -52,7 +52,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
-from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
 

@@ -27,6 +27,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.on_host import FROM_ARCHIVE
 from ansible_collections.fleet.cdi.plugins.module_utils.release import build
 
@@ -61,7 +62,7 @@ class OnHost(ActionBase):
         for option in OURS:
             if option in self._task.args:
                 why = f"{option}: is filled in by {self._task.action} itself; remove it from the task"
-                raise AnsibleActionFail(explained(why))
+                raise AnsibleActionFail(with_id(why))
         return self._done({**self._task.args, "release": release().id}, task_vars)
 
     def _done(self, arguments: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
@@ -181,10 +182,3 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [text for one in value for text in _texts(one)]
     return [value] if isinstance(value, str) else []
-
-
-def explained(text: str) -> str:
-    """Return a message with the id of its explanation."""
-    from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import with_id  # most runs have no error
-
-    return with_id(text)

@@ -34,7 +34,6 @@ VARIES = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}\N{RIGHT-POINTING DOUBLE 
 BASES = {"CdiError", "HookError", "AnsibleError", "AnsibleFilterError", "AnsibleActionFail", "Finding"}
 INNER = {"Finding"}  # has a page for its rule
 LISTS = {"warnings", "trouble", "lacking", "notes"}
-WRAPPERS = {"with_id", "explained"}  # of a text, which add its id
 SAID = {"complain", "warning"}
 PREFIX = 3
 NAME = rf"(?:(?!(?:is|was|found|can't|asked|exit|status)\b)[\w`'./-]|{VARIES})+"  # a word of a prefix is not a verb
@@ -182,7 +181,7 @@ def _items(node: ast.expr) -> Iterator[ast.expr]:
 
 def _templates(node: ast.expr, names: Names, depth: int = 0) -> list[str]:
     """Return the texts that an expression can be, with VARIES for unknown parts; `names` has values of names."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in WRAPPERS:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "with_id":
         return _templates(node.args[0], names, depth)
     if isinstance(node, ast.Constant):
         return [node.value if isinstance(node.value, str) else VARIES]

@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from ..explanations.shown import with_id
 from ..records import CdiError
 from ..safe_text import one_line
 from .change_log import log_answer
@@ -57,18 +58,11 @@ def main(call: str) -> int:
     except CdiError as error:
         answer["error"] = str(error)
     # Ansible shows these two unchanged; the result is data, and Ansible shows it as JSON.
-    shown: dict[str, Any] = {"warnings": [_shown(text) for text in answer["warnings"]]}
+    shown: dict[str, Any] = {"warnings": [with_id(one_line(text)) for text in answer["warnings"]]}
     if "error" in answer:
-        shown["error"] = _shown(answer["error"])
+        shown["error"] = with_id(one_line(answer["error"]))
     mark = request.get("mark", "")
     sys.stdout.write(f"{mark}{json.dumps({**answer, **shown})}{mark}\n")
     sys.stdout.flush()
     log_answer(call, {**answer, **shown}, request["check"])
     return 0
-
-
-def _shown(text: str) -> str:
-    """Return a message as one line, with the id of its explanation."""
-    from ..explanations.every import with_id  # here: most calls have nothing to say
-
-    return with_id(one_line(text))

@@ -10,6 +10,7 @@ from typing import Any
 from ..converge.doctor.rule import find_problems
 from ..converge.doctor.rules import RULES
 from ..converge.doctor.view import take
+from ..explanations.doctor_rules import EXPLANATIONS
 from ..layout import Layout
 from .step_line import StepLine
 from .terminal import say, say_document
@@ -49,6 +50,4 @@ def run(arguments: Any, paths: Layout) -> int:
 
 def _explanation(rule: str) -> str:
     """Return the id of the explanation of a rule."""
-    from ..explanations.doctor_rules import EXPLANATIONS  # here: most hosts have no finding
-
     return next(one.id for one in EXPLANATIONS if rule in one.rules)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from ..explanations.shown import with_id
 from ..safe_text import one_line
 
 
@@ -25,8 +26,6 @@ def say(*lines: str) -> None:
 
 def complain(line: str) -> None:
     """Print one line on stderr, a warning or an error, with the id of its explanation."""
-    from ..explanations.every import with_id  # here: most commands have nothing to complain of
-
     sys.stderr.write(f"fleet-cdi: {with_id(one_line(line))}\n")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..explanations.spec_rules import EXPLANATIONS
 from ..layout import Layout
 from ..records import CdiError
 from ..spec import codec, versions
@@ -64,8 +65,6 @@ def _document(path: str, spec: Any, findings: Sequence[Finding]) -> dict[str, An
 
 def _explanation(rule: str) -> str:
     """Return the id of the explanation of a rule."""
-    from ..explanations.spec_rules import EXPLANATIONS  # here: most specs are valid
-
     return next(one.id for one in EXPLANATIONS if rule in one.rules)
 
 

@@ -51,12 +51,6 @@ SUBJECTS = {
 EVERY = tuple(one for explanations in SUBJECTS.values() for one in explanations)
 
 
-def with_id(text: str) -> str:
-    """Return a message with the id of its explanation at its end; unchanged if it has none, or has it already."""
-    one = explanation_for(text)
-    return text if one is None or f"[{one.id}]" in text[-40:] else f"{text} [{one.id}]"
-
-
 def explanation_for(text: str) -> Optional[Explanation]:
     """Return the explanation of a message; None if it has none."""
     return find_explanation(EVERY, text)

@@ -144,7 +144,7 @@ def _limit(seconds: int, name: str) -> None:
 def _end(status: int, *lines: str) -> NoReturn:
     """Write `lines` for the runtime, and end the process without the interpreter's cleanup."""
     for line in lines:
-        from ..explanations.every import with_id  # most hooks say nothing
+        from ..explanations.shown import with_id  # most hooks say nothing
         from ..safe_text import one_line
 
         os.write(2, f"cdi-hook: {with_id(one_line(' '.join(line.split())))}\n".encode())

@@ -23,6 +23,7 @@ from typing import Any, Optional
 
 from ...allocation.ledger.ledger import Ledger
 from ...discovery import inventory
+from ...explanations.shown import with_id
 from ...records import CdiError
 from ...safe_text import one_line
 from ...system import openers
@@ -385,8 +386,6 @@ def run(path: str, instance: str = "") -> int:
     except Exception as error:
         if threading.active_count() > 1:  # a thread that hangs must not keep the process alive
             if isinstance(error, CdiError):
-                from ...explanations.every import with_id
-
                 sys.stderr.write(f"fleet-cdi: {with_id(one_line(str(error)))}\n")
             else:
                 sys.excepthook(*sys.exc_info())

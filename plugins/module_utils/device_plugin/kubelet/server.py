@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Callable, NamedTuple, Optional
 
 from ... import directories
+from ...explanations.shown import with_id
 from ...records import CdiError
 from ...safe_text import one_line
 from . import api, unix_sockets
@@ -208,7 +209,5 @@ class Server:
 
 async def _abort(context: Any, refusal: CallRefused) -> None:
     import grpc
-
-    from ...explanations.every import with_id  # here: most calls are answered
 
     await context.abort(grpc.StatusCode[refusal.code], with_id(str(refusal)))

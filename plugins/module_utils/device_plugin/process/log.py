@@ -16,6 +16,8 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Callable, Optional, TextIO
 
+from ...explanations.shown import id_of
+
 # Text without quotes. https://brandur.org/logfmt has no grammar; parsers agree that blanks, quotes and "=" need quotes.
 # Invisible characters (safe_text.py) need them, too: JSON has escapes for these.
 _PLAIN = re.compile(r"[^\s\"=\\\x00-\x1f\x7f]+")
@@ -75,10 +77,8 @@ class Log:
 
 def _explanation(fields: dict[str, object]) -> Optional[str]:
     """Return the id of the explanation of the message in the fields of a line."""
-    from ...explanations.every import explanation_for  # here: a daemon without problems does not need it
-
-    found = (explanation_for(value) for value in fields.values() if isinstance(value, str) and " " in value)
-    return next((one.id for one in found if one), None)
+    found = (id_of(value) for value in fields.values() if isinstance(value, str) and " " in value)
+    return next(filter(None, found), None)
 
 
 def quoted(value: object) -> str:

@@ -24,12 +24,7 @@ import yaml
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as cli
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES as DOCTOR_RULES
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations import doctor_rules, protocol_codes, spec_rules
-from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import (
-    EVERY,
-    SUBJECTS,
-    explanation_for,
-    with_id,
-)
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import EVERY, SUBJECTS, explanation_for
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.explanation import match
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES as SPEC_RULES
@@ -188,18 +183,6 @@ def test_every_code_of_the_protocol_has_one_page():
     }
     for code in errors.MESSAGES:
         assert explanation_for(str(errors.ProtocolError(code))).id == f"FC{2000 + code}"
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("/x: is a symlink to /y; expected a regular file. Remove the link.", " [FC1001]"),
-        ("/x: is a symlink to /y; expected a regular file. Remove the link. [FC1001]", ""),
-        ("something else", ""),
-    ],
-)
-def test_a_message_gets_its_id_once(text, shown):
-    assert with_id(text) == text + shown
 
 
 def test_a_long_hostile_text_takes_no_time():
