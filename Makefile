@@ -25,6 +25,8 @@
 #   make matrix [MATRIX=...]   ansible-core and Python, the oldest to the newest
 #   make coverage           which lines and branches the unit and contract tests run
 #   make mutation [ROOMS="spec hooks"] [NUMBER=100] [SEED=1]   how many small faults the unit tests find
+#   make docs-site          the documentation as a site, in build/docs-site
+#   make importer           what Galaxy says when it imports the collection
 #   make conventions        the table of conventions of good collections, each row by its proof
 #   make setup              build/venv, and what the machine lacks
 #   make format             ruff's formatting and safe fixes
