@@ -2,8 +2,8 @@
 # GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make the generated texts: what docs/from_settings.py makes from the variables of roles, their READMEs, the pages of
-stricter rules and of messages, and the documentation of the option devices of module device_info from the tables of the
-profiles.
+stricter rules and of messages, the documentation of the option devices of module device_info from the tables of the
+profiles, and README's tables of tested versions from what `make matrix` wrote (docs/tested.py).
 
 python3 docs/generate.py            write them (needs PyYAML, as in build/venv)
 python3 docs/generate.py --check    exit code 1, with their names, if some are not current
@@ -25,6 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "build/pythonpath"))  # for the imports below
 
 import from_settings
+import tested
 from from_settings import HEAD, dumped, plain
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import next_steps
@@ -65,6 +66,8 @@ def generated() -> dict[Path, str]:
         CHECKOUT / "docs/settings.schema.json": json.dumps(from_settings.json_schema(), indent=1) + "\n",
         CHECKOUT / "examples/awx/survey.json": json.dumps(from_settings.survey(), indent=2) + "\n",
     }
+    readme_page = CHECKOUT / "README.md"
+    found[readme_page] = tested.with_tables(readme_page.read_text(encoding="utf-8"))
     page = CHECKOUT / "docs/settings.md"
     found[page] = from_settings.with_tables(page.read_text(encoding="utf-8"))
     rules = yaml.safe_load((CHECKOUT / "tests/conformance/rules.yml").read_text(encoding="utf-8"))

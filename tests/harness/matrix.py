@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make matrix`: every ansible-core from the floor to the newest, and every Python of hosts (tests/matrix.yml).
 
-matrix.py [cores|hosts|CORE|SUITE ...]     all rows, or these; writes what they gave to docs/tested.yml
+matrix.py [cores|hosts|CORE|SUITE ...] [provision|sanity]     all rows, or these; all of a core, or this
 
 A row of `cores` builds and installs the collection as users do, provisions the root directory of its suite (check, run,
 repeat, remove; nothing may be left), and runs all of sanity. A row of `hosts` runs the units of what runs on hosts.
-A row that can't run says why, is not a failure, and keeps what docs/tested.yml says of it.
+docs/tested.yml gets what they gave. A row that can't run says why, is not a failure, and keeps what stands there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ PACKAGES = ["python3", "python3-venv", "git", "ca-certificates", "shellcheck"]
 ALSO = ("jsonschema", "PyYAML")  # what the collection and the harness import on a controller
 RECAP = re.compile(r"^localhost +: ok=(\d+) +changed=(\d+) +unreachable=0 +failed=0 ", re.MULTILINE)
 
+STEPS = ["provision", "sanity"]
 Row = dict[str, Any]
 
 
@@ -131,12 +132,13 @@ class Controller:
         return f"{report.tests(said)['passed']} passed"
 
 
-def core_row(core: str, suite: str, source: str = "") -> Row:
-    """Provision and check with one ansible-core. Raises Failed and Missing."""
+def core_row(core: str, suite: str, source: str, steps: Collection[str]) -> Row:
+    """Provision and check with one ansible-core, or do one of these `steps`. Raises Failed and Missing."""
     series = "ansible-core" if core == "newest" else f"ansible-core~={core}.0"
     controller = Controller(core, suite, source or series)
     row: Row = {"core": core, "debian": suite, **controller.install()}
-    return {**row, "provision": controller.provision(), "sanity": controller.sanity()}
+    can = {"provision": controller.provision, "sanity": controller.sanity}
+    return {**row, **{step: can[step]() for step in STEPS if step in steps}}
 
 
 def host_row(suite: str) -> Row:
@@ -155,11 +157,14 @@ def host_row(suite: str) -> Row:
 
 def rows(chosen: list[str]) -> Iterator[tuple[str, str, Callable[[], Row]]]:
     """Section, name and function of each row that is wanted; of all rows where none is named."""
+    steps = [word for word in chosen if word in STEPS] or STEPS
+    named = set(chosen) - set(STEPS)
     for row in TABLE["cores"]:
-        if not chosen or {"cores", row["core"]} & set(chosen):
-            yield "cores", row["core"], functools.partial(core_row, row["core"], row["suite"], row.get("from", ""))
+        if not named or {"cores", row["core"]} & named:
+            run = functools.partial(core_row, row["core"], row["suite"], row.get("from", ""), steps)
+            yield "cores", row["core"], run
     for suite in TABLE["hosts"]:
-        if not chosen or {"hosts", suite} & set(chosen):
+        if (not named and steps == STEPS) or {"hosts", suite} & named:
             yield "hosts", suite, functools.partial(host_row, suite)
 
 
@@ -193,7 +198,10 @@ def main(chosen: list[str]) -> int:
             found[section].pop(name, None)
             print(f"FAILED: {section} {name}: {why}", flush=True)
         else:
-            found[section][name] = row
+            was = found[section].get(name, {})
+            # What another step said of the same version stays.
+            same = all(was.get(key) == row.get(key) for key in ("ansible_core", "python"))
+            found[section][name] = {**(was if same else {}), **row}
             print(json.dumps(row), flush=True)
         write(found)
     return int(failed > 0)
