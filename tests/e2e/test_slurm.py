@@ -93,9 +93,9 @@ def host(own_node, product):  # noqa: ARG001 - in this order: the node is closed
     product.configure({TTY: resource}, grace=1)
     product.serve(ALL | OTHERS, TTY)
     yield found
-    found.sh("scancel --user=root; sleep 0.3", None)
     found.cluster.clear()
-    found.until(lambda: found.slurm.withheld() == [], "the devices of pods stay withheld")
+    found.until(lambda: not product.holds() and found.slurm.withheld() == [], "the devices of pods stay withheld")
+    found.sh("scancel --user=root; sleep 0.3", None)
 
 
 def test_pods_and_jobs_never_have_one_device(host):
