@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from ..explanations.shown import with_id
 from ..safe_text import one_line
 
 
@@ -26,6 +25,8 @@ def say(*lines: str) -> None:
 
 def complain(line: str) -> None:
     """Print one line on stderr, a warning or an error, with the id of its explanation."""
+    from ..explanations.shown import with_id  # here: completion and most commands have nothing to complain of
+
     sys.stderr.write(f"fleet-cdi: {with_id(one_line(line))}\n")
 
 
