@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import collection_archive
 import debian_packages
-import image
+import oci_image
 import provenance
 import sbom
 from deterministic import Member
@@ -82,12 +82,12 @@ def artifacts(tree: Path, commit: Commit, cache: Path | None) -> dict[str, bytes
     inputs: list[dict[str, Any]] = []
     if cache:
         packages = debian_packages.locked(tree / "release/debian.json")
-        plugin = image.built(tree, cache, host.archive, host.id, collection.info, commit)
-        parts = image.components(packages)
-        about = sbom.Subject(image.NAME, version, "container", repository, plugin.archive, plugin.files, parts)
-        subjects[f"{image.NAME}-{version}.oci.tar"] = about
-        made[f"{image.NAME}-{version}.yaml"] = image.manifests(tree, version, plugin.digest)
-        inputs = image.inputs(packages)
+        plugin = oci_image.built(tree, cache, host.archive, host.id, collection.info, commit)
+        parts = oci_image.components(packages)
+        about = sbom.Subject(oci_image.NAME, version, "container", repository, plugin.archive, plugin.files, parts)
+        subjects[f"{oci_image.NAME}-{version}.oci.tar"] = about
+        made[f"{oci_image.NAME}-{version}.yaml"] = oci_image.manifests(tree, version, plugin.digest)
+        inputs = oci_image.inputs(packages)
     made.update({name: subject.artifact for name, subject in subjects.items()})
     made.update({f"{name}{sbom.SUFFIX}": sbom.bill(subject, commit) for name, subject in subjects.items()})
     made[provenance.NAME] = provenance.statement(made, repository, commit, inputs)

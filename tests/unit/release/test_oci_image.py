@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 import debian_packages
-import image
+import oci_image
 import pytest
 import yaml
 from debian_packages import Package
@@ -87,7 +87,7 @@ def test_a_device_node_in_a_package_is_refused():
 
 def test_two_packages_with_the_same_file_are_refused():
     with pytest.raises(ValueError, match="usr/a: two packages bring it, and two another one"):
-        image.base({"one": {"usr/a": Member("usr/a", b"A")}, "two": {"usr/a": Member("usr/a", b"B")}})
+        oci_image.base({"one": {"usr/a": Member("usr/a", b"A")}, "two": {"usr/a": Member("usr/a", b"B")}})
 
 
 def test_the_digest_decides_about_a_package(tmp_path, monkeypatch):
@@ -126,7 +126,7 @@ def blobs(archive):
 
 
 def test_the_layout_holds_together():
-    made = image.image(LAYERS, "1.2.3", "https://example.com/x", COMMIT)
+    made = oci_image.image(LAYERS, "1.2.3", "https://example.com/x", COMMIT)
     found = blobs(made.archive)
     assert json.loads(found.pop("oci-layout")) == {"imageLayoutVersion": "1.0.0"}
     (head,) = json.loads(found.pop("index.json"))["manifests"]
@@ -150,22 +150,22 @@ def test_the_layout_holds_together():
 
 
 def test_the_same_layers_give_the_same_image_and_others_another_one():
-    one = image.image(LAYERS, "1.2.3", "https://example.com/x", COMMIT)
+    one = oci_image.image(LAYERS, "1.2.3", "https://example.com/x", COMMIT)
     turned = {name: dict(reversed(members.items())) for name, members in LAYERS.items()}
-    assert image.image(turned, "1.2.3", "https://example.com/x", COMMIT) == one
+    assert oci_image.image(turned, "1.2.3", "https://example.com/x", COMMIT) == one
     other = {**LAYERS, "two": {"b": Member("b", b"C")}}
-    assert image.image(other, "1.2.3", "https://example.com/x", COMMIT).digest != one.digest
+    assert oci_image.image(other, "1.2.3", "https://example.com/x", COMMIT).digest != one.digest
 
 
 def test_the_manifests_differ_from_the_examples_in_the_image_alone():
     version = yaml.safe_load((TREE / "galaxy.yml").read_text())["version"]
-    made = list(yaml.safe_load_all(image.manifests(TREE, version, "sha256:abc")))
+    made = list(yaml.safe_load_all(oci_image.manifests(TREE, version, "sha256:abc")))
     examples = [
         yaml.safe_load((TREE / f"examples/kubernetes/{name}.yaml").read_text()) for name in ("configmap", "daemonset")
     ]
     (container,) = made[1]["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"{image.PLACE}@sha256:abc"
-    container["image"] = f"{image.PLACE}:{version}"
+    assert container["image"] == f"{oci_image.PLACE}@sha256:abc"
+    container["image"] = f"{oci_image.PLACE}:{version}"
     assert made == examples
     with pytest.raises(ValueError, match="expected the image"):
-        image.manifests(TREE, "9.9.9", "sha256:abc")
+        oci_image.manifests(TREE, "9.9.9", "sha256:abc")
