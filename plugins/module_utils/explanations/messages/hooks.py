@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from ...layout import USUAL
 from ..explanation import Explanation
+
+HOOK = f"{USUAL.prefix}/bin/cdi-hook"
 
 EXPLANATIONS = (
     Explanation(
@@ -25,7 +28,7 @@ EXPLANATIONS = (
             "If fleet.cdi wrote the spec, write it again with the installed release: `fleet-cdi refresh`. If not, "
             "correct the `args` of the hook."
         ),
-        more="/opt/cdi/bin/cdi-hook --help",
+        more=f"{HOOK} --help",
     ),
     Explanation(
         id="FC1402",
@@ -125,7 +128,7 @@ EXPLANATIONS = (
         means="The hook was not done within its limit, and ended itself.",
         why="A hook that hangs would keep the runtime waiting forever.",
         do="Look for a slow disk or a very large image. `--timeout` in the `args` of the hook allows more seconds.",
-        more="/opt/cdi/bin/cdi-hook --help",
+        more=f"{HOOK} --help",
     ),
     Explanation(
         id="FC1410",
@@ -134,7 +137,7 @@ EXPLANATIONS = (
         means="The hook failed in a way that its authors did not foresee.",
         why="It ends instead of going on in an unknown state, so the container does not start.",
         do="Please report it with the whole line and the name of the image.",
-        more="/opt/cdi/bin/cdi-hook --version",
+        more=f"{HOOK} --version",
     ),
     Explanation(
         id="FC1411",
