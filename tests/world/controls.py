@@ -113,7 +113,7 @@ CONTROLS = {
         "the late release of a pod's hold frees that of the next pod",
         ((pod_holds, "_insert", _insert),),
         ("grant lost", "granted twice"),
-        2,
+        3,
     ),
     "an epilog ends any run": Control(
         "the late epilog of a requeued job gives back the devices of its next run",
@@ -129,7 +129,7 @@ CONTROLS = {
         "part 9: a repeated ADD whose device is late after a reboot leaves its request in its setup for good",
         ((add, "_see_granted", lambda *_all: None),),
         ("tuned-",),
-        96,
+        44,
     ),
     "given back while it runs": Control(
         "a claim was given back while its container ran",
@@ -144,7 +144,7 @@ CONTROLS = {
             (collect_claims, "write_claim", lambda *_all: None),
         ),
         ("claim lost", "claim gc", "not restored", "claim without a spec"),
-        23,
+        44,
     ),
     "an ADD that sees no claim of DRA": Control(
         "part 9: an ADD grants what a claim of a DRA driver has, before the device plugin has seen it",

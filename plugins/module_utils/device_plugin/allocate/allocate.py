@@ -30,6 +30,7 @@ from ...spec import inject
 from ...spec import registry as specs
 from ...spec.errors import InjectError
 from ...spec.items import items_of
+from ...spec.names import named_uid
 from ...spec.registry import Registry
 from ...system.device_nodes import numbers_at
 from ..config.configuration import ResourceSettings
@@ -123,6 +124,7 @@ class Allocator:
         found = look(resource, now, self._root, out, units)
         at = partial(numbers_at, stat=host_below(self._root).stat)
         if now is not registry:
+            _see_claims(resource, now, registry)
             claimed = nodes_in_claims(now, at)  # the ledger gets them with the next health check
             for unit in units:
                 for path in unit.paths:
@@ -216,6 +218,19 @@ def longest(settings: ResourceSettings, number: int) -> float:
         return 0.0
     times = -(-number // commands.AT_ONCE)
     return settings.time_limit * (1 + times * (2 * bool(settings.teardown) + bool(settings.setup)))
+
+
+def _see_claims(resource: Resource, now: Registry, before: Registry) -> None:
+    """Raise AllocateFailed if a claim of a DRA driver came that can't be read: it may have the devices.
+
+    Only for a file that the last look has not reported yet. A file that stays broken must not keep devices from pods.
+    """
+    for path in sorted(now.broken.keys() - before.broken.keys()):
+        if named_uid(path):
+            why = now.errors.get(path, f"{path}: can't be read")
+            raise AllocateFailed(
+                f"{resource.name}: {why}; what this claim of a DRA driver has is not known. Ask again."
+            )
 
 
 def _each_once(resource: Resource, containers: Sequence[Sequence[str]]) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.a
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.allocate.delivery import Delivery
 from ansible_collections.fleet.cdi.plugins.module_utils.device_plugin.health.held_elsewhere import read_ledger, taken
 from ansible_collections.fleet.cdi.plugins.module_utils.discovery.out_of_service import Disabled, render_disabled
+from ansible_collections.fleet.cdi.plugins.module_utils.spec import registry
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.same_nodes import SameNodes
 from ansible_collections.fleet.cdi.plugins.module_utils.system.device_nodes import Numbers
 from ansible_collections.fleet.cdi.tests.unit.builders import nodes, spec
@@ -112,6 +113,16 @@ def test_a_claim_of_a_dra_driver_that_no_look_has_seen_yet(host):
     (host.specs / f"k8s.gpu.vendor.com-gpu_{uid}.json").write_text(json.dumps(document))
     why = f"taken: claim uid:{uid} of DRA driver gpu.vendor.com has /dev/gpu1"
     assert host.refused("0", "1")[1] == {"1": why}
+    assert names(host.allocate("0")) == ["vendor.com/gpu=0"]
+
+
+def test_a_claim_that_came_and_can_not_be_read_may_have_the_device(host):
+    """A disk error at the spec of a claim: the container got the device of the claim (world, seed 15 of a control)."""
+    path = host.specs / "k8s.gpu.vendor.com-gpu_55e9a6b0-0c0f-4f0e-8a44-0a1b2c3d4e5f.json"
+    path.write_text("{")
+    why, troubles = host.refused("0")
+    assert str(path) in why and "what this claim of a DRA driver has is not known" in why and troubles == {}
+    host.registry = registry.load(host.registry.directories)  # the next look reports it
     assert names(host.allocate("0")) == ["vendor.com/gpu=0"]
 
 
