@@ -44,7 +44,7 @@ class Part(NamedTuple):
 PARTS = {
     "setup": Part(1, 1, alone=True),
     "style": Part(0.5, 0.5),
-    "integration": Part(20, 7, host=True),  # the rest: Debian's engines in container hosts, and kills of all writers
+    "integration": Part(26, 7, host=True),  # the rest: Debian's engines in container hosts, and kills of all writers
     "lint": Part(1.5, 1.5),
     "unit": Part(4.5, 4.5),
     "contract": Part(3.5, 3.5),
