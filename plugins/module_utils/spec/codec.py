@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ..records import CdiError
 from . import model
-from .text.json_subset import UNREADABLE, Malformed, load_json, unreadable
 
 if TYPE_CHECKING:
     from .validate import Finding  # who only writes a spec needs none of its rules
@@ -32,7 +31,9 @@ class SpecReading(NamedTuple):
 def encode(spec: dict[str, Any]) -> bytes:
     """A valid spec as JSON with the fields in the model's order, indented by two, with a newline at the end."""
     text = json.dumps(_in_order(spec, model.SPEC), indent=2, ensure_ascii=False) + "\n"
-    if unreadable(text):
+    if not text.isascii() or "\x7f" in text:  # else nothing of it is UNREADABLE, and a claim need not load the rules
+        from .text.json_subset import UNREADABLE
+
         text = re.sub(UNREADABLE, lambda match: f"\\u{ord(match[0]):04x}", text)
     return text.encode()
 
@@ -64,6 +65,7 @@ def read(content: bytes, path: str) -> SpecReading:
 
     Raises CdiError only where PyYAML is needed and missing.
     """
+    from .text.json_subset import Malformed
     from .validate import ERROR, Finding, validate
 
     try:
@@ -79,6 +81,8 @@ def read(content: bytes, path: str) -> SpecReading:
 
 
 def _parse(content: bytes, path: str) -> Any:
+    from .text.json_subset import Malformed, load_json
+
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

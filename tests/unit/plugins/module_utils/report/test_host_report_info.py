@@ -40,7 +40,7 @@ ENTRIES = {
 class Host:
     """This machine with directories of the test's own; /dev/full and /dev/zero are its devices."""
 
-    def __init__(self, root, kind=KIND, entries=ENTRIES):
+    def __init__(self, root, kind=KIND, entries=None):
         self.kind = kind
         self.places = Layout(
             str(root / "state"),
@@ -49,7 +49,7 @@ class Host:
             prefix=str(root / "cdi"),
             spec_dirs=(str(root / "etc"),),
         )
-        self.want(entries)
+        self.want(entries or ENTRIES)
         refresh_all.refresh(self.places)
         self.spec = root / "etc/vendor.com-memory.json"
 
