@@ -14,8 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ..records import NODE, CdiError, Node, items
-from ..spec import versions
-from ..spec.codec import encode
 from ..spec.names import AGGREGATES, foreign_claim
 from .device_name import KIND, device_name
 
@@ -93,23 +91,40 @@ def claim_spec(
                 f"{hosts[path]} and {host} have the same path in a container, {path}, so one would hide the other. "
                 "Claim them apart."
             )
-    device = {"name": device_name(id_), "containerEdits": {**edits, **({"deviceNodes": listed} if listed else {})}}
-    spec: dict[str, Any] = {"cdiVersion": "0.3.0", "kind": KIND, "devices": [device]}
-    spec["cdiVersion"] = versions.minimum_version(spec)
-    if len(device["name"]) == 1 and spec["cdiVersion"] in OLDEST:
-        spec["cdiVersion"] = "0.5.0"
-    if names or not nodes:  # else it is of our own making
-        _check(spec)
-    return encode(spec)
+    edits = {
+        **({"deviceNodes": listed} if listed else {}),
+        **{key: edits[key] for key in edits if key != "deviceNodes"},
+    }
+    spec = {"cdiVersion": "0.3.0", "kind": KIND, "devices": [{"name": device_name(id_), "containerEdits": edits}]}
+    return (b"" if names or not nodes else nodes_spec(spec)) or checked_spec(spec)
 
 
-def _check(spec: Mapping[str, Any]) -> None:
-    from ..spec.codec import errors_in
+def nodes_spec(spec: dict[str, Any]) -> bytes:
+    """Return the spec of a claim that has granted nodes and hooks of ours alone; b"" for one with rare characters.
+
+    It is what `checked_spec` returns, in a tenth of the time: it has no field of a later version, and all fields are in
+    order. A test compares both.
+    """
+    name = spec["devices"][0]["name"]
+    version = "0.5.0" if len(name) == 1 or name[0].isdigit() else "0.3.0"
+    text = json.dumps({**spec, "cdiVersion": version}, indent=2, ensure_ascii=False) + "\n"
+    return text.encode() if text.isascii() and "\x7f" not in text else b""
+
+
+def checked_spec(spec: dict[str, Any]) -> bytes:
+    """Return the spec of a claim, with the lowest version for its fields. Raises CdiError if it would not be valid."""
+    from ..spec.codec import encode, errors_in
     from ..spec.validate import validate
+    from ..spec.versions import minimum_version
 
+    version = minimum_version(spec)
+    if len(spec["devices"][0]["name"]) == 1 and version in OLDEST:
+        version = "0.5.0"
+    spec = {**spec, "cdiVersion": version}
     wrong = errors_in(validate(spec))
     if wrong:
         raise CdiError(f"its spec would not be valid: {wrong}")
+    return encode(spec)
 
 
 def _edits_of(names: Sequence[str], registry: Optional[Registry]) -> list[Edits]:

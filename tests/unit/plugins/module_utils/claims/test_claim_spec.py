@@ -8,9 +8,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.claim_spec import claim_spec, granted_names
-from ansible_collections.fleet.cdi.plugins.module_utils.claims.device_name import spec_file
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.claim_spec import (
+    checked_spec,
+    claim_spec,
+    granted_names,
+    nodes_spec,
+)
+from ansible_collections.fleet.cdi.plugins.module_utils.claims.device_name import device_name, spec_file
 from ansible_collections.fleet.cdi.plugins.module_utils.records import CdiError, Node
 from ansible_collections.fleet.cdi.plugins.module_utils.spec import codec, inject, registry
 
@@ -140,3 +147,20 @@ def test_nothing_to_give_and_unknown_devices_are_refused(specs):
 
 def test_file_name_of_the_reference_library():
     assert spec_file("job-42") == "fleet.cdi-claim_job-42.json"
+
+
+PATHS = st.lists(st.text("abz09_-./é\x7f", min_size=1, max_size=9).map("/dev/{}".format), min_size=1, unique=True)
+HOOK = {"hookName": "createRuntime", "path": "/bin/hook", "args": ["hook", "use-claim"], "env": ["PATH=/bin"]}
+
+
+@given(st.text("aZ09-.:@é", min_size=1, max_size=5), PATHS, st.booleans())
+def test_the_short_way_for_granted_nodes_alone_is_the_long_way(id_, paths, hooked):
+    listed = [{"path": path, "type": "c", "major": 4, "minor": index} for index, path in enumerate(paths)]
+    edits = {"deviceNodes": listed, **({"hooks": [HOOK]} if hooked else {})}
+    spec = {"cdiVersion": "0.3.0", "kind": "fleet.cdi/claim"}
+    spec["devices"] = [{"name": device_name(id_), "containerEdits": edits}]
+    plain = "".join(paths).isascii() and "\x7f" not in "".join(paths)
+    assert nodes_spec(spec) == (checked_spec(spec) if plain else b"")
+    assert claim_spec(id_, [Node(*one.values()) for one in listed], (), None, [HOOK] if hooked else []) == checked_spec(
+        spec
+    )
