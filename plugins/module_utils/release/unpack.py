@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -18,6 +19,9 @@ from .contents import identify
 from .host import Interpreter, Run
 from .launcher import CDI_HOOK, FLEET_CDI, SLURM_JOB
 from .tree import at, discard, sync
+
+# What importlib says since Python 3.13 if the kernel takes only a part of a file (SourceFileLoader, _write_atomic).
+PARTLY = "didn't write the full pyc file"
 
 
 def unpack(
@@ -70,9 +74,10 @@ def prepare(directory: str, release: str, python: Interpreter, launchers: Mappin
     command += ["-s", directory, "-p", os.path.join(os.path.dirname(directory), release)]
     status, out, err = run([*command, os.path.join(directory, "ansible_collections")])
     if status != 0:
-        raise CdiError(
-            f"{directory}: {python.path} can't byte-compile the release: {' '.join((out + err).split())[-400:]}"
-        )
+        said = " ".join((out + err).split())[-400:]
+        if PARTLY in said:
+            said = f"{os.strerror(errno.ENOSPC)}, or a limit on the size of files: {said}"
+        raise CdiError(f"{directory}: {python.path} can't byte-compile the release: {said}")
     binaries = os.path.join(directory, "bin")
     os.makedirs(binaries, exist_ok=True)
     for entry in os.scandir(binaries):
