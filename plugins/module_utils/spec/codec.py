@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from ..records import CdiError
 from . import model
-
-if TYPE_CHECKING:
-    from .validate import Finding  # who only writes a spec needs none of its rules
+from .text.json_subset import UNREADABLE, Malformed, load_json, unreadable
+from .validate import ERROR, Finding, validate
 
 
 class SpecReading(NamedTuple):
@@ -31,9 +30,7 @@ class SpecReading(NamedTuple):
 def encode(spec: dict[str, Any]) -> bytes:
     """A valid spec as JSON with the fields in the model's order, indented by two, with a newline at the end."""
     text = json.dumps(_in_order(spec, model.SPEC), indent=2, ensure_ascii=False) + "\n"
-    if not text.isascii() or "\x7f" in text:  # else nothing of it is UNREADABLE, and a claim need not load the rules
-        from .text.json_subset import UNREADABLE
-
+    if unreadable(text):
         text = re.sub(UNREADABLE, lambda match: f"\\u{ord(match[0]):04x}", text)
     return text.encode()
 
@@ -53,8 +50,6 @@ def checked(content: bytes, path: str) -> tuple[dict[str, Any], tuple[Finding, .
 
 def errors_in(findings: Sequence[Finding]) -> str:
     """The errors among `findings` in words, on one line; the first five of many."""
-    from .validate import ERROR
-
     wrong = [str(finding) for finding in findings if finding.severity == ERROR]
     more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
     return "; ".join(wrong[:5] + more)
@@ -65,9 +60,6 @@ def read(content: bytes, path: str) -> SpecReading:
 
     Raises CdiError only where PyYAML is needed and missing.
     """
-    from .text.json_subset import Malformed
-    from .validate import ERROR, Finding, validate
-
     try:
         document = _parse(content, path)
     except Malformed as error:
@@ -81,8 +73,6 @@ def read(content: bytes, path: str) -> SpecReading:
 
 
 def _parse(content: bytes, path: str) -> Any:
-    from .text.json_subset import Malformed, load_json
-
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
