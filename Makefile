@@ -81,28 +81,13 @@ setup: $(VENV) $(LINK)
 	$(COUNTERPARTS)
 
 $(VENV): tests/requirements.txt
-	$(PYTHON) -m venv build/venv
-	build/venv/bin/pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
 $(FLOOR): tests/requirements-floor.txt
-	$(PYTHON) -m venv build/venv-floor
-	build/venv-floor/bin/pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
 $(MUTATION): tests/requirements-mutation.txt
-	$(PYTHON) -m venv build/venv-mutation
-	build/venv-mutation/bin/pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
 $(IMPORTER): tests/requirements-importer.txt
-	$(PYTHON) -m venv build/venv-importer
-	build/venv-importer/bin/pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
 $(DOCS): tests/requirements-docs.txt
-	$(PYTHON) -m venv build/venv-docs
-	build/venv-docs/bin/pip install --quiet --disable-pip-version-check -r $<
+$(VENV) $(FLOOR) $(MUTATION) $(IMPORTER) $(DOCS):
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 $(LINK):
