@@ -239,6 +239,23 @@ def test_a_write_that_fails_leaves_the_files_after_it_as_they_were(host, monkeyp
     }
 
 
+def test_a_file_that_was_removed_before_another_write_failed_is_forgotten(host, monkeypatch):
+    first, second = (str(host.directory / name) for name in ("1", "2"))
+    replace = files.replace
+
+    def fails(path, *arguments, **more):
+        if path == second:
+            raise CdiError(f"{path}: can't write it")
+        replace(path, *arguments, **more)
+
+    with locked_manifest(host.state_dir) as manifest:
+        manifest.write(first, b"ours")
+        monkeypatch.setattr(files, "replace", fails)
+        with pytest.raises(CdiError, match="can't write"):
+            manifest.write_all([FileWrite(first, None), FileWrite(second, b"ours")])
+    assert not os.path.exists(first) and set(read_manifest(host.state_dir).files) == set()
+
+
 def test_a_file_that_another_process_writes_before_its_turn_comes_back(host, monkeypatch):
     paths = [str(host.directory / name) for name in ("1", "2")]
     real = files.replace
