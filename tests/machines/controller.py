@@ -18,7 +18,7 @@ from typing import Any
 
 import mirror  # tests/harness
 import yaml
-from machine import Machine
+from machine import Machine, Silent
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COLLECTIONS = CHECKOUT / "build/machines/collections"
@@ -68,12 +68,16 @@ class Controller:
         return subprocess.Popen(command, env=self.environment, text=True, stdin=subprocess.DEVNULL, **more)
 
     def play(self, playbook: str, *options: str) -> dict[str, int]:
-        """Run a playbook of the collection; return its recap: ok, changed, failed, ... Raises OSError if it fails."""
+        """Run a playbook of the collection; return its recap: ok, changed, failed, ... Raises OSError if it fails.
+
+        Raises Silent, which is an OSError, if the machine does not answer.
+        """
         process = self.start(playbook, *options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said, _none = process.communicate()
         recap = RECAP.search(said)
         if process.returncode or recap is None:
-            raise OSError(f"{playbook}: status {process.returncode}: {said[-6000:]}")
+            error = Silent if "unreachable=1" in said else OSError
+            raise error(f"{playbook}: status {process.returncode}: {said[-6000:]}")
         return {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", recap.group())}
 
     def module(self, name: str, **arguments: Any) -> dict[str, Any]:

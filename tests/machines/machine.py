@@ -30,6 +30,9 @@ DISK_BYTES = 64 << 20
 FIRST_BUS = 32  # the number of the first bus of NUMA node 0; each node's bridge has 32 numbers
 KERNEL_S = 20  # seconds that a kernel may take to find no root file system
 UP_S = 900.0  # seconds that a machine may take to be up, on a loaded host
+SILENT_S = 120  # seconds without a word after which a machine that was up counts as frozen
+TRY_UP_S = 20  # seconds for one look whether a machine that boots is up
+CONSOLE_LINES = 40
 # The kernel's protection against Meltdown and Spectre makes emulation slower and protects nobody here.
 KERNEL = "root=/dev/vda rw console=ttyS0 quiet mitigations=off no5lvl systemd.show_status=false"
 SSH_CONFIG = """\
@@ -42,13 +45,18 @@ Host machine
     StrictHostKeyChecking no
     UserKnownHostsFile /dev/null
     LogLevel ERROR
-    ConnectTimeout 20
+    ConnectTimeout {connect_s}
     ServerAliveInterval 10
+    ServerAliveCountMax 12
     ControlMaster auto
     ControlPersist 600
     ControlPath {directory}/ssh
 """
 Done = subprocess.CompletedProcess[str]
+
+
+class Silent(OSError):
+    """A machine that was up answers no more: its kernel stands still, or its emulator does."""
 
 
 def definition(name: str) -> dict[str, Any]:
@@ -189,7 +197,8 @@ class Machine:
         command += ["-netdev", f"user,id=network,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
         command += ["-device", "virtio-net-pci,netdev=network,bus=pcie.0", "-device", "virtio-rng-pci,bus=pcie.0"]
         command += options(self.known)
-        self.config.write_text(SSH_CONFIG.format(port=port, user=USER, directory=self.directory), encoding="utf-8")
+        values = {"port": port, "user": USER, "directory": self.directory, "connect_s": SILENT_S}
+        self.config.write_text(SSH_CONFIG.format(**values), encoding="utf-8")
         (self.directory / "qmp").unlink(missing_ok=True)
         with (self.directory / "qemu.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -201,13 +210,20 @@ class Machine:
         with Control(self.directory / "qmp") as control:
             return control.ask(command, **arguments)
 
-    def attempt(self, command: str, stdin: str = "", seconds: float = 300) -> Done:
-        """Run a shell command as the ordinary user; 255 is ssh's own failure."""
-        start = ["ssh", "-F", str(self.config), "machine", command]
+    def _ssh(self, command: str, stdin: str = "", seconds: float = 300, *options: str) -> Done:
+        """Run a shell command as the ordinary user; 255 is ssh's own failure, 124 no end in time."""
+        start = ["ssh", "-F", str(self.config), *options, "machine", command]
         try:
             return subprocess.run(start, input=stdin, capture_output=True, text=True, check=False, timeout=seconds)
         except subprocess.TimeoutExpired as error:
-            return subprocess.CompletedProcess(start, 255, "", f"no answer in {error.timeout} s")
+            return subprocess.CompletedProcess(start, 124, "", f"no end in {error.timeout} s")
+
+    def attempt(self, command: str, stdin: str = "") -> Done:
+        """Run a shell command as the ordinary user; 124 is no end in 300 s. Raises Silent if the machine is silent."""
+        done = self._ssh(command, stdin)
+        if done.returncode == 255:
+            raise Silent(f"{command}: {done.stderr.strip()}")
+        return done
 
     def run(self, command: str, stdin: str = "") -> str:
         """Run a shell command as the ordinary user and return what it printed. Raises OSError if it fails."""
@@ -222,7 +238,8 @@ class Machine:
 
     def boot_id(self) -> str:
         """The kernel's id of this boot; "" if the machine does not answer."""
-        done = self.attempt("cat /proc/sys/kernel/random/boot_id", seconds=30)
+        one_look = f"ConnectTimeout={TRY_UP_S}"
+        done = self._ssh("cat /proc/sys/kernel/random/boot_id", "", TRY_UP_S + 10, "-o", one_look)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def wait_up(self, not_boot: str = "") -> float:
@@ -238,6 +255,18 @@ class Machine:
         assert now
         return time.monotonic() - started
 
+    def standstill(self) -> str:
+        """What tells why the machine is silent: QEMU's word, where its CPUs are, the console's end."""
+        try:
+            with Control(self.directory / "qmp") as control:
+                said = [str(control.ask("query-status"))]
+                for cpu in range(self.known["processors"]):
+                    shown = control.ask("human-monitor-command", **{"command-line": "info registers", "cpu-index": cpu})
+                    said += [f"CPU {cpu}:", *[line for line in shown.splitlines() if line.startswith(("RIP=", "EIP="))]]
+        except OSError as error:
+            said = [f"QEMU does not answer: {error}"]
+        return "\n".join([*said, *self.console.read_text(errors="replace").splitlines()[-CONSOLE_LINES:]])
+
     def hang_up(self) -> None:
         """Close the shared ssh connection: after a reboot it leads nowhere."""
         subprocess.run(["ssh", "-F", str(self.config), "-O", "exit", "machine"], capture_output=True, check=False)
@@ -245,7 +274,7 @@ class Machine:
     def reboot(self) -> float:
         """Reboot in order and wait until the machine is up again. Returns the seconds. Raises OSError."""
         before, started = self.boot_id(), time.monotonic()
-        self.attempt("sudo systemctl reboot", seconds=30)
+        self._ssh("sudo systemctl reboot", "", 30)
         self.hang_up()
         self.wait_up(before)
         return time.monotonic() - started
