@@ -153,8 +153,8 @@ def reverse(value):
 BAD_JSON = {
     "nothing": (b"", r"no JSON \(Expecting value"),
     "not UTF-8": (b"\xff\xfe", "the byte 0xff at 0, expected UTF-8"),
-    "deep": (b"[" * 100_000, "no JSON .*recursion"),
-    "deep objects": (b'{"a":' * 100_000, "no JSON .*recursion"),
+    "deep": (b"[" * 100_000, "no JSON .*(recursion|Stack overflow)"),
+    "deep objects": (b'{"a":' * 100_000, "no JSON .*(recursion|Stack overflow)"),  # Python 3.14 says it so
     "a key twice": (b'{"kind": 1, "kind": 2}', "the key 'kind' twice"),
     "cut off": (b'{"cdiVersion": "0.3.0"', "no JSON .*delimiter"),
     "no spec": (b"{}", "/cdiVersion: found nothing, expected the field, which is required"),
