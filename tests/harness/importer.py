@@ -7,6 +7,10 @@ importer.py COPY    where COPY is the collection at .../ansible_collections/flee
 
 galaxy-importer reads the archive as a site does: metadata, tags, changelog, documentation of all plugins, metadata of
 execution environments, and ansible-lint with its own options. flake8 is off, as on the sites: ruff checks that here.
+
+The importer (0.4.44) gives ansible-lint .../ansible_collections as the path of collections, and ansible-lint (26.10)
+appends ansible_collections once more. So there it finds no playbook by its full name, and says "Failed to find
+fleet.cdi.provision playbook" for each file that imports one. .ansible-lint therefore leaves out those two folders.
 """
 
 from __future__ import annotations
