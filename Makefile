@@ -15,7 +15,7 @@
 #     fault, world          kills, full disks, power cuts; the life of a host from a seed
 #     adversary, machines   attacks; virtual machines
 #   make e2e [E2E="-k upgrade"]   real kubelets: the first run builds them for a quarter of an hour
-#   make nightly            the larger counts
+#   make nightly            the larger counts, and matrix, docs-site and importer
 #   make again PARTS="unit contract" [TIMES=10] [BUSY=2]   parts several times, also beside busy loops
 #   make bench [ROOM=payload]   the benchmarks
 #   make release-artifacts [REVISION=0.1.0]   what a release consists of, in dist (docs/release.md)
@@ -178,7 +178,7 @@ matrix: $(VENV) $(LINK)
 	$(COUNTERPARTS) matrix
 	@$(RUN) python tests/harness/matrix.py $(MATRIX)
 
-nightly: matrix
+nightly: matrix docs-site importer
 	@$(RUN) HYPOTHESIS_PROFILE=nightly python -m pytest -q tests/unit
 	@$(RUN) SEEN=100000 python tests/harness/conformance.py $(if $(INSTALL),install)
 	@$(RUN) FLEET_CDI_FAULT=full python tests/fault/main.py L9
