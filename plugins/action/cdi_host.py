@@ -80,7 +80,7 @@ class ActionModule(OnHost):
             why = self._install(names, variables) if names else ""
             if why and text is REQUIRED:
                 raise AnsibleActionFail(with_id(text.format(packages=", ".join(names), why=why)))
-            failures += [text.format(packages=", ".join(names), why=why)] if why else []
+            failures += [with_id(text.format(packages=", ".join(names), why=why))] if why else []
         return failures
 
     def _install(self, names: list[str], variables: Mapping[str, Any]) -> str:

@@ -119,7 +119,7 @@ def check_settings(hostvars: Any, hosts: Any) -> list[str]:
     in_order = sorted(groups.items(), key=lambda item: (_position(next(iter(item[1].places))), item[0]))
     texts = [_told(name, text, group) for (name, text), group in in_order]
     if len(texts) > findings.MOST:
-        texts[findings.MOST :] = [f"There are more faults than these {findings.MOST}; correct these first"]
+        texts[findings.MOST :] = [with_id(f"There are more faults than these {findings.MOST}; correct these first")]
     return texts
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from ansible.utils.display import Display
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import with_id
+
 
 def warn_of_old_name(old: str, new: str) -> None:
     """Show a deprecation warning that names both variables."""
     Display().deprecated(
-        f"The variable {old} has a new name, {new}. Rename it in your settings.",
+        with_id(f"The variable {old} has a new name, {new}. Rename it in your settings."),
         version="0.2.0",  # the release that drops the old names
         collection_name="fleet.cdi",
     )

@@ -140,7 +140,7 @@ class OnHost(ActionBase):
         if not ended:
             return {
                 "failed": True,  # an exception would ignore failed_when
-                "msg": f"{launcher}: its answer ends after {len(document)} characters. Run the task again.",
+                "msg": with_id(f"{launcher}: its answer ends after {len(document)} characters. Run the task again."),
             }
         answer = json.loads(document)
         result = {"failed": True, "msg": answer["error"]} if "error" in answer else answer["result"]
@@ -164,7 +164,7 @@ def _no_answer(result: Mapping[str, Any], python: Optional[str]) -> str:
     lines = [line.strip() for name in ("stdout", "stderr") for line in str(result.get(f"module_{name}")).splitlines()]
     said = next((line for line in reversed(lines) if line), "nothing")
     program = (python or "the Python of the host").removeprefix("#!")
-    return (
+    return with_id(
         f"{program}: a module ended without an answer (exit status {result.get('rc')}): {said}. Repair this Python, or "
         "name another one with ansible_python_interpreter."
     )

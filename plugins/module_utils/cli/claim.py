@@ -13,6 +13,7 @@ from ..claims.ended import this_boot
 from ..claims.lifetime.users import shown_state
 from ..claims.record import ClaimRecord, WantedClaim, is_amount, parse_amounts, parse_near
 from ..claims.store import read_claims
+from ..explanations.shown import with_id
 from ..layout import Layout
 from ..records import CdiError, as_document
 from .operand import seconds
@@ -128,7 +129,7 @@ def _check(asked: _Asked) -> int:
         say_document({"claims": [claim.document for claim in found.claims], "faults": as_document(found.faults)})
     else:
         for fault in found.faults:
-            say(f"{fault.id}: {fault.fault}; {fault.advice}")
+            say(with_id(f"{fault.id}: {fault.fault}; {fault.advice}"))
         if not found.faults:
             say(f"All claims agree with this host ({len(found.claims)}).")
     return 1 if found.faults else 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from . import doctor_rules, protocol_codes, spec_rules
+from . import doctor_rules, protocol_codes, report_rules, spec_rules
 from .explanation import Explanation, find_explanation
 from .messages import (
     claims,
@@ -25,6 +25,7 @@ from .messages import (
     settings,
     slurm,
     specs,
+    upgrades,
 )
 
 # Title of a page of docs/errors -> its explanations.
@@ -44,8 +45,10 @@ SUBJECTS = {
     "The device plugin": device_plugin.EXPLANATIONS,
     "Slurm": slurm.EXPLANATIONS,
     "Releases and hosts": releases.EXPLANATIONS,
+    "Upgrades": upgrades.EXPLANATIONS,
     "Error codes of executables": protocol_codes.EXPLANATIONS,
     "Rules of doctor": doctor_rules.EXPLANATIONS,
+    "Rules of reports": report_rules.EXPLANATIONS,
     "Rules of specs": spec_rules.EXPLANATIONS,
 }
 EVERY = tuple(one for explanations in SUBJECTS.values() for one in explanations)

@@ -16,6 +16,16 @@ def with_id(text: str) -> str:
     return f"{text} [{found}]" if found and f"[{found}]" not in text[-40:] else text
 
 
+def rule_with_id(text: str, rule: str) -> str:
+    """Return what a rule says with the id of its page at its end; unchanged without a page, or with an id."""
+    try:
+        from .every import EVERY
+    except (ImportError, OSError):
+        return text
+    found = next((one.id for one in EVERY if rule in one.rules), "")
+    return f"{text} [{found}]" if found and "[FC" not in text[-10:] else text
+
+
 def id_of(text: str) -> str:
     """Return the id of the explanation of a message, "" if it has none."""
     try:

@@ -49,9 +49,9 @@ def check(path: str) -> None:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             here = os.path.join(directories.resolved(folder), target)
     except OSError as error:
-        raise CdiError(f"{here}: {error.strerror}") from None
+        raise CdiError(f"{here}: can't be run ({error.strerror}). Check the path.") from None
     except ValueError as error:  # a NUL in the path
-        raise CdiError(f"{path!r}: {error}") from None
+        raise CdiError(f"{path!r}: can't be run ({error}). Check the path.") from None
     if not stat.S_ISREG(found.st_mode):
         raise CdiError(f"{here} is not a regular file ({stat.filemode(found.st_mode)})")
     if found.st_mode & 0o022:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import rule_with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.causes import limit
 
@@ -28,7 +29,8 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{counted(len(states), 'device')}: {states.count('!')} disagree, {states.count('?')} unknown"
     for cause in report["causes"][:SHOWN]:
         hosts = [names[place] for place in cause["hosts"]]
-        yield f"{counted(len(hosts), 'host')}: {cause['rule']}: {cause['problem']}"
+        told = rule_with_id(f"{cause['rule']}: {cause['problem']}", cause["rule"])
+        yield f"{counted(len(hosts), 'host')}: {told}"
         if cause["next"]:
             yield f"  next: {cause['next']}"
         more = len(hosts) - NAMED

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.specs import STALE as STALE_RULES
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations.shown import rule_with_id
 from ansible_collections.fleet.cdi.plugins.module_utils.safe_text import one_line
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.host_answer import UNKNOWN, HostAnswer
 from ansible_collections.fleet.cdi.plugins.plugin_utils.report.summary import counted
@@ -142,7 +143,7 @@ def verdict_table(verdicts: Sequence[HostVerdict]) -> list[str]:
 
 
 def _line(problem: HostProblem) -> str:
-    return one_line(f"{problem.rule}: {problem.text}")
+    return rule_with_id(one_line(f"{problem.rule}: {problem.text}"), problem.rule)
 
 
 def verdict_files(verdicts: Sequence[HostVerdict]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from ...explanations.shown import with_id
 from ...records import CdiError
 from ...safe_text import one_line
 from ..host_runtimes import HostRuntimes
@@ -78,7 +79,7 @@ def _outcome(name: str, run: HostRun) -> PartOutcome:
 def _result(done: Mapping[str, PartOutcome]) -> dict[str, Any]:
     """Return the result of all parts as one document."""
     problems = [
-        {"part": name, "code": one.code, "message": one_line(one.message)}
+        {"part": name, "code": one.code, "message": with_id(one_line(one.message))}
         for name, outcome in done.items()
         for one in outcome.problems
     ]

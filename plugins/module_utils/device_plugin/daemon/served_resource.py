@@ -285,7 +285,7 @@ class Served:
         except (CdiError, OSError) as error:
             reason, text = "error", str(error)
         except Exception as error:  # a defect must be logged
-            reason, code, text = "defect", "INTERNAL", repr(error)
+            reason, code, text = "defect", "INTERNAL", f"a defect of the device plugin: {error!r}"
         finally:
             over.set()
             if reason:

@@ -135,4 +135,4 @@ def _explained(path: str, method: str, error: Any) -> Unavailable:
         return Unavailable(f"{path}: {method}: no answer in time", "time")
     if name == "UNAVAILABLE":
         return Unavailable(f"{path}: nobody answers ({said}); is a kubelet running?", "absent")
-    return Unavailable(f"{path}: {method}: {name}: {said}", "failed")
+    return Unavailable(f"{path}: {method}: the kubelet answers {name}: {said}", "failed")

@@ -131,4 +131,26 @@ EXPLANATIONS = (
         do="Check the name of the user, and the file system of /dev (`getfacl NODE`). Root needs no `--for`.",
         more="getfacl /dev/NODE",
     ),
+    Explanation(
+        id="FC1560",
+        title="A claim does not agree with this host",
+        messages=(
+            "; restore the file, or move it away",
+            "is the spec of a claim that is over",
+            "; give it back (fleet-cdi claim del)",
+            "; run `fleet-cdi claim gc`",
+            "; run `fleet-cdi claim restore`",
+            "for it any more",
+        ),
+        means=(
+            "`fleet-cdi claim check` compares each claim with the ledger, the device nodes and the spec. Something is "
+            "missing, is another one, or was left by a process that was killed."
+        ),
+        why="A container that asks for the claim would not start, or would not get what the claim says.",
+        do=(
+            "Run the command at the end of the message. `claim gc` ends claims that are over, `claim restore` writes "
+            "missing files again, and `claim del` gives the claim back."
+        ),
+        more="fleet-cdi claim check",
+    ),
 )

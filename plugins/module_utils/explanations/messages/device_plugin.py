@@ -63,6 +63,7 @@ EXPLANATIONS = (
             "the socket was removed before a stream came",
             "has no * of podresources v1",
             "was made anew, and is read-only for this process",
+            "the kubelet answers *",
         ),
         means="The kubelet does not run, has another directory, or is too old.",
         why="Only the kubelet can tell pods about devices. The device plugin waits and tries again.",
@@ -92,6 +93,7 @@ EXPLANATIONS = (
             "group * is not offered: *",
             "is not offered: expected *",
             "more are not offered, for such reasons",
+            ": not offered: *",
         ),
         means="A warning. A kind or a device of the specs can't become a resource of Kubernetes.",
         why="Names of resources have stricter rules than names of CDI. A unit has to be one piece of hardware.",
@@ -162,5 +164,117 @@ EXPLANATIONS = (
         why="The name may be invalid, or this kubelet speaks another version of the API.",
         do="Read the kubelet's reason. Correct the name in `resources` of the configuration.",
         more="journalctl -u kubelet",
+    ),
+    Explanation(
+        id="FC1662",
+        title="A look at the host hangs",
+        messages=("a look at the host has taken more than * s",),
+        means=(
+            "A warning. The device plugin reads specs and device nodes again and again. The current look does not end."
+        ),
+        why=(
+            "Until it ends, the kubelet has the state of the devices from before. A device that fails now still counts "
+            "as healthy."
+        ),
+        do=(
+            "Find the file system or the device that does not answer: a network file system below a spec directory, or "
+            "a driver that hangs. `dmesg` often names it."
+        ),
+        more="dmesg",
+    ),
+    Explanation(
+        id="FC1663",
+        title="A DRA driver may offer the same resource",
+        messages=("of dynamic resource allocation is registered on this node, too",),
+        means=(
+            "A warning. A driver of the same vendor gives out devices by ResourceClaims. A DeviceClass of the cluster "
+            "may have the name of the resource in `extendedResourceName`."
+        ),
+        why="Kubernetes then gives pods the devices of that driver, and not those of the device plugin.",
+        do="Remove `extendedResourceName` from the DeviceClass, or do not offer the resource on this node.",
+        more="fleet-cdi plugin status",
+    ),
+    Explanation(
+        id="FC1664",
+        title="Devices stay held after the device plugin is removed",
+        messages=(
+            "the devices held for Kubernetes stay held: *",
+            "devices stay held for Kubernetes (*",
+        ),
+        means="A warning. Pods may still use devices of this host, so the ledger keeps their holds.",
+        why="If the holds were dropped, another request could get a device that a pod has open.",
+        do="Drain the node. Then run `fleet-cdi plugin forget`.",
+        more="fleet-cdi grants list",
+    ),
+    Explanation(
+        id="FC1665",
+        title="The device plugin is not ready",
+        messages=(
+            "Not ready after * s: *",
+            "it is still looking at the devices",
+            "the kubelet does not watch * there yet",
+        ),
+        means=(
+            "The service runs, and the kubelet does not list its devices yet. The message has the reason for each "
+            "resource."
+        ),
+        why="Pods that ask for the resource stay pending.",
+        do=(
+            "If the reason is time, for example a slow driver, raise `cdi_device_plugin_wait`. Otherwise do what the "
+            "reason says, and run the role again."
+        ),
+        more="fleet-cdi plugin status",
+    ),
+    Explanation(
+        id="FC1666",
+        title="A device can't go to a container now",
+        messages=(
+            "no spec gives * any more, or several do",
+            ": needs *, found *",
+            "claim * of DRA driver * has *",
+            "gives other device nodes than a moment ago",
+            "is not the device of a moment ago",
+            "and the kubelet takes it for free",
+            "a defect of the device plugin: *",
+            "Allocate: *",
+            "PreStartContainer: *",
+        ),
+        means=(
+            "The device has a fault, or a claim of a DRA driver has it. The message names the device, and what was "
+            "found there."
+        ),
+        why="A pod with this device would not start, or would share it with a process that does not know of the pod.",
+        do=(
+            "Repair the device, or wait until its holder is gone. The kubelet gets the device back by itself when the "
+            "fault is over."
+        ),
+        more="fleet-cdi plugin check",
+    ),
+    Explanation(
+        id="FC1667",
+        title="Another plugin has the resource",
+        messages=("another plugin has it: *. Remove it, or set takeover.",),
+        means="Another device plugin of this node serves the resource, and the kubelet lists its devices.",
+        why="A kubelet gives a resource to the plugin that registers last. Two plugins would take it from each other.",
+        do=(
+            "Remove the other plugin from this node, or set `takeover` in the configuration if ours is to serve the "
+            "resource."
+        ),
+        more="fleet-cdi plugin status",
+    ),
+    Explanation(
+        id="FC1668",
+        title="A setup or teardown command failed",
+        messages=(": failed (*); it said *",),
+        means=(
+            "The configuration names a command for devices of this resource or plugin. It ended with an exit status "
+            "that is not 0. The message has the last words of the command."
+        ),
+        why="A device that is not set up, or was not cleaned after its last user, is not given to a container.",
+        do=(
+            "Read the words of the command. Run it by hand as root with the same device, and correct it. A device that "
+            "is withheld meanwhile is freed by `fleet-cdi grants release DEVICE`."
+        ),
+        more="fleet-cdi grants list",
     ),
 )

@@ -128,6 +128,8 @@ EXPLANATIONS = (
             "; it is left out",
             "; containers go without it",
             "names no AMD GPU on the PCI bus (domain, location_id)",
+            "the driver says Device Minor * of it and of another GPU",
+            "if it is a GPU's, it is left out",
         ),
         means="A warning. The kernel shows a device or a part of it that lacks what a container needs.",
         why="A device that can't work is not offered.",
@@ -223,5 +225,76 @@ EXPLANATIONS = (
         why="A job that gets the device would fail.",
         do="Repair the device, or put the healthy ones back and leave this one disabled.",
         more="fleet-cdi doctor",
+    ),
+    Explanation(
+        id="FC1217",
+        title="A device is left out of the spec",
+        messages=(
+            "is left out of the spec: *",
+            "out of service since *",
+        ),
+        means=(
+            "A warning. The device is on this host, and can not be used now. The end of the message says why: no "
+            "driver, a missing node, or out of service."
+        ),
+        why="A container with such a device would fail when it starts, or a moment later.",
+        do=(
+            "Repair what the message says, then run `fleet-cdi refresh`. If an operator took the device out of "
+            "service, `fleet-cdi device enable NAME` puts it back. If it is not for containers, exclude it."
+        ),
+        more="fleet-cdi devices",
+    ),
+    Explanation(
+        id="FC1218",
+        title="A device does not get a name that it should have",
+        messages=(
+            "the name * is ambiguous: * claim it",
+            "the name * stands for no device of its own: * can't have it",
+            "add 'index' to name_by, or exclude the device",
+            "; it is offered without such a name",
+        ),
+        means=(
+            "A warning. Two devices would have the same name, or the device lacks the property from which its name is "
+            "made, for example a serial number."
+        ),
+        why="A name means one device. If two devices had it, a container would get one of them by chance.",
+        do=(
+            "Let `name_by` of the entry have a kind of name that differs, such as `index` or `pci`. Look at the names "
+            "with `fleet-cdi devices --scan`."
+        ),
+        more="fleet-cdi devices --scan",
+    ),
+    Explanation(
+        id="FC1219",
+        title="A device node is missing, or is another one",
+        messages=(
+            "is not a device node (*)",
+            ": has * *, expected *",
+        ),
+        means="At the path of a device node there is another file, or a node with another type or number.",
+        why=(
+            "The numbers of a node say which hardware it opens. With other numbers a container would get another "
+            "device."
+        ),
+        do=(
+            "Run `fleet-cdi refresh`: after a reboot or a change of drivers the numbers may be others. If a file lies "
+            "in the way, remove it and let udev make the node again."
+        ),
+        more="ls -l PATH",
+    ),
+    Explanation(
+        id="FC1220",
+        title="udev can't be asked",
+        messages=("symlinks, udev properties and serial numbers that only udev knows are left out",),
+        means=(
+            "A warning. Discovery works without udev. Names by links such as /dev/disk/by-id, and serial numbers that "
+            "only udev knows, are missing."
+        ),
+        why="In a container or in an image no udev runs. On a host the package python3-pyudev may be missing.",
+        do=(
+            "On a host, install python3-pyudev: the role does it if `cdi_host_install_packages` is true. In a "
+            "container, nothing is to be done."
+        ),
+        more='python3 -c "import pyudev"',
     ),
 )

@@ -181,4 +181,13 @@ EXPLANATIONS = (
         do="Write the complete path.",
         more="realpath PATH",
     ),
+    Explanation(
+        id="FC1012",
+        title="A program can't be run",
+        messages=("can't be run (*). Check the path",),
+        means="The path of a program, or a link on the way to it, leads nowhere, or leads in a circle.",
+        why="fleet.cdi runs a program only if it knows which file that is.",
+        do="Correct the path, or install the program.",
+        more="namei -l PATH",
+    ),
 )

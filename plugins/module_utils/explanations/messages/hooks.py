@@ -148,4 +148,36 @@ EXPLANATIONS = (
         do="Leave one of them in the image.",
         more="podman run IMAGE ls /usr/local/cuda/compat",
     ),
+    Explanation(
+        id="FC1412",
+        title="Hooks that specs name are missing on this host",
+        messages=("name hooks that do not run on this host: *",),
+        means=(
+            "A spec asks the runtime to run a program before the container starts. This program is not there, or can "
+            "not be executed."
+        ),
+        why="A runtime starts no container if a hook of it fails.",
+        do="Install the program of the hook: the message names its path. Or remove the spec that names it.",
+        more="fleet-cdi doctor",
+    ),
+    Explanation(
+        id="FC1413",
+        title="A spec still names the hook",
+        messages=("names the hook *, and no container with such a device",),
+        means="The role was to remove the program cdi-hook, and a spec of this host still needs it.",
+        why="Without the program, no container with a device of this spec would start.",
+        do="Remove the spec first, with module fleet.cdi.spec and `state: absent`, or with playbook fleet.cdi.remove.",
+        more="fleet-cdi specs",
+    ),
+    Explanation(
+        id="FC1414",
+        title="ldconfig is missing on this host",
+        messages=("/sbin/ldconfig: is missing",),
+        means=(
+            "The program ldconfig makes the list by which a container finds its libraries. This host does not have it."
+        ),
+        why="The libraries that a spec mounts would be in the container, and no program would find them.",
+        do="Install the package that the message names: libc-bin on Debian and Ubuntu, glibc on Enterprise Linux.",
+        more="ls -l /sbin/ldconfig",
+    ),
 )

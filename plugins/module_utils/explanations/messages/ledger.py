@@ -11,7 +11,11 @@ EXPLANATIONS = (
     Explanation(
         id="FC1451",
         title="The ledger may have lost grants",
-        messages=("was damaged and may have lost grants, so none are made",),
+        messages=(
+            "was damaged and may have lost grants, so none are made",
+            "others may be lost, so none are made",
+            "it was rebuilt with * grants",
+        ),
         means="The store of grants was damaged and rebuilt, and its log did not have everything.",
         why="A device that looks free may be in use. fleet.cdi grants nothing until you say which grants are valid.",
         do=(
@@ -75,6 +79,7 @@ EXPLANATIONS = (
             "the store must not be a symlink",
             "Free some memory and try again",
             "Make it readable and writable for this user",
+            "is damaged again: *",
         ),
         means="An operation on the store failed. The message has the reason and the next step.",
         why="A grant counts only when it is on disk.",
@@ -152,5 +157,29 @@ EXPLANATIONS = (
         why="The ledger locks hardware, and refuses a second lock.",
         do="Run it again. If it happens again, report it with the output of `fleet-cdi bundle`.",
         more="fleet-cdi grants list --json",
+    ),
+    Explanation(
+        id="FC1461",
+        title="Another holder has the hardware",
+        messages=(": * holds *",),
+        means="A request, a pod or a claim of a DRA driver holds this device, or another device of the same hardware.",
+        why="A device never goes to two holders at the same time.",
+        do=(
+            "Wait until the holder gives the device back. If the holder does not exist any more, free it with "
+            "`fleet-cdi grants gc FILE`."
+        ),
+        more="fleet-cdi grants list",
+    ),
+    Explanation(
+        id="FC1462",
+        title="A device is withheld",
+        messages=("is withheld: put it right, then `fleet-cdi grants release",),
+        means=(
+            "The last holder gave the device back, and its teardown command failed. The message begins with the words "
+            "of the command."
+        ),
+        why="The next user could find data or a state that the last user left.",
+        do="Do by hand what the command should have done. Then free the device: `fleet-cdi grants release DEVICE`.",
+        more="fleet-cdi grants list",
     ),
 )

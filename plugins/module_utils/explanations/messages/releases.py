@@ -97,6 +97,7 @@ EXPLANATIONS = (
         messages=(
             "there is no previous release to go back to",
             "was changed since it was installed; install a release with state=present instead",
+            "lib/previous: found none; expected the release before",
         ),
         means="`state: previous` needs the release before, unchanged. It was removed or changed.",
         why="Changed code of root is not trusted.",
@@ -141,5 +142,35 @@ EXPLANATIONS = (
         why="The device plugin needs gRPC. Discovery works without pyudev, and lacks what only udev knows.",
         do="Install the package by hand, or set cdi_host_install_packages to false.",
         more="apt-get install python3-pyudev",
+    ),
+    Explanation(
+        id="FC1762",
+        title="A package of the distribution is missing",
+        messages=(
+            "missing for *. The device plugin does not run without",
+            "would be installed from the distribution (*",
+        ),
+        means="The device plugin needs python3-grpcio. In check mode, the message says only what a run would install.",
+        why="The role is told not to install packages, or it runs in check mode.",
+        do=(
+            "Install the package by hand, or set `cdi_host_install_packages` (for role cdi_device_plugin alone: "
+            "`cdi_device_plugin_install_packages`) to true."
+        ),
+        more='python3 -c "import grpc"',
+    ),
+    Explanation(
+        id="FC1763",
+        title="Something is left on this host",
+        messages=("Left on this host: *",),
+        means=(
+            "The removal is not complete. The message names the rest and the reason: a request holds a device, a "
+            "container runs, or another tool changed a file."
+        ),
+        why="To remove the rest would end running work, or would lose the change of another tool.",
+        do=(
+            "Solve what the message names and run the playbook again. To remove all of it at any cost, set "
+            "`cdi_host_force` to true."
+        ),
+        more="fleet-cdi undo --check",
     ),
 )

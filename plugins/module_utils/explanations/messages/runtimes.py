@@ -144,4 +144,16 @@ EXPLANATIONS = (
         do="Nothing, if containers get their devices. Upgrade fleet.cdi when you can.",
         more="fleet-cdi doctor",
     ),
+    Explanation(
+        id="FC1361",
+        title="A runtime has CDI off, and the settings turn it on",
+        messages=("cdi_host_runtime_settings enables CDI, but the configuration of this runtime still disables it",),
+        means="The role set its key, and another file or an option of the command line overrules it.",
+        why="Containers of this runtime would get no device by a CDI name.",
+        do=(
+            "Look at `enabled_by` of module fleet.cdi.container_runtime_info: it names the file that decides. Remove "
+            "the key there."
+        ),
+        more="fleet-cdi doctor",
+    ),
 )

@@ -11,7 +11,18 @@ EXPLANATIONS = (
     Explanation(
         id="FC1101",
         title="A value is not the expected one",
-        messages=(": found *; expected", "found the unknown *; expected one of"),
+        messages=(
+            ": found *; expected",
+            "found the unknown *; expected one of",
+            ": is missing; expected",
+            ": is set; expected",
+            ": is empty; expected",
+            ": is not a resource name; expected",
+            "is missing; every such entry needs it",
+            "found the unknown *; did you mean",
+            "found a layer of * with a name like that of",
+            "There are more faults than these *; correct these first",
+        ),
         means="The message names the field, the value found, and the values that are allowed.",
         why=(
             "A wrong value is refused before anything is changed. Otherwise a typing error would take effect on "
@@ -109,6 +120,35 @@ EXPLANATIONS = (
         means="A warning. `cdi_host_devices` and the variables like it have no entry for this host.",
         why="The role would install everything and offer nothing. Most often a group is missing in the inventory.",
         do="Add an entry such as `gpus: {profile: drm}` to a group of the host.",
+        more="ansible-inventory --host HOST",
+    ),
+    Explanation(
+        id="FC1110",
+        title="A variable has a new name",
+        messages=("The variable * has a new name, *. Rename it in your settings.",),
+        means="A warning. Your settings use the old name of a variable. It still works in this release.",
+        why=(
+            "Names of variables change only with a time in which both work. The message of Ansible says with which "
+            "release that time ends."
+        ),
+        do="Rename the variable in group_vars and host_vars. The value stays the same.",
+        more="ansible-inventory --host HOST",
+    ),
+    Explanation(
+        id="FC1111",
+        title="A template in the settings has no value",
+        messages=("which has no value before a host is contacted: *",),
+        means=(
+            "A setting is a template, and a variable in it is not defined. The end of the message is what Ansible says."
+        ),
+        why=(
+            "The settings are checked before the first host is contacted. An undefined variable would stop the run in "
+            "the middle."
+        ),
+        do=(
+            "Define the variable, or correct its name. Facts of a host, such as `ansible_facts`, may stand in a "
+            "template: they are known later."
+        ),
         more="ansible-inventory --host HOST",
     ),
 )

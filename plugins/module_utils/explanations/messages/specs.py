@@ -80,6 +80,7 @@ EXPLANATIONS = (
             "Give the devices back (DEL, or `fleet-cdi grants gc`) and remove the containers, or let on_held be",
             "Give the devices back first, or let on_held be",
             "Remove them, or let on_held be 'keep' or 'drop'",
+            "name files that do not exist: *",
         ),
         means=(
             "The change would take away a spec, a pool or a runtime's configuration while containers or grants use "
@@ -133,7 +134,10 @@ EXPLANATIONS = (
     Explanation(
         id="FC1310",
         title="The program of a hook is missing",
-        messages=("no container with such a device would start. Install it first",),
+        messages=(
+            "no container with such a device would start. Install it first",
+            "(check mode: a release that is installed before brings it)",
+        ),
         means="The spec would name a hook of fleet.cdi, and the program of the hook is not installed on this host.",
         why="A runtime starts no container whose hook it can't run.",
         do=(
@@ -141,5 +145,36 @@ EXPLANATIONS = (
             "in the entry."
         ),
         more="ls -l /opt/cdi/bin",
+    ),
+    Explanation(
+        id="FC1311",
+        title="A runtime does not read the spec of another tool",
+        messages=("does not read it; `fleet-cdi validate *` may say why",),
+        means="A warning. Another tool provides the kind, and a container runtime of this host can not read that file.",
+        why=(
+            "With `on_foreign_kind: use`, fleet.cdi writes no spec of its own. Containers of that runtime get no "
+            "device."
+        ),
+        do="Correct the file or its tool. Or let fleet.cdi write the spec: `cdi_host_on_foreign_kind: replace`.",
+        more="fleet-cdi validate",
+    ),
+    Explanation(
+        id="FC1312",
+        title="Another file defines the same name",
+        messages=(
+            "is also in *: * would resolve neither",
+            "would have no effect: * defines it in a directory of higher priority",
+            "takes the place of the one in *",
+        ),
+        means=(
+            "A spec of another tool has a device with the name that fleet.cdi would write. As an error: nothing was "
+            "written. As a warning: the name means another device from now on."
+        ),
+        why="Runtimes refuse a name that two files of one directory define. Of two directories, the later one counts.",
+        do=(
+            "Remove the device from the other file, or give ours another kind or other names. `fleet-cdi specs` shows "
+            "who wrote which."
+        ),
+        more="fleet-cdi specs",
     ),
 )

@@ -4,8 +4,9 @@
 """Every message of the code has one explanation, and every explanation a message.
 
 tests/harness/messages.py reads the messages from the source. It sees the text of an exception, of a warning and of
-`complain`, also through variables and functions of the same file. It does not see a text that another file made: such a
-message only has an id if the other file's text is covered.
+`complain`, also through variables and functions of other files, and the tasks `fail` and `assert` of roles and
+playbooks.
+It does not see a text that comes out of a field of a record: test_said.py finds such a message when a test makes it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ import yaml
 
 from ansible_collections.fleet.cdi.plugins.module_utils.cli import main as cli
 from ansible_collections.fleet.cdi.plugins.module_utils.converge.doctor.rules import RULES as DOCTOR_RULES
-from ansible_collections.fleet.cdi.plugins.module_utils.explanations import doctor_rules, protocol_codes, spec_rules
+from ansible_collections.fleet.cdi.plugins.module_utils.explanations import (
+    doctor_rules,
+    protocol_codes,
+    report_rules,
+    spec_rules,
+)
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.every import EVERY, SUBJECTS, explanation_for
 from ansible_collections.fleet.cdi.plugins.module_utils.explanations.explanation import match
 from ansible_collections.fleet.cdi.plugins.module_utils.protocol import errors
+from ansible_collections.fleet.cdi.plugins.module_utils.report.device_truth import DISAGREEMENTS
 from ansible_collections.fleet.cdi.plugins.module_utils.spec.validate import RULES as SPEC_RULES
 from ansible_collections.fleet.cdi.plugins.plugin_utils import settings
+from ansible_collections.fleet.cdi.plugins.plugin_utils.report import cross_check, verdict
 
 IDS = yaml.safe_load(Path(__file__).with_name("ids.yml").read_text(encoding="utf-8"))
 RETIRED = "retired"
@@ -50,10 +58,10 @@ SYSTEM = {
         "fuser",
     ),
     *("getfacl", "journalctl", "ldconfig", "ls", "lspci", "namei", "nvidia-smi", "podman", "python3", "realpath"),
-    *("runc", "scontrol", "slurmd", "squeue", "ss", "systemctl"),
+    *("runc", "scontrol", "slurmd", "squeue", "ss", "systemctl", "timedatectl"),
 }
 PLACES = ("plugins/modules/{}.py", "plugins/lookup/{}.py", "roles/{}", "playbooks/{}.yml")
-PYTHONS = {"[Errno *] *"}  # phrases of messages that Python makes
+MADE = {"[Errno *] *", "Allocate: *", "PreStartContainer: *"}  # phrases by Python, and by calls of the kubelet
 OURS = {"/opt/cdi/bin/cdi-hook"}
 
 
@@ -86,7 +94,7 @@ def test_every_phrase_is_in_the_code():
         for subject, explanations in SUBJECTS.items()
         for one in explanations
         for phrase in one.messages
-        if one.id < "FC2000" and phrase not in PYTHONS and not any(match(phrase, text) for text in texts)
+        if one.id < "FC2000" and phrase not in MADE and not any(match(phrase, text) for text in texts)
     ]
     assert unused == []
 
@@ -159,6 +167,28 @@ def parses(words):
 def test_every_rule_of_doctor_has_one_page():
     rules = [rule for one in doctor_rules.EXPLANATIONS for rule in one.rules]
     assert sorted(rules) == sorted({rule.name for rule in DOCTOR_RULES})
+
+
+def test_every_rule_of_reports_has_one_page():
+    """Those of devices, of the controller, and of playbook verify: the second argument of HostProblem there."""
+    tree = ast.parse(Path(verdict.__file__).read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "HostProblem"]
+    verdicts = {node.args[1].value for node in calls if isinstance(node.args[1], ast.Constant)}
+    rules = [rule for one in report_rules.EXPLANATIONS for rule in one.rules]
+    assert len(verdicts) == 4  # it reads the code
+    assert sorted(rules) == sorted({*(rule.name for rule in DISAGREEMENTS), *cross_check.RULES, *verdicts})
+
+
+def test_a_playbook_shows_the_id_of_its_message():
+    """No code adds it there: it stands at the end of the text."""
+    found = [one for one in messages.messages() if one.path.endswith(".yml") and not one.passes_on]
+    wrong = {
+        f"{one.path}:{one.line}: {explanation_for(one.text).id}"
+        for one in found
+        if not one.text.endswith(f"[{explanation_for(one.text).id}]")
+    }
+    assert len(found) > 12
+    assert wrong == set()
 
 
 def test_every_rule_of_specs_has_one_page():

@@ -167,7 +167,7 @@ def test_an_error(path):
 
     assert refused(path, {"List": fails}, lambda: podresources.in_use(path)) == (
         "failed",
-        f"{path}: List: RESOURCE_EXHAUSTED: rejected by rate limit",
+        f"{path}: List: the kubelet answers RESOURCE_EXHAUSTED: rejected by rate limit",
     )
 
 
