@@ -187,6 +187,7 @@ nightly: matrix docs-site importer
 	@$(RUN) DAYS=100000 python tests/world/main.py
 	@$(RUN) python tests/world/main.py controls
 	@$(RUN) python tests/harness/reproducible.py
+	@$(RUN) NIGHTLY=1 python -m pytest -q tests/integration/test_air_gap.py tests/integration/test_typed_blocks.py
 	@$(RUN) CROWD=50 python -m pytest -q tests/integration/test_claim_lifetime.py -k crowd
 
 # Which lines and branches the unit and contract tests run; red below the floor in pyproject.toml.

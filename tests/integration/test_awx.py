@@ -15,6 +15,7 @@ from pathlib import Path
 
 import other_collections  # tests/harness
 import pytest
+import typed  # tests/harness
 import yaml
 from fake_awx import Store, serve
 
@@ -74,8 +75,28 @@ def by_name(store, endpoint, field="name"):
     return {one[field]: one for one in store.objects.get(endpoint, {}).values()}
 
 
-def test_the_objects_are_made_once(awx, apply):
-    assert apply()[0] == 6  # tasks
+@pytest.fixture
+def type_page(awx, collections, tmp_path, ansible_environment):
+    """Type the commands of docs/fleet.md#awx. Galaxy is not asked: awx.awx is there, and is listed."""
+    (block,) = (one for one in typed.blocks_of("docs/fleet.md") if "CONTROLLER_HOST" in one.text)
+    environment = {
+        **ansible_environment,
+        "ANSIBLE_COLLECTIONS_PATH": f"{ansible_environment['ANSIBLE_COLLECTIONS_PATH']}:{collections}",
+        "ANSIBLE_INVENTORY": "localhost,",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    replace = {
+        "https://awx.example.org": awx.address,
+        "TOKEN=...": "TOKEN=token",
+        "collection install awx.awx": "collection list awx.awx",
+    }
+    before = f"cp --recursive {CHECKOUT}/examples ."
+    return lambda: typed.run("docs/fleet.md", block, tmp_path, environment, replace, before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="types in a mount namespace: needs root")
+def test_the_objects_are_made_once(awx, apply, type_page):
+    assert type_page() == 4  # commands
     templates = by_name(awx, "job_templates")
     assert {name: (one["playbook"], one["job_slice_count"]) for name, one in templates.items()} == {
         "Fleet verify": ("verify.yml", 4),

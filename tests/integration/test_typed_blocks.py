@@ -40,8 +40,9 @@ HOST = {
     "cdi_host_devices": {"consoles": CONSOLES},
     "cdi_host_plugins": {"tty/generic-tty": {"plugin": "generic-tty", "args": {"num_system_reserved": 12}}},
 }
+NIGHTLY = pytest.mark.skipif(not os.environ.get("NIGHTLY"), reason="takes long: make nightly")
 CASES = [
-    pytest.param(name, number, row, id=f"{name}-{number}")
+    pytest.param(name, number, row, id=f"{name}-{number}", marks=NIGHTLY if row.get("nightly") else ())
     for name, rows in typed.table().items()
     for number, row in enumerate(rows)
     if "here" in row
@@ -55,7 +56,7 @@ pytestmark = [
 
 @pytest.fixture
 def host(tmp_path, ansible_environment):
-    """A host before its first provisioning: its variables. $PROVISION provisions it, $PLAIN, $MEMORY others."""
+    """A host before its first provisioning: its variables. $PROVISION provisions it, $PLAIN, $GPUS, $MEMORY others."""
     os.makedirs("/var/lib/cdi/run", exist_ok=True)
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory/hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"gpu01.example.com": LOCAL}}}))
@@ -64,6 +65,12 @@ def host(tmp_path, ansible_environment):
     (tmp_path / "plain.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node1": plain}}}))
     memory = {"match": {"subsystem": "mem", "node": ["/dev/full", "/dev/zero"]}, "kind": "vendor.com/memory"}
     memory = {**plain, "cdi_host_devices": {"memory": {**CONSOLES, **memory}}}
+    more = {"python": sys.executable, "install_packages": False, "command_link": False}
+    more["device_list"] = HOST["cdi_host_device_list"]
+    gpus = {**CONSOLES, "kind": "fleet.cdi/gpu", "match": {"subsystem": "block", "node": ["/dev/loop0", "/dev/loop1"]}}
+    pools = {**HOST["cdi_host_plugins"], "gpu/drm": {"plugin": "rule", "args": gpus}}
+    gpus = {**HOST, "cdi_host_devices": {"consoles": CONSOLES, "gpus": gpus}, "cdi_host_plugins": pools}
+    (tmp_path / "gpus.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node1": gpus}}}))
     (tmp_path / "memory.yml").write_text(yaml.safe_dump({"all": {"hosts": {"node1": memory}}}))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ssh").write_text('#!/bin/sh\nshift; exec "$@"\n')
@@ -73,6 +80,8 @@ def host(tmp_path, ansible_environment):
         "HOME": str(tmp_path),
         "PROVISION": f"ansible-playbook -i {tmp_path}/consoles.yml fleet.cdi.provision",
         "PLAIN": f"ansible-playbook -i {tmp_path}/plain.yml fleet.cdi.provision",
+        "GPUS": f"ansible-playbook -i {tmp_path}/gpus.yml fleet.cdi.provision",
+        "MORE": yaml.safe_dump(more).strip(),
         "MEMORY": f"ansible-playbook -i {tmp_path}/memory.yml fleet.cdi.provision",
         "CHECKOUT": str(typed.CHECKOUT),
         "PATH": f"{tmp_path}/bin:/opt/cdi/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -88,7 +97,10 @@ def test_the_block_does_what_it_shows(name, number, row, tmp_path, host):
         for path in typed.saved_as(other):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(typed.replaced(other.text, row.get("replace", {})))
-    replace = {one: text.replace("$HERE", str(tmp_path)) for one, text in row.get("replace", {}).items()}
+    replace = {
+        one: text.replace("$HERE", str(tmp_path)).replace("$MORE", host["MORE"])
+        for one, text in row.get("replace", {}).items()
+    }
     if "command" in row:  # the block is the output of it
         block = block._replace(text=f"$ {row['command']}\n{block.text}")
     typed.run(name, block, tmp_path, host, replace, row["here"])
