@@ -39,7 +39,7 @@ def test_a_device_that_fails_in_allocate_is_unhealthy_on_every_stream_before_the
         streams = [stage.plugin.ListAndWatch(OPTIONS) for _number in range(3)]
         for stream in streams:
             assert healths(await told(stream)) == {"d0": "Healthy", "d1": "Healthy"}
-        assert await stage.refused("d0", "d1") == ("FAILED_PRECONDITION", "Allocate: d1: setup: exit code 1")
+        assert await stage.refused("d0", "d1") == ("FAILED_PRECONDITION", "Allocate: d1: setup: exit code 1 [FC1666]")
         for stream in streams:
             assert healths(await told(stream)) == {"d0": "Healthy", "d1": "Unhealthy"}
             stream.cancel()
