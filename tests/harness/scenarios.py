@@ -22,8 +22,8 @@ NOBODY = "localhost,!localhost"  # a pattern without a host
 
 # Scenarios wait more than they work: those of one half follow each other, the halves run at the same time.
 HALVES = {
-    "hosts": (("cdi_host", "refresh"), "cdi_hosts:event_hosts"),
-    "engines": (("device_plugin", "runtimes", "reload", "runtime_hooks"), "plugin_hosts:runtime_hosts:reload_hosts"),
+    "hosts": (("cdi_host", "runtime_hooks", "refresh"), "cdi_hosts:hook_hosts:event_hosts"),
+    "engines": (("device_plugin", "runtimes", "reload"), "plugin_hosts:runtime_hosts:reload_hosts"),
 }
 
 
