@@ -5,19 +5,24 @@
 
 conventions.py           run all proofs and write the page; 1 if one fails
 conventions.py NAME      one of the checks below, as a proof
+
+The results of parts are those of the last `make test-all`, if nothing but the page differs from what it ran with.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import parts
+import report
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -33,7 +38,9 @@ Made by `make conventions` from tests/conventions.yml: change that.
 
 # Conventions of good collections, and the proofs
 
-`make conventions` ran each proof at commit {commit}. A part is one of `make test-all`, which ran at that commit.
+The best collections for Ansible share these conventions. `make conventions` runs the proof of each one for this
+collection and writes this page. It ran on {date}. The parts (`make style`, `make lint` and so on) belong to
+`make test-all`, {parts}. `conventions.py` is in `tests/harness`.
 
 | # | convention | proof | result |
 |---|---|---|---|
@@ -47,6 +54,9 @@ INFO_ELSEWHERE = {
     "host_drain": "device_info",
     "pod_devices": "claim_info",
 }
+ATTRIBUTES = {"check_mode", "diff_mode", "async"}
+# Tags of which Galaxy wants one at least that are ours.
+REQUIRED_TAGS = {"infrastructure", "linux", "tools"}
 
 
 class Proved(NamedTuple):
@@ -65,21 +75,35 @@ def modules() -> dict[str, dict[str, Any]]:
     return {name.rpartition(".")[2]: one["doc"] for name, one in json.loads(done.stdout).items()}
 
 
-def lacking(what: str, names: Iterator[str] | list[str], of: str) -> tuple[bool, str]:
+def lacking(what: str, names: Iterable[str], of: str) -> tuple[bool, str]:
     """(whether all have it, a line for people)."""
     missing = sorted(names)
     return not missing, f"lack {what}: {', '.join(missing)}" if missing else of
 
 
-def attributes() -> tuple[bool, str]:
-    """All modules state their attributes."""
+def versions() -> tuple[bool, str]:
+    """`make matrix` provisioned with each ansible-core of its table but devel, and the units ran under each Python."""
+    table, tested = (
+        yaml.safe_load((CHECKOUT / name).read_text(encoding="utf-8"))
+        for name in ("tests/matrix.yml", "docs/tested.yml")
+    )
+    cores = [row["core"] for row in table["cores"] if row["core"] != "devel"]
+    found = {name: row["ansible_core"] for name, row in tested["cores"].items() if row.get("provision") == "passed"}
+    without = {*cores} - {*found} | {*table["hosts"]} - {*tested["hosts"]}
+    pythons = ", ".join(row["python"] for row in tested["hosts"].values())
+    return lacking("a run", without, f"ansible-core {', '.join(found.values())}; Python of hosts {pythons}")
+
+
+def documentation() -> tuple[bool, str]:
+    """All modules state their attributes, and none names an option of its own without semantic markup."""
     found = modules()
-    without = [
-        name
-        for name, text in found.items()
-        if not {"check_mode", "diff_mode", "async"} <= set(text.get("attributes", {}))
-    ]
-    return lacking("attributes", without, f"{len(found)} modules")
+    without = [name for name, text in found.items() if ATTRIBUTES - set(text.get("attributes", {})) or _plain(text)]
+    return lacking("attributes or markup", without, f"{len(found)} modules")
+
+
+def _plain(text: Mapping[str, Any]) -> bool:
+    said = json.dumps(text)
+    return any(re.search(rf"[BI]\({option}[)=]", said) for option in text.get("options", {}))  # C() is also for fields
 
 
 def info() -> tuple[bool, str]:
@@ -124,11 +148,15 @@ def targets() -> tuple[bool, str]:
 
 
 def scenarios() -> tuple[bool, str]:
-    """Each role is in a scenario of Molecule."""
-    texts = "".join(path.read_text(encoding="utf-8") for path in (CHECKOUT / "extensions/molecule").rglob("*.yml"))
-    roles = [path.name for path in sorted((CHECKOUT / "roles").iterdir())]
-    without = [role for role in roles if f"fleet.cdi.{role}" not in texts and "fleet.cdi.provision" not in texts]
-    return lacking("a scenario", without, ", ".join(roles))
+    """Each role is in a scenario of Molecule; playbook provision runs role cdi_host."""
+    found: dict[str, list[str]] = {path.name: [] for path in sorted((CHECKOUT / "roles").iterdir())}
+    for folder in sorted(path.parent for path in CHECKOUT.glob("extensions/molecule/*/converge.yml")):
+        text = (folder / "converge.yml").read_text(encoding="utf-8")
+        for role, names in found.items():
+            by_playbook = role == "cdi_host" and "fleet.cdi.provision" in text
+            names += [folder.name] if f"fleet.cdi.{role}" in text or by_playbook else []
+    shown = "; ".join(f"{role}: {', '.join(names)}" for role, names in found.items())
+    return lacking("a scenario", [role for role, names in found.items() if not names], shown)
 
 
 def argument_specs() -> tuple[bool, str]:
@@ -141,21 +169,27 @@ def argument_specs() -> tuple[bool, str]:
     return lacking("an argument spec", without, f"{number} entry points")
 
 
+def _playbooks() -> list[str]:
+    return [path.stem for path in sorted((CHECKOUT / "playbooks").glob("*.yml")) if not path.stem.endswith(".meta")]
+
+
 def playbooks() -> tuple[bool, str]:
     """Each playbook passes a syntax check under its full name."""
-    names = [path.stem for path in sorted((CHECKOUT / "playbooks").glob("*.yml")) if not path.stem.endswith(".meta")]
-    bad = []
-    for name in names:
-        done = subprocess.run(
-            ["ansible-playbook", "--syntax-check", f"fleet.cdi.{name}"], capture_output=True, text=True, check=False
-        )
-        bad += [name] if done.returncode else []
-    return lacking("a good syntax", bad, ", ".join(f"fleet.cdi.{name}" for name in names))
+    names = [f"fleet.cdi.{name}" for name in _playbooks()]
+    done = subprocess.run(["ansible-playbook", "--syntax-check", *names], capture_output=True, text=True, check=False)
+    return done.returncode == 0, ", ".join(names) if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def slices() -> tuple[bool, str]:
+    """Each playbook says at its head whether slices of an inventory may run at the same time."""
+    heads = {name: (CHECKOUT / f"playbooks/{name}.yml").read_text(encoding="utf-8") for name in _playbooks()}
+    without = [name for name, text in heads.items() if "Hosts don't depend on each other" not in text]
+    return lacking("a word on slices", without, f"{len(heads)} playbooks")
 
 
 def playbook_specs() -> tuple[bool, str]:
     """Each playbook has argument specs beside it."""
-    names = [path.stem for path in sorted((CHECKOUT / "playbooks").glob("*.yml")) if not path.stem.endswith(".meta")]
+    names = _playbooks()
     without = [name for name in names if not (CHECKOUT / f"playbooks/{name}.meta.yml").exists()]
     return lacking("argument specs", without, f"{len(names)} playbooks")
 
@@ -177,10 +211,35 @@ def _plays(path: Path) -> list[dict[str, Any]]:
     return [one for one in document if isinstance(one, dict) and "hosts" in one] if isinstance(document, list) else []
 
 
+def certified() -> tuple[bool, str]:
+    """What Red Hat's certification asks, as far as files show it: no ignored check, metadata, dependencies."""
+    lint = yaml.safe_load((CHECKOUT / ".ansible-lint").read_text(encoding="utf-8"))
+    galaxy = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
+    needs = (CHECKOUT / "meta/ee-requirements.txt").read_text(encoding="utf-8")
+    content = "".join(
+        path.read_text(encoding="utf-8") for name in ("roles", "playbooks") for path in (CHECKOUT / name).rglob("*.yml")
+    )
+    wrong = {
+        "rules of ansible-lint that are not skipped": "skip_list" in lint or "# noqa" in content,
+        "the profile production": lint["profile"] != "production",
+        "a lint of all content": bool({"plugins/", "roles/", "playbooks/", "extensions/"} & {*lint["exclude_paths"]}),
+        "sanity without ignored tests": any(CHECKOUT.glob("tests/sanity/ignore*")),
+        "no .ansible-lint-ignore": (CHECKOUT / ".ansible-lint-ignore").exists(),
+        "a tag that Galaxy asks for": not REQUIRED_TAGS & {*galaxy["tags"]},
+        "a licence, and no other collection": not galaxy["license"] or bool(galaxy["dependencies"]),
+        "no upper limit and no ansible in its Python packages": bool(re.search(r"^ansible|==|<", needs, re.MULTILINE)),
+        "a changelog": not (CHECKOUT / "changelogs/changelog.yaml").exists(),
+    }
+    return lacking(
+        "", [what for what, bad in wrong.items() if bad], f"{len(wrong)} of {len(wrong)} rules that files show"
+    )
+
+
 CHECKS: Mapping[str, Callable[[], tuple[bool, str]]] = {
     one.__name__: one
     for one in (
-        attributes,
+        versions,
+        documentation,
         info,
         check_mode,
         diff_mode,
@@ -190,56 +249,94 @@ CHECKS: Mapping[str, Callable[[], tuple[bool, str]]] = {
         argument_specs,
         playbooks,
         playbook_specs,
+        slices,
         facts,
+        certified,
     )
 }
 
 
-def prove(row: Mapping[str, str], results: Mapping[str, Any]) -> Proved:
-    """Run the proof of one row."""
-    if "unmet" in row:
-        return Proved("", True, f"no: {row['unmet']}")
-    proofs, evidence, good = [], [], True
+def proofs(row: Mapping[str, str]) -> str:
+    """The proofs of a row, as its cell shows them."""
+    shown = {
+        "check": "conventions.py {}",
+        "run": "{}",
+        "pytest": "pytest {}",
+        "make": "make {}",
+        "part": "make {}",
+    }
+    return ", ".join(f"`{shown[kind].format(row[kind])}`".replace("|", "\\|") for kind in shown if kind in row)
+
+
+def cheap(row: Mapping[str, str]) -> Proved:
+    """Run the proofs of a row that take no time."""
+    evidence, good = [], True
+    if "check" in row:
+        good, line = CHECKS[row["check"]]()
+        evidence.append(line)
     if "run" in row:
-        done = subprocess.run(["bash", "-o", "pipefail", "-c", row["run"]], capture_output=True, text=True, check=False)
+        command = ["bash", "-o", "pipefail", "-c", row["run"]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT)
         said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-        proofs.append(f"`{row['run']}`".replace("|", "\\|"))
-        evidence.append(said[-1].strip() if said else "")
-        good = done.returncode == 0
-    if "pytest" in row:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *row["pytest"].split()], capture_output=True, text=True, check=False
-        )
-        proofs.append(f"`pytest {row['pytest']}`")
-        evidence.append(done.stdout.strip().splitlines()[-1].partition(" in ")[0])
+        evidence.append(said[-1].strip() if said else f"status {done.returncode}")
         good = good and done.returncode == 0
+    return Proved(proofs(row), good, "; ".join(evidence))
+
+
+def prove(row: Mapping[str, str], results: Mapping[str, Any]) -> Proved:
+    """Run all proofs of a row."""
+    shown, good, first = cheap(row)
+    evidence = [first] if first else []
+    if "pytest" in row:
+        command = [sys.executable, "-m", "pytest", "-q", *row["pytest"].split()]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT)
+        tests = report.tests(done.stdout)
+        evidence.append(report.counted(done.stdout).removeprefix(", ") or f"status {done.returncode}")
+        good = good and done.returncode == 0 and tests["passed"] > 0
+    if "make" in row:
+        make = ["make", "--no-print-directory", "-C", str(CHECKOUT), row["make"]]
+        status = subprocess.run(make, capture_output=True, check=False).returncode
+        evidence.append("passed" if status == 0 else "failed")
+        good = good and status == 0
     if "part" in row:
-        one = results.get(row["part"], {"status": "not run at this commit"})
-        proofs.append(f"`make {row['part']}`")
-        evidence.append("passed" if one["status"] == 0 else f"failed ({one['status']})")
-        good = good and one["status"] == 0
-    return Proved(", ".join(proofs), good, "; ".join(evidence))
+        status = results.get(row["part"], {"status": None})["status"]
+        evidence.append({None: "not run", 0: "passed"}.get(status, "failed"))
+        good = good and status == 0
+    return Proved(shown, good, "; ".join(evidence))
+
+
+def line(number: int, row: Mapping[str, str], proved: Proved) -> str:
+    """The line of a row on the page."""
+    unmet = row.get("unmet", "")
+    verdict = "no" if not proved.good or (unmet and not proved.proof) else "in part" if unmet else "yes"
+    said = ". ".join(text for text in (proved.evidence.replace("|", "\\|"), unmet and f"Not yet: {unmet}") if text)
+    return f"| {number} | {row['convention']} | {proved.proof} | **{verdict}**: {said} |"
+
+
+def rows() -> list[dict[str, str]]:
+    """The table of conventions."""
+    found: list[dict[str, str]] = yaml.safe_load(ROWS.read_text(encoding="utf-8"))
+    return found
 
 
 def main(arguments: list[str]) -> int:
     """Run one check, or all proofs."""
     if arguments:
-        good, line = CHECKS[arguments[0]]()
-        print(line)
+        good, said = CHECKS[arguments[0]]()
+        print(said)
         return 0 if good else 1
-    at = parts.commit()
-    results = parts.kept(at) if at else {}
-    lines, bad = [], 0
-    for number, row in enumerate(yaml.safe_load(ROWS.read_text(encoding="utf-8")), 1):
-        proved = prove(row, results)
-        bad += not proved.good
-        print(f"{'good' if proved.good else 'BAD '} {number:2} {row['convention']}: {proved.evidence}", flush=True)
-        verdict = "yes" if proved.good and "unmet" not in row else "no"
-        shown = proved.evidence.replace("|", "\\|")
-        lines.append(f"| {number} | {row['convention']} | {proved.proof} | {verdict}: {shown.removeprefix('no: ')} |\n")
-    PAGE.write_text(HEAD.format(commit=at[:12] or "(a checkout with changes)") + "".join(lines), encoding="utf-8")
-    print(json.dumps({"conventions": len(lines), "good": len(lines) - bad}))
-    return 1 if bad else 0
+    date, results = parts.kept({str(PAGE.relative_to(CHECKOUT))})
+    when = f"which ran with the same files on {date}" if date else "which has not run with these files yet"
+    lines, verdicts = [], {"yes": 0, "in part": 0, "no": 0}
+    for number, row in enumerate(rows(), 1):
+        lines.append(line(number, row, prove(row, results)))
+        verdicts[re.findall(r"\*\*(yes|in part|no)\*\*", lines[-1])[0]] += 1
+        print(lines[-1], flush=True)
+    text = HEAD.format(date=time.strftime("%Y-%m-%d"), parts=when) + "".join(f"{one}\n" for one in lines)
+    PAGE.write_text(text, encoding="utf-8")
+    print(json.dumps({"conventions": len(lines), **verdicts}))
+    known = sum("unmet" in row for row in rows())
+    return int(verdicts["in part"] + verdicts["no"] > known)
 
 
 if __name__ == "__main__":

@@ -244,32 +244,47 @@ def over(one: Running, part: Part) -> Result | None:
     return result
 
 
+def git(*words: str) -> str:
+    """What a command of git prints about the checkout. Raises CalledProcessError."""
+    command = ["git", "-C", str(CHECKOUT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def commit() -> str:
     """The commit of the checkout; "" where it has changes, or is none of git."""
-    git = ["git", "-C", str(CHECKOUT)]
-    changes = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    found = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return "" if changes.returncode or changes.stdout else found.stdout.strip()
+    with suppress(subprocess.CalledProcessError):
+        return "" if git("status", "--porcelain") else git("rev-parse", "HEAD").strip()
+    return ""
+
+
+def changed(since: str) -> set[str]:
+    """The files of the checkout that differ from those of a commit. Raises CalledProcessError if that is unknown."""
+    new = git("ls-files", "--others", "--exclude-standard").splitlines()
+    return {*git("diff", "--name-only", since).splitlines(), *new}
 
 
 def keep(results: Mapping[str, Result]) -> None:
-    """Write what came of each part, for who asks later whether it passed at a commit (conventions.py)."""
+    """Write what came of each part, for who asks later whether it passed with these files (conventions.py)."""
     found = {
         name: {"status": one.status, "seconds": round(one.seconds), "cpu": round(one.cpu), **tests(one.said)}
         for name, one in results.items()
     }
     LOGS.mkdir(parents=True, exist_ok=True)
-    (LOGS / "results.json").write_text(json.dumps({"commit": commit(), "parts": found}, indent=1), encoding="utf-8")
+    text = json.dumps({"commit": commit(), "date": time.strftime("%Y-%m-%d"), "parts": found}, indent=1)
+    (LOGS / "results.json").write_text(text, encoding="utf-8")
 
 
-def kept(at: str) -> dict[str, dict[str, int]]:
-    """Part -> what came of it in the last run of all parts, if that ran at the commit `at`."""
+def kept(but: Collection[str]) -> tuple[str, dict[str, dict[str, int]]]:
+    """The date of the last run of all parts, and part -> what came of it, if it ran with these files.
+
+    `but`: files that may differ since. ("", {}) if others differ, or if no run is known.
+    """
     try:
         found = json.loads((LOGS / "results.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    parts: dict[str, dict[str, int]] = found["parts"] if found["commit"] == at else {}
-    return parts
+        differ = not found["commit"] or bool(changed(found["commit"]) - set(but))
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return "", {}
+    return ("", {}) if differ else (found["date"], found["parts"])
 
 
 def main(arguments: list[str]) -> int:

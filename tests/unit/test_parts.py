@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -214,10 +215,27 @@ def test_each_part_is_a_target_of_the_makefile_and_in_the_table_of_contributing(
     assert set(parts.PARTS) <= set(targets) & set(rows)
 
 
-def test_what_came_of_the_parts_is_known_at_their_commit_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(parts, "LOGS", tmp_path / "logs")
-    monkeypatch.setattr(parts, "commit", lambda: "abc")
-    assert parts.kept("abc") == {}
+def test_what_came_of_the_parts_is_known_with_their_files_alone(monkeypatch, tmp_path):
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-C", str(tmp_path)]
+    (tmp_path / "file").write_text("x")
+    (tmp_path / ".gitignore").write_text("build/")
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=x"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr(parts, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(parts, "LOGS", tmp_path / "build/logs")
+    assert parts.kept([]) == ("", {})
+
     parts.keep({"unit": Result(1, 3.2, 5.0, "2 passed, 1 skipped in 3s\n")})
-    assert parts.kept("abc") == {"unit": {"status": 1, "seconds": 3, "cpu": 5, "passed": 2, "skipped": 1}}
-    assert parts.kept("def") == {}
+    date, found = parts.kept([])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
+    assert found == {"unit": {"status": 1, "seconds": 3, "cpu": 5, "passed": 2, "skipped": 1}}
+
+    (tmp_path / "page").write_text("made of the results")
+    assert (parts.kept([]), parts.kept(["page"])) == (("", {}), (date, found))
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message=y"], check=True)
+    assert parts.kept(["page"]) == (date, found)
+    (tmp_path / "file").write_text("y")
+    assert parts.kept(["page"]) == ("", {})
+    parts.keep({"unit": Result(0, 3.2, 5.0, "")})  # with changes that no commit has
+    assert parts.kept(["page"]) == ("", {})
