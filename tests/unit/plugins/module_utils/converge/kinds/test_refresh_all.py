@@ -26,6 +26,9 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conf
 )
 
 
+NO_HOOK = "no container with such a device would start. Install it first"
+
+
 def test_the_second_time_nothing_is_written(host):
     host.insert(1, 2)
     assert set(host.refresh().changed) == {str(host.spec_path), host.places.inventory}
@@ -137,11 +140,9 @@ class TestTrouble:
         assert host.spec() == CARD1 and [one.kept for one in done.missing] == [True]
 
     def test_a_spec_whose_own_hook_is_missing_is_not_written(self, host, monkeypatch):
-        monkeypatch.setattr(
-            refresh_all.own_hook, "missing_hook", lambda spec, _prefix: "it has no hook" if spec else ""
-        )
+        monkeypatch.setattr(refresh_all.own_hook, "missing_hook", lambda spec, _prefix: NO_HOOK if spec else "")
         host.insert(1)
-        assert host.refresh().failed == (f"{KIND}: it has no hook",)
+        assert host.refresh().failed == (f"{KIND}: {NO_HOOK}",)
         assert not host.spec_path.exists()
 
     def test_a_kind_that_can_not_be_done_hides_no_other(self, host):
