@@ -120,8 +120,8 @@ FC1001  The path is not a regular file
 ...
 ```
 
-`fleet-cdi explain` also takes the name of a rule of `doctor` or `validate`, an error code of an executable, or a whole
-message in quotes. An id keeps its meaning for ever: search for it in logs and in tickets.
+`fleet-cdi explain` also takes the name of a rule of `doctor`, `report` or `validate`, an error code of an executable,
+or a whole message in quotes. An id keeps its meaning for ever: search for it in logs and in tickets.
 
 A message that passes on another one has the id of the last one that is known. Replies of executables have the error
 code of the protocol instead: code 101 is FC2101. A word in capitals in a command (`FILE`, `PATH`) stands for what the

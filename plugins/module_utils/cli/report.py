@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..explanations.shown import rule_with_id
 from ..layout import Layout
 from ..report.host_report_info import report_document
 from .step_line import StepLine
@@ -27,7 +28,7 @@ def run(arguments: Any, paths: Layout) -> int:
         say(*table(HEADER, map(_row, report["devices"])), "")
     for one in report["findings"]:
         text = one["problem"] if one["problem"].startswith(one["subject"]) else f"{one['subject']}: {one['problem']}"
-        say(f"{one['rule']}: {text}", f"  next: {one['next']}")
+        say(rule_with_id(f"{one['rule']}: {text}", one["rule"]), f"  next: {one['next']}")
     devices = report["devices"]
     red = sum(bool(one.get("findings")) for one in devices)
     grey = sum(bool(one.get("unknown")) and not one.get("findings") for one in devices)

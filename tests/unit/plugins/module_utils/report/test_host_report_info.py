@@ -251,4 +251,4 @@ def test_the_command_marks_what_disagrees(host, capsys):
 
     assert verb.run(Arguments, host.places) == 1
     out = capsys.readouterr().out
-    assert "!" in out and "spec-gone" in out and "2 devices: 2 disagree (!)" in out
+    assert "!" in out and "spec-gone: " in out and "[FC3019]\n  next: " in out and "2 devices: 2 disagree (!)" in out
