@@ -25,7 +25,6 @@ from ansible_collections.fleet.cdi.tests.unit.plugins.module_utils.converge.conf
     id_of,
 )
 
-
 NO_HOOK = "no container with such a device would start. Install it first"
 
 
