@@ -199,7 +199,7 @@ def _spoken(tree: ast.AST, kinds: set[str], names: Names) -> Iterator[tuple[int,
             told = [node.value] if any(_name(target) in LISTS for target in targets) else []
         elif is_answer and isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
             told = node.value.elts[1:]
-        yield from ((node.lineno, text) for value in told for text in _items(value, names))
+        yield from ((getattr(node, "lineno", 0), text) for value in told for text in _items(value, names))
 
 
 def _said(node: ast.Call, kinds: set[str]) -> Iterator[ast.expr]:

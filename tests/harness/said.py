@@ -37,7 +37,7 @@ def watch() -> None:
         make(self, *arguments, **named)
         _look(str(self))
 
-    records.CdiError.__init__ = made  # type: ignore[method-assign]
+    records.CdiError.__init__ = made  # type: ignore[assignment, method-assign]
 
 
 def _look(text: str) -> None:
