@@ -85,11 +85,11 @@ def recipe(suite: str, packages: Sequence[str]) -> list[str]:
     return [*made, '--aptopt=Acquire::Check-Valid-Until "false"', suite]
 
 
-def image(suite: str, packages: Sequence[str]) -> Image:
-    """Return the image, made unless this recipe has been made before. Needs root. Raises OSError."""
+def image(name: str, suite: str, packages: Sequence[str]) -> Image:
+    """Return the image of a machine, made unless this recipe has been made before. Needs root. Raises OSError."""
     options = recipe(suite, packages)
     text = json.dumps([options, FILES, COMMANDS, USER, SIZE])
-    place = BUILT / f"{suite}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    place = BUILT / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     found = Image(place / "disk.img", place / "vmlinuz", place / "initrd.img", place / "key")
     if not place.exists():
         part = place.with_suffix(f".{os.getpid()}")
@@ -98,7 +98,7 @@ def image(suite: str, packages: Sequence[str]) -> Image:
         try:
             _make(part, options)
             part.rename(place)
-            for older in BUILT.glob(f"{suite}-*"):
+            for older in BUILT.glob(f"{name}-*"):
                 if older != place and not older.suffix:
                     shutil.rmtree(older)  # a machine that runs from it has it open
         finally:

@@ -62,12 +62,12 @@ class Silent(OSError):
 def definition(name: str) -> dict[str, Any]:
     """The entry of machines.yml with this name. Raises KeyError."""
     found: dict[str, Any] = yaml.safe_load(DEFINITIONS.read_text(encoding="utf-8"))[name]
-    return found
+    return {"name": name, **found}
 
 
 def image_of(known: Mapping[str, Any]) -> Image:
     """The image that a machine starts from, made if there is none yet. Raises OSError."""
-    return image(known["suite"], known["runtimes"])
+    return image(known["name"], known["suite"], known["runtimes"])
 
 
 @functools.cache
@@ -132,7 +132,7 @@ class Control:
 def options(known: Mapping[str, Any]) -> list[str]:
     """QEMU's options for CPUs, memory, NUMA nodes, PCIe ports and devices of a definition."""
     nodes, memory, processors = known["numa_nodes"], known["memory"], known["processors"]
-    made = ["-m", str(memory), "-smp", str(processors)]
+    made = ["-m", str(memory), "-smp", str(processors), *known.get("options", ())]
     for node in range(nodes):
         share = processors // nodes
         made += ["-object", f"memory-backend-ram,id=memory{node},size={memory // nodes}M"]

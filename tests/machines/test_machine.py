@@ -13,51 +13,12 @@ import re
 import time
 
 import pytest
+from look import GPU, INVENTORY, container, devices_of, health_of, spec_of, wait_for, wait_idle
 
-INVENTORY = "/run/cdi-inventory.json"
 # All files that a run of provision may write, with their digests.
 FILES = "find /etc/cdi /etc/systemd/system /etc/udev/rules.d /opt/cdi /var/lib/cdi /usr/local -type f 2>/dev/null"
 DIGESTS = f"{FILES} | sort | xargs -r sha256sum"
-TRY_S = 300  # seconds to wait for an effect; on a loaded host emulation is slow
-GPU, FOREIGN = "/dev/dri/renderD128", "/dev/uio0"
-
-
-def wait_for(holds, what):
-    """Wait until holds() is true; return the seconds."""
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < TRY_S, what
-        time.sleep(0.2)
-    return time.monotonic() - started
-
-
-def devices_of(machine):
-    """The devices of the inventory by their first qualified name."""
-    listed = json.loads(machine.root(f"cat {INVENTORY}"))["devices"]
-    return {f"{one['kind']}={one['names'][0]}": one for one in listed}
-
-
-def spec_of(machine, kind):
-    """Name -> paths on the host of its nodes, by the spec of a kind; empty without a spec."""
-    done = machine.attempt(f"cat /etc/cdi/{kind.replace('/', '-')}.json")
-    if done.returncode:
-        return {}
-    return {
-        one["name"]: [node.get("hostPath", node["path"]) for node in one["containerEdits"]["deviceNodes"]]
-        for one in json.loads(done.stdout)["devices"]
-    }
-
-
-def health_of(machine, name):
-    """The state of a device in the inventory; "" if it is not there."""
-    found = devices_of(machine).get(name)
-    return found["health"]["state"] if found else ""
-
-
-def container(machine, device, script, runtime="crun", options=""):
-    """Run a script of busybox's shell as root in a container with the device."""
-    podman = f"podman --runtime {runtime} run --rm --network=none {options} --device {device}"
-    return machine.attempt(f"sudo {podman} --rootfs /opt/container /bin/sh -c '{script}'")
+FOREIGN = "/dev/uio0"
 
 
 def lasting(device):
@@ -239,8 +200,7 @@ def test_a_reboot_changes_neither_specs_nor_inventory_nor_grants(machine, timed)
     before, boot = seen(), machine.boot_id()
     timed("reboot to ssh", machine.reboot)
     # The functions that the first refresh makes are events, which lead to a second one.
-    idle = 'test "$(systemctl is-active fleet-cdi-refresh)" = inactive && test ! -e /run/cdi-refresh.wanted'
-    wait_for(lambda: machine.attempt(idle).returncode == 0, "no refresh, or no end of it")
+    wait_idle(machine)
     assert json.loads(machine.root(f"cat {INVENTORY}"))["boot_id"] == machine.boot_id() != boot
     after = seen()
     for what, was in before.items():

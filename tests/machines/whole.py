@@ -1,0 +1,14 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs only when it is asked for, because it takes minutes: `make machines WHOLE=1`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+REBOOTS = int(os.environ.get("REBOOTS") or 3)  # boots with permuted slots
+
+only_whole = pytest.mark.skipif(not os.environ.get("WHOLE"), reason="takes minutes: make machines WHOLE=1")
