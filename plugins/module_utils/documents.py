@@ -27,7 +27,7 @@ ADVICE = {
     errno.EFBIG: "Lift the limit on file sizes and run again",
     errno.EACCES: "Run as a user who may do this (become: true), or choose another place",
     errno.EPERM: "Run as a user who may do this (become: true), or choose another place",
-    errno.EROFS: "Choose another place",
+    errno.EROFS: "Make the file system writable, or choose another place",
 }
 
 
