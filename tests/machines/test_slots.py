@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Cards that changed their slots while the power was off: a grant is on its own hardware, or it is refused.
 
-`make machines WHOLE=1` boots three times with other slots, `REBOOTS=10` ten times. The content of each disk is its serial
-number, so a container tells which disk it got.
+`make machines WHOLE=1` boots three times with other slots, `REBOOTS=10` ten times. The content of each disk is its
+serial number, so a container tells which disk it got.
 """
 
 from __future__ import annotations
