@@ -15,7 +15,7 @@ from whole import only_whole
 pytestmark = only_whole
 
 DIGESTS = "find /etc/cdi /opt/cdi /var/lib/cdi/manifest.json /var/run/cdi -type f | sort | xargs sha256sum"
-# All of the free space, also what is reserved for root: in extents without content, and what is left of it in blocks.
+# Take all of the free space, with root's reserve: first extents without content, then the remaining blocks.
 FILL = """
 sync
 while free=$(($(stat -f -c '%f * %S' / | sed 's/ //g')));  [ $free -gt 1048576 ]; do
