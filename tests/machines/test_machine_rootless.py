@@ -20,7 +20,7 @@ def provisioned(machine, controller):
     """A machine in the state of its settings, and a root directory for containers that the user owns."""
     controller.play("provision")
     wait_idle(machine)
-    machine.run("rm -rf root && cp -a /opt/container root")
+    machine.run("rm -rf root && mkdir root && cp -a /opt/container/bin root")
     assert machine.run("podman info --format '{{.Host.Security.Rootless}} {{.Host.CgroupsVersion}}'") == "true v2\n"
 
 
