@@ -73,6 +73,11 @@ class TestOrder:
         assert [mount["destination"] for mount in after] == ["/", "/z", "/a", "/b/c", "/x/y/z"]
         assert after[1] == {"destination": "/z", "source": "/usr"}
 
+    def test_two_slashes_at_the_start_of_a_mount_point_are_one(self):
+        before = {"mounts": [{"destination": "/x/y/z"}, {"destination": "//a/b"}]}
+        after = inject(before, ["vendor.com/gpu=x"], of(mounts=[{"hostPath": "/usr", "containerPath": "/z"}]))
+        assert [mount["destination"] for mount in after["mounts"]] == ["/z", "//a/b", "/x/y/z"]
+
     def test_a_node_is_read_from_the_host_and_allowed(self):
         found = inject({}, ["vendor.com/gpu=x"], of(deviceNodes=[{"path": "/dev/gpu", "hostPath": "/dev/null"}]))
         assert found["linux"]["devices"] == [

@@ -272,3 +272,9 @@ class TestChanged:
         put(etc, ".hidden.new", "a.com/gpu", "0")
         (etc / "notes.txt").unlink()
         assert not registry.changed(loaded)
+
+
+def test_a_file_that_goes_while_the_directory_is_read_is_no_fault(tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    found = registry.load([str(tmp_path)], skipped=os.unlink)
+    assert (found.specs, found.errors, found.broken, found.targets) == ((), {}, {}, {})

@@ -45,6 +45,7 @@ CASES = [  # nodes of a spec -> the paths that each is known under
     ([node("/dev/none"), node("/dev/no")], ["/dev/none", "/dev/no"]),
     # What a spec gives is what the container gets, whatever the host has at the path.
     ([node("/dev/x", "c 240 1")], ["gpu1 /dev/x"]),
+    ([node("/dev/x", "c 240 0")], ["gpu0 /dev/x"]),  # the spec gives no minor
     ([node("/dev/x", "u 240 1")], ["gpu1 /dev/x"]),
     ([node("/dev/x", "b 240 1")], ["/dev/x"]),
     ([node("/dev/x", "p 240 1")], ["/dev/x"]),

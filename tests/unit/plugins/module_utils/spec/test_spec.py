@@ -52,6 +52,28 @@ def test_findings(case):
     assert (reading.spec is None) == bool(expected[0]), "only errors cost a spec"
 
 
+@pytest.mark.parametrize(("longest", "more"), [(900, {}), (150, {"\u00e9": 1})])
+def test_a_key_is_as_long_as_yaml_parsers_look_for_its_colon(longest, more):
+    """They count bytes of the text, of which one escape takes six."""
+    assert json_subset.load_json(json.dumps({"k" * longest: 1, **more}))
+    with pytest.raises(json_subset.Malformed) as caught:
+        json_subset.load_json(json.dumps({"k" * (longest + 1): 1, **more}))
+    assert caught.value.args[:2] == ("json-for-yaml", f"a key of {longest + 1} characters")
+
+
+def test_annotations_have_256_kib_in_all():
+    most = {"a": "x" * ((256 << 10) - 3), "b": "y"}
+    assert not validate({**TABLE["defaults"], "annotations": most})
+    for more in ({**most, "b": "ä"}, {**most, "c": ""}):
+        found = by_severity(validate({**TABLE["defaults"], "annotations": more}))
+        assert found == ({}, {"/annotations": "annotation-size"})
+
+
+def test_the_key_of_an_annotation_is_text():
+    found = by_severity(validate({**TABLE["defaults"], "annotations": {1: "x"}}))
+    assert found == ({"/annotations": "type"}, {})
+
+
 @pytest.mark.parametrize("case", TABLE["versions"], ids=lambda case: f"{case['needs']} {case['spec']}")
 def test_minimum_version(case):
     spec = whole(case)
@@ -176,6 +198,10 @@ BAD_YAML = {
     "an alias bomb": (
         b"a0: &a0 [x, x]\n"
         + b"".join(b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 30)),
+        "values from aliases",
+    ),
+    "a short list with too many aliases": (
+        b"a: &a [" + b"x, " * 24 + b"x]\nb: [" + b"*a, " * 99 + b"*a]",
         "values from aliases",
     ),
     "an alias of itself": (b"a: &a [*a]", "the alias [*]a with nothing before"),

@@ -118,3 +118,12 @@ def test_looking_changes_nothing(root):
     for case in TABLE["cases"]:
         stale(spec(json.loads(json.dumps(case["edits"]).replace("ROOT", str(root)))))
     assert {path: path.lstat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_of_other_versions_the_last_by_name_is_told(tmp_path):
+    for version in ("550.1", "560.2", "555.3"):
+        (tmp_path / f"libcuda.so.{version}").write_text("")
+    (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.560.2")
+    mounts = [{"hostPath": f"{tmp_path}/libcuda.so.535.4", "containerPath": "/a"}]
+    (reason,) = stale({"devices": [], "containerEdits": {"mounts": mounts}})
+    assert (reason.rule, reason.found) == ("driver-version", f"{tmp_path}/libcuda.so.560.2")

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, fleet.cdi contributors
+# GNU General Public License v3.0 or later (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The note in the lock file: how the store was left."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ansible_collections.fleet.cdi.plugins.module_utils.allocation.ledger.lock_file import Left, gate, peek
+
+
+def test_a_note_is_read_as_it_was_left(tmp_path):
+    path = str(tmp_path / "ledger.lock")
+    for left in (Left("boot-1", 1000, (1, 2, 3, 4, 5), (6, 7, 8)), Left("b", 7, (1, 2, 3, 4, 5), (0, 0, 0))):
+        with gate(path, time.monotonic() + 10) as held:
+            held.leave(left)
+            assert held.left() == left
+        assert peek(path) == left
+
+
+@pytest.mark.parametrize("content", [b"", b".", b"boot-1 7 1 2", b"boot-1 x .", b"boot-1 7 x .", b"\xff 7 ."])
+def test_what_is_no_note_counts_as_none(tmp_path, content):
+    path = tmp_path / "ledger.lock"
+    path.write_bytes(content)
+    assert peek(str(path)) == Left()
+
+
+def test_without_a_lock_file_there_is_no_note(tmp_path):
+    assert peek(str(tmp_path / "none")) == Left()
+    assert peek(str(tmp_path)) == Left()
